@@ -1,0 +1,62 @@
+"""Every path that the pipeline reads or writes, relative to the project's root, and how files appear whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+DATA = Path("data")
+PARAMS = Path("params.yaml")
+PHANTOM = DATA / "phantom"
+INDEX = DATA / "index"
+SLIDES_CSV = INDEX / "slides.csv"
+CENTERS_CSV = INDEX / "centers.csv"
+INDEX_METRICS = INDEX / "metrics.json"
+
+
+def dataset_folder(source: str, dataset: str) -> Path:
+    """Where a dataset lies: `data/raw/<dataset>` (yours, read only) or `data/phantom/<dataset>` (simulated)."""
+    return DATA / source / dataset
+
+
+def model_folder(method: str) -> Path:
+    """What `pretrain --method METHOD` leaves: encoder, its description, metrics, curves, pictures."""
+    return DATA / "models" / method
+
+
+def tensorboard_folder(stage: str) -> Path:
+    """Event files to watch while a stage runs; a log, not an artefact: DVC does not track it."""
+    return DATA / "tensorboard" / stage
+
+
+def checkpoint_path(stage: str) -> Path:
+    """State of an unfinished training; gone when the stage ends, and not tracked."""
+    return DATA / "checkpoints" / f"{stage}.pt"
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """Yield an empty folder that becomes `folder` when the block ends well; on an error nothing of it remains."""
+    draft = folder.with_name(f".{folder.name}.draft")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(parents=True)
+    try:
+        yield draft
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+    shutil.rmtree(folder, ignore_errors=True)
+    draft.rename(folder)
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write JSON in one step, keys in the order given."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.draft")
+    draft.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    os.replace(draft, path)

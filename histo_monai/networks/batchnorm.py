@@ -1,0 +1,51 @@
+"""Batch-norm whose statistics span all processes, so that the number of processes does not change a training."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+import torch.distributed.nn.functional as dist_nn
+from torch import nn
+
+
+class ProcessBatchNorm2d(nn.BatchNorm2d):
+    """`nn.BatchNorm2d` over the batches of all processes, for the devices that torch's SyncBatchNorm leaves out (CPU).
+
+    Every process must hold the same number of images. Statistics and gradients cross processes through differentiable
+    all-reduce; running statistics are updated with the unbiased variance of the global batch, as in torch.
+    """
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """(N, C, H, W) of this process -> the same shape, normalised over all processes."""
+        if not self.training or not dist.is_initialized():
+            return super().forward(input)
+        world = dist.get_world_size()
+        moments = torch.stack([input.mean(dim=(0, 2, 3)), (input * input).mean(dim=(0, 2, 3))])
+        mean, mean_square = (dist_nn.all_reduce(moments) / world).unbind()
+        variance = mean_square - mean * mean
+        with torch.no_grad():
+            self._track(mean, variance, world * input.numel() // input.shape[1])
+        scale = self.weight * torch.rsqrt(variance + self.eps)
+        shift = self.bias - mean * scale
+        return input * scale.view(1, -1, 1, 1) + shift.view(1, -1, 1, 1)
+
+    def _track(self, mean: torch.Tensor, variance: torch.Tensor, count: int) -> None:
+        if self.running_mean is None or self.running_var is None or self.num_batches_tracked is None:
+            return
+        self.num_batches_tracked += 1
+        momentum = self.momentum if self.momentum is not None else 1.0 / float(self.num_batches_tracked)
+        self.running_mean.lerp_(mean, momentum)
+        self.running_var.lerp_(variance * count / (count - 1), momentum)
+
+
+def synchronise_batchnorm(module: nn.Module, device: torch.device) -> nn.Module:
+    """Replace every `BatchNorm2d` by one whose statistics span the processes; same names, same values.
+
+    CUDA takes torch's own SyncBatchNorm, other devices `ProcessBatchNorm2d`. The module is changed in place.
+    """
+    if device.type == "cuda":
+        return nn.SyncBatchNorm.convert_sync_batchnorm(module)
+    for child in module.modules():
+        if type(child) is nn.BatchNorm2d:
+            child.__class__ = ProcessBatchNorm2d
+    return module

@@ -1,0 +1,43 @@
+"""The layers above the trunk in resolution sequence prediction (paper, section 3.1 and figure 2)."""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+from torch import nn
+
+from .encoder import NUM_FEATURES
+
+PAIR_FEATURES = 256
+
+
+class PairMLP(nn.Module):
+    """Two features side by side -> one vector of 256: 1024 -> 512 -> ReLU -> 256, shared by all pairs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Linear(2 * NUM_FEATURES, 512), nn.ReLU(inplace=True), nn.Linear(512, PAIR_FEATURES)
+        )
+
+    def forward(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+        """(N, 512) and (N, 512) -> (N, 256)."""
+        return self.layers(torch.cat([first, second], dim=-1))
+
+
+class OrderHead(nn.Module):
+    """Features of three patches in some order -> logits over the 3! = 6 orders: 768 -> 128 -> ReLU -> 6.
+
+    The pairs are (1, 2), (1, 3), (2, 3) of the order in which the patches come. The pair MLP is handed over at each
+    call, since it belongs to the encoder: fine-tuning keeps it and drops this head.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(3 * PAIR_FEATURES, 128), nn.ReLU(inplace=True), nn.Linear(128, 6))
+
+    def forward(self, features: torch.Tensor, pair_mlp: PairMLP) -> torch.Tensor:
+        """(N, 3, 512) -> (N, 6)."""
+        pairs = [pair_mlp(features[:, i], features[:, j]) for i, j in itertools.combinations(range(3), 2)]
+        return self.layers(torch.cat(pairs, dim=-1))

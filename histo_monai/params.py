@@ -1,0 +1,294 @@
+"""params.yaml -> frozen dataclasses. There are no defaults here: what a run used is what the file says.
+
+An unknown or missing key, a wrong type or a number out of range is a `ParamsError` of one line that names the key, the
+value and what was expected.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+
+Dataset = Literal["breastpathq", "camelyon16", "kather", "own"]
+Corpus = Literal["breastpathq", "camelyon16", "own"]
+Method = Literal["random", "rsp"]
+
+
+class ParamsError(ValueError):
+    """A params file that cannot be used: one line that names the key and what it should hold."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Closed range of a number; `exclusive_low` opens the lower end. Units stand in the field's name."""
+
+    low: float
+    high: float = float("inf")
+    exclusive_low: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        above = value > self.low if self.exclusive_low else value >= self.low
+        return above and value <= self.high  # NaN fails both
+
+    def __str__(self) -> str:
+        return f"{'(' if self.exclusive_low else '['}{self.low:g}, {self.high:g}{')' if self.high == float('inf') else ']'}"
+
+
+@dataclass(frozen=True)
+class Unique:
+    """A list with at least one entry and none twice."""
+
+    def __str__(self) -> str:
+        return "a list with at least one entry and none twice"
+
+
+@dataclass(frozen=True)
+class Ascending:
+    """Three numbers, each larger than the one before."""
+
+    def __str__(self) -> str:
+        return "three numbers, each larger than the one before"
+
+
+Count = Annotated[int, Range(1)]
+CountOrZero = Annotated[int, Range(0)]
+Seed = Annotated[int, Range(0, 2**32 - 1)]
+Fraction = Annotated[float, Range(0.0, 1.0)]
+Positive = Annotated[float, Range(0.0, exclusive_low=True)]
+MicronsPerPixel = Annotated[float, Range(0.05, 64.0)]
+Mpps = Annotated[tuple[MicronsPerPixel, ...], Ascending()]
+
+
+@dataclass(frozen=True)
+class SlidesCorpus:
+    """A corpus to pretrain on: resolutions of a triple, and how many triples to draw from its slides."""
+
+    mpps: Mpps
+    num_train: Count
+    num_validation: Count
+
+
+@dataclass(frozen=True)
+class Camelyon16Corpus(SlidesCorpus):
+    """As `SlidesCorpus`; the first `num_normal` and `num_tumor` training slides, by number, are the corpus."""
+
+    num_normal: CountOrZero
+    num_tumor: CountOrZero
+
+
+@dataclass(frozen=True)
+class Corpora:
+    """One section for each corpus; `corpus` at the top of the file names the one in use."""
+
+    breastpathq: SlidesCorpus
+    camelyon16: Camelyon16Corpus
+    own: SlidesCorpus
+
+
+@dataclass(frozen=True)
+class PhantomParams:
+    """The simulated cohort: how many slides and patches, how large, from which seed."""
+
+    seed: Seed
+    num_slides: Count
+    num_test_slides: CountOrZero
+    num_patches: Count
+    slide_side_px: Annotated[int, Range(256)]
+    slide_mpp: MicronsPerPixel
+
+
+@dataclass(frozen=True)
+class IndexParams:
+    """Slides -> tables: the split, and where on the tissue centers may lie."""
+
+    seed: Seed
+    validation_fraction: Annotated[float, Range(0.0, 0.9, exclusive_low=True)]
+    skip_bad_slides: bool
+    tissue_mpp: Annotated[float, Range(1.0, 64.0)]
+    min_tissue_fraction: Annotated[float, Range(0.0, 1.0, exclusive_low=True)]
+
+
+@dataclass(frozen=True)
+class AugmentationParams:
+    """How likely each operation of the pretraining augmentation is (paper: section 1 of the method)."""
+
+    prob: Fraction
+
+
+@dataclass(frozen=True)
+class LookaheadParams:
+    """Lookahead (Zhang et al. 2019): every `steps` iterations the slow weights move by `slow_step`."""
+
+    steps: Count
+    slow_step: Annotated[float, Range(0.0, 1.0, exclusive_low=True)]
+
+
+@dataclass(frozen=True)
+class RSPParams:
+    """Optimiser of resolution sequence prediction: SGD with Nesterov momentum inside Lookahead."""
+
+    epochs: Count
+    batch_size: Annotated[int, Range(2)]
+    lr: Positive
+    momentum: Annotated[float, Range(0.0, 0.999, exclusive_low=True)]
+    weight_decay: Annotated[float, Range(0.0)]
+    lookahead: LookaheadParams
+
+
+@dataclass(frozen=True)
+class PretrainParams:
+    """Self-supervised pretraining."""
+
+    seed: Seed
+    augmentation: AugmentationParams
+    rsp: RSPParams
+
+
+@dataclass(frozen=True)
+class Params:
+    """One experiment."""
+
+    source: Literal["phantom", "raw"]
+    dataset: Dataset
+    corpus: Corpus
+    methods: Annotated[tuple[Method, ...], Unique()]
+    patch_px: Annotated[int, Range(32, 2048)]
+    corpora: Corpora
+    phantom: PhantomParams
+    index: IndexParams
+    pretrain: PretrainParams
+
+    @property
+    def corpus_section(self) -> SlidesCorpus:
+        """The section of `corpora` that `corpus` names."""
+        return getattr(self.corpora, self.corpus)
+
+
+def load_params(path: Path) -> Params:
+    """Read and check a params file.
+
+    Raises:
+        ParamsError: the file is missing or is not YAML, or a key is unknown, missing, of a wrong type or out of range.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ParamsError(f"{path}: cannot be read ({error.strerror}); run from the project's root") from None
+    try:
+        tree = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ParamsError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+    try:
+        return parse_params(tree)
+    except ParamsError as error:
+        raise ParamsError(f"{path}: {error}") from None
+
+
+def parse_params(tree: object) -> Params:
+    """Check a tree of plain values, as YAML gives it, and freeze it.
+
+    Raises:
+        ParamsError: see `load_params`.
+    """
+    params: Params = _section(Params, tree, "")
+    if params.source == "phantom" and "own" in (params.dataset, params.corpus):
+        raise ParamsError("source: 'phantom' simulates the public datasets, not 'own'; set source: raw for your slides")
+    return params
+
+
+def _section(cls: Any, tree: object, where: str) -> Any:
+    name = where or "the file"
+    if not isinstance(tree, Mapping):
+        raise ParamsError(f"{name}: expected a section with keys, got {_show(tree)}")
+    hints = typing.get_type_hints(cls, include_extras=True)
+    fields = [field.name for field in dataclasses.fields(cls)]
+    for key in tree:
+        if key not in fields:
+            close = difflib.get_close_matches(str(key), fields, n=1)
+            advice = f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(fields)}"
+            raise ParamsError(f"{_join(where, key)}: unknown key; {advice}")
+    for key in fields:
+        if key not in tree:
+            raise ParamsError(f"{_join(where, key)}: missing key; expected {_describe(hints[key])}")
+    return cls(**{key: _value(hints[key], tree[key], _join(where, key)) for key in fields})
+
+
+def _value(hint: Any, value: Any, where: str) -> Any:
+    rules: tuple[Any, ...] = ()
+    expected = _describe(hint)
+    if typing.get_origin(hint) is Annotated:
+        hint, *rest = typing.get_args(hint)
+        rules = tuple(rest)
+    if dataclasses.is_dataclass(hint):
+        return _section(hint, value, where)
+    if typing.get_origin(hint) is tuple:
+        if not isinstance(value, list):
+            raise ParamsError(f"{where}: expected {expected}, got {_show(value)}")
+        value = tuple(_value(typing.get_args(hint)[0], item, f"{where}[{i}]") for i, item in enumerate(value))
+    elif typing.get_origin(hint) is Literal:
+        if value not in typing.get_args(hint):
+            raise ParamsError(f"{where}: expected {expected}, got {_show(value)}")
+    else:
+        value = _scalar(hint, value, where, expected)
+    for rule in rules:
+        if not _holds(rule, value):
+            raise ParamsError(f"{where}: expected {expected}, got {_show(value)}")
+    return value
+
+
+def _scalar(hint: type, value: Any, where: str, expected: str) -> Any:
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if hint is float and isinstance(value, str):
+        # YAML 1.1 reads 1e-4 as a string: the field writes it so, and DVC hands it over so.
+        try:
+            value = float(value)
+        except ValueError:
+            raise ParamsError(f"{where}: expected {expected}, got {_show(value)}") from None
+    if type(value) is not hint:
+        raise ParamsError(f"{where}: expected {expected}, got {_show(value)}")
+    return value
+
+
+def _holds(rule: object, value: Any) -> bool:
+    if isinstance(rule, Range):
+        return value in rule
+    if isinstance(rule, Unique):
+        return len(value) > 0 and len(set(value)) == len(value)
+    if isinstance(rule, Ascending):
+        return len(value) == 3 and all(a < b for a, b in zip(value, value[1:], strict=False))
+    raise TypeError(f"no such rule: {rule!r}")
+
+
+def _describe(hint: Any) -> str:
+    if typing.get_origin(hint) is Annotated:
+        inner, *rules = typing.get_args(hint)
+        if isinstance(rules[0], Range):
+            return f"{_describe(inner)} in {rules[0]}"
+        return f"{rules[0]} ({_describe(inner)})"
+    if dataclasses.is_dataclass(hint):
+        return "a section"
+    if typing.get_origin(hint) is Literal:
+        return " or ".join(str(choice) for choice in typing.get_args(hint))
+    if typing.get_origin(hint) is tuple:
+        return f"entries: {_describe(typing.get_args(hint)[0])}"
+    names = {int: "an integer", float: "a number", bool: "true or false", str: "text", types.NoneType: "nothing"}
+    return names[hint]
+
+
+def _show(value: object) -> str:
+    if value is None:
+        return "nothing"
+    return repr(list(value) if isinstance(value, tuple) else value)
+
+
+def _join(where: str, key: object) -> str:
+    return f"{where}.{key}" if where else str(key)
