@@ -1,0 +1,202 @@
+"""Affine geometry of views: small matrices are multiplied first, pixels are resampled once.
+
+A matrix maps **output** coordinates to **input** coordinates (what a sampler needs), homogeneous and
+normalised: ``(x, y, 1)`` with x, y from -1 (left, top edge of the image) to +1 (right, bottom edge),
+whatever the size in pixels. "First a, then b" is therefore ``a @ b``. All matrices suppose square images.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+
+
+def rotation_matrix(degrees: torch.Tensor) -> torch.Tensor:
+    """Turns the picture counter-clockwise about its centre.
+
+    Args:
+        degrees: Angles, shape (...).
+
+    Returns:
+        Shape (..., 3, 3), dtype of `degrees`.
+    """
+    radians = torch.deg2rad(degrees)
+    cos, sin, zero = radians.cos(), radians.sin(), torch.zeros_like(radians)
+    return _matrix(cos, -sin, zero, sin, cos, zero)
+
+
+def scale_matrix(factors: torch.Tensor) -> torch.Tensor:
+    """Enlarges the picture about its centre: 2 shows the central half at twice the size, 0.5 shrinks it.
+
+    Args:
+        factors: Positive, shape (...).
+
+    Returns:
+        Shape (..., 3, 3), dtype of `factors`.
+    """
+    inverse, zero = 1 / factors, torch.zeros_like(factors)
+    return _matrix(inverse, zero, zero, zero, inverse, zero)
+
+
+def shift_matrix(fractions_yx: torch.Tensor) -> torch.Tensor:
+    """Moves the picture down and to the right.
+
+    Args:
+        fractions_yx: Fractions of the side, shape (..., 2).
+
+    Returns:
+        Shape (..., 3, 3), dtype of `fractions_yx`.
+    """
+    shift_y, shift_x = fractions_yx.unbind(-1)
+    one, zero = torch.ones_like(shift_x), torch.zeros_like(shift_x)
+    return _matrix(one, zero, -2 * shift_x, zero, one, -2 * shift_y)
+
+
+def flip_matrix(flipped: torch.Tensor, *, vertical: bool = False) -> torch.Tensor:
+    """Mirrors the picture left to right, or top to bottom.
+
+    Args:
+        flipped: Where to mirror, bool, shape (...).
+        vertical: Top to bottom instead of left to right.
+
+    Returns:
+        Shape (..., 3, 3), float64.
+    """
+    sign = 1.0 - 2.0 * flipped.to(torch.float64)
+    one, zero = torch.ones_like(sign), torch.zeros_like(sign)
+    return (
+        _matrix(one, zero, zero, zero, sign, zero) if vertical else _matrix(sign, zero, zero, zero, one, zero)
+    )
+
+
+def crop_matrix(sides_yx: torch.Tensor, positions_yx: torch.Tensor) -> torch.Tensor:
+    """Cuts a box out of the picture and stretches it to the whole.
+
+    Args:
+        sides_yx: Sides of the box as fractions of the image's, in (0, 1], shape (..., 2).
+        positions_yx: Where the box lies within the room it has: 0 at the top or left, 1 at the bottom or
+            right, shape (..., 2).
+
+    Returns:
+        Shape (..., 3, 3), dtype of `sides_yx`.
+    """
+    side_y, side_x = sides_yx.unbind(-1)
+    center_y, center_x = ((2 * positions_yx - 1) * (1 - sides_yx)).unbind(-1)
+    zero = torch.zeros_like(side_x)
+    return _matrix(side_x, zero, center_x, zero, side_y, center_y)
+
+
+def crop_sides(areas: torch.Tensor, stretches: torch.Tensor, max_ratio: float = 4 / 3) -> torch.Tensor:
+    """Sides of boxes of a given area whose aspect ratio stays within `max_ratio` and which fit into the
+    image.
+
+    Args:
+        areas: Fractions of the image's area, in (0, 1], shape (...).
+        stretches: From -1 (the tallest box allowed) over 0 (a square) to 1 (the widest), shape (...).
+        max_ratio: The longer side over the shorter, at most.
+
+    Returns:
+        Fractions of the image's sides, shape (..., 2), yx.
+    """
+    # A box of area a and ratio r is sqrt(a r) wide: it fits as long as a <= r <= 1 / a.
+    log_ratio = stretches * torch.clamp(-areas.log(), max=math.log(max_ratio))
+    return torch.stack(
+        [(areas * torch.exp(-log_ratio)).sqrt(), (areas * torch.exp(log_ratio)).sqrt()], dim=-1
+    )
+
+
+def compose(matrices: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The one matrix that does what all do in turn, the first one first.
+
+    Args:
+        matrices: At least one, each of shape (..., 3, 3).
+
+    Returns:
+        Shape (..., 3, 3).
+    """
+    product = matrices[0]
+    for matrix in matrices[1:]:
+        product = product @ matrix
+    return product
+
+
+def pooling_levels(matrices: torch.Tensor, size_in_px: int, size_out_px: int) -> torch.Tensor:
+    """How often an image is halved before `warp` samples it: the rounded log2 of the minification.
+
+    Bilinear sampling reads four pixels and skips the others when an image shrinks, which turns fine
+    chromatin into false texture. Averages over 2 × 2, 4 × 4, ... pixels leave at most a factor sqrt(2) to
+    the sampler, and make a plain halving exactly the mean over 2 × 2 pixels.
+
+    Args:
+        matrices: Shape (N, 3, 3).
+        size_in_px: Side of the images sampled from.
+        size_out_px: Side of the images asked for.
+
+    Returns:
+        Shape (N,), int64, on the device of `matrices`.
+    """
+    input_px_per_output_px = torch.linalg.det(matrices[..., :2, :2]).abs().sqrt() * size_in_px / size_out_px
+    most = int(math.log2(size_in_px))
+    return input_px_per_output_px.clamp_min(1e-6).log2().round().clamp(0, most).to(torch.int64)
+
+
+def warp(
+    images: torch.Tensor,
+    matrices: torch.Tensor,
+    size_px: int,
+    levels: Sequence[int] | None = None,
+) -> torch.Tensor:
+    """Resamples every image by its own matrix: bilinear, pixels beyond the edge mirrored at the edge.
+
+    The border is the half-sample reflection (``dcba|abcd|dcba``), which repeats the picture without a seam;
+    images that shrink are averaged first (see `pooling_levels`).
+
+    Args:
+        images: Shape (N, C, H, W), square, uint8 or floating.
+        matrices: Shape (N, 3, 3), on any device, output to input.
+        size_px: Side of the result.
+        levels: `pooling_levels`, if the caller has them already: asking a GPU for them would wait for it.
+
+    Returns:
+        Shape (N, C, size_px, size_px), float32: 0..1 for uint8 input (divided by 255), else the input's
+        range.
+    """
+    if levels is None:
+        levels = pooling_levels(matrices, images.shape[-1], size_px).tolist()
+    matrices = matrices.to(device=images.device, dtype=torch.float32)
+    source = images.to(torch.float32)
+    distinct = sorted(set(levels))
+    if len(distinct) == 1:
+        warped = _sample(source, matrices, size_px, distinct[0])
+    else:
+        warped = source.new_empty((*source.shape[:2], size_px, size_px))
+        for level in distinct:
+            rows = torch.tensor([row for row, own in enumerate(levels) if own == level], device=images.device)
+            part = _sample(source.index_select(0, rows), matrices.index_select(0, rows), size_px, level)
+            warped.index_copy_(0, rows, part)
+    return warped.mul_(1 / 255) if images.dtype == torch.uint8 else warped
+
+
+def _sample(source: torch.Tensor, matrices: torch.Tensor, size_px: int, level: int) -> torch.Tensor:
+    if level > 0:
+        side = math.ceil(source.shape[-1] / 2**level)
+        source = F.interpolate(source, size=(side, side), mode="area")
+    grid = _sampling_grid(matrices, size_px)
+    return F.grid_sample(source, grid, mode="bilinear", padding_mode="reflection", align_corners=False)
+
+
+def _sampling_grid(matrices: torch.Tensor, size_px: int) -> torch.Tensor:
+    # F.affine_grid builds the same grid with a matrix product, several times slower on a CPU.
+    centers = (torch.arange(size_px, device=matrices.device, dtype=torch.float32) * 2 + 1) / size_px - 1
+    along_x = matrices[:, :2, 0, None] * centers
+    along_y = matrices[:, :2, 1, None] * centers + matrices[:, :2, 2, None]
+    return along_y.transpose(1, 2)[:, :, None, :] + along_x.transpose(1, 2)[:, None, :, :]
+
+
+def _matrix(
+    xx: torch.Tensor, xy: torch.Tensor, x1: torch.Tensor, yx: torch.Tensor, yy: torch.Tensor, y1: torch.Tensor
+) -> torch.Tensor:
+    zero, one = torch.zeros_like(xx), torch.ones_like(xx)
+    rows = [torch.stack(row, dim=-1) for row in ((xx, xy, x1), (yx, yy, y1), (zero, zero, one))]
+    return torch.stack(rows, dim=-2)
