@@ -1,0 +1,17 @@
+"""What goes wrong with a slide file, said in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class SlideError(ValueError):
+    """A slide cannot be opened or read: one line with what is wrong, which file, and how to mend it."""
+
+    def __init__(self, path: str | Path, what: str) -> None:
+        self.path = Path(path)
+        self.what = what
+        super().__init__(path, what)
+
+    def __str__(self) -> str:
+        return f"slide {self.path}: {self.what}"

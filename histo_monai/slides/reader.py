@@ -1,0 +1,213 @@
+"""Whole-slide files -> patches."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from histo_monai.slides.backends import Backend, CucimBackend, OpenSlideBackend, why_not_cucim
+from histo_monai.slides.errors import SlideError
+from histo_monai.slides.geometry import Box, choose_level, level_downsample
+from histo_monai.slides.resample import WHITE, Window, area_resample, make_patch, plan_window
+from histo_monai.slides.resolution import resolve_mpp
+from histo_monai.slides.tiff import Page, is_tiff, read_pages
+
+logger = logging.getLogger(__name__)
+
+_STRIP_PX = 16 * 2**20
+
+
+class Slide:
+    """An open slide. Made by `open_slide`; belongs to the process that opened it.
+
+    Attributes:
+        path: The file.
+        mpp: µm per level-0 pixel.
+        size_yx: Height and width of level 0, pixels.
+        level_downsamples: Level-0 pixels per pixel of each level, finest first.
+        level_mpps: µm per pixel of each level, finest first.
+        backend: "cucim" or "openslide".
+    """
+
+    def __init__(self, path: Path, mpp: float, backend: Backend, pages: Sequence[Page], device: str) -> None:
+        self.path, self.mpp, self.device = path, mpp, device
+        self._backend = backend
+        self._level_sizes_yx = backend.level_sizes_yx
+        self.size_yx = self._level_sizes_yx[0]
+        tiles = {page.size_yx: page.tile_yx for page in pages if page.is_tiled}
+        self.level_downsamples = tuple(
+            level_downsample(self.size_yx, size_yx, tiles.get(size_yx)) for size_yx in self._level_sizes_yx
+        )
+        self.level_mpps = tuple(mpp * downsample for downsample in self.level_downsamples)
+
+    @property
+    def backend(self) -> str:
+        """The library that decodes the slide."""
+        return self._backend.name
+
+    def read(self, box: Box) -> Any:
+        """The patch of a box.
+
+        Returns:
+            Shape (3, side_px, side_px), uint8, RGB; white outside the slide.
+
+        Raises:
+            SlideError: If the box is finer than the slide by more than 10 %, or the file is damaged there.
+        """
+        return self.read_many([box])[0]
+
+    def read_many(self, boxes: Sequence[Box]) -> Any:
+        """The patches of many boxes of one side; much faster than one by one.
+
+        Pass concentric boxes flattened and reshape the result to (n, S, 3, side_px, side_px).
+
+        Returns:
+            Shape (n, 3, side_px, side_px), uint8, RGB, in the order given; NumPy, or CuPy with a GPU as device.
+
+        Raises:
+            ValueError: If there are no boxes or they differ in side_px.
+            SlideError: If a box is finer than the slide by more than 10 %, or the file is damaged.
+        """
+        sides = {box.side_px for box in boxes}
+        if len(sides) != 1:
+            raise ValueError(f"read_many takes boxes of one side_px, got {sorted(sides) or 'no boxes'}")
+        side = sides.pop()
+        groups: dict[tuple[int, int], list[tuple[int, Window]]] = defaultdict(list)
+        for number, box in enumerate(boxes):
+            level, window = self._plan(box)
+            groups[level, window.region_px].append((number, window))
+        patches = np.empty((len(boxes), 3, side, side), np.uint8)
+        for (level, region_px), group in groups.items():
+            # Neighbours in the file one after the other, so that a decoded tile is still in the cache.
+            group.sort(key=lambda item: (item[1].corner_yx[0] // 256, item[1].corner_yx[1]))
+            for (number, window), (region, late_yx) in zip(
+                group, self._regions(level, [window for _, window in group], region_px), strict=True
+            ):
+                patch = make_patch(region, window, late_yx)
+                cv2.split(patch, [patches[number, 0], patches[number, 1], patches[number, 2]])
+        return patches
+
+    def _plan(self, box: Box) -> tuple[int, Window]:
+        try:
+            level = choose_level(self.level_mpps, box.mpp)
+        except ValueError as error:
+            raise SlideError(self.path, str(error)) from None
+        downsample = self.level_downsamples[level]
+        center_yx = (box.center_yx[0] / downsample, box.center_yx[1] / downsample)
+        return level, plan_window(center_yx, box.side_px, box.mpp / self.level_mpps[level])
+
+    def _regions(self, level: int, windows: Sequence[Window], region_px: int) -> Any:
+        """Regions of the windows, filled with white where they leave the level."""
+        height, width = self._level_sizes_yx[level]
+        size_yx = (min(region_px, height), min(region_px, width))
+        corners = [
+            (
+                min(max(window.corner_yx[0], 0), height - size_yx[0]),
+                min(max(window.corner_yx[1], 0), width - size_yx[1]),
+            )
+            for window in windows
+        ]
+        read = self._backend.read_regions(level, corners, size_yx)
+        for window, corner, (pixels, late_yx) in zip(windows, corners, read, strict=True):
+            if corner == window.corner_yx and size_yx == (region_px, region_px):
+                yield pixels, late_yx
+                continue
+            canvas = np.full((region_px, region_px, 3), WHITE, np.uint8)
+            top, left = (corner[axis] - window.corner_yx[axis] for axis in (0, 1))
+            into = canvas[max(top, 0) : top + size_yx[0], max(left, 0) : left + size_yx[1]]
+            if into.size:
+                y, x = max(-top, 0), max(-left, 0)
+                into[:] = pixels[y : y + into.shape[0], x : x + into.shape[1]]
+            yield canvas, late_yx
+
+    def thumbnail(self, mpp: float) -> NDArray[np.uint8]:
+        """The whole slide at a low resolution, read in strips so that memory stays bounded.
+
+        Returns:
+            Shape (h, w, 3), uint8, RGB, where h and w are the slide's size at ``mpp``, rounded up.
+        """
+        try:
+            level = choose_level(self.level_mpps, mpp)
+        except ValueError as error:
+            raise SlideError(self.path, str(error)) from None
+        height, width = self._level_sizes_yx[level]
+        scale = mpp / self.level_mpps[level]
+        out_h, out_w = (max(1, int(np.ceil(size / scale - 1e-6))) for size in (height, width))
+        out = np.empty((out_h, out_w, 3), np.uint8)
+        rows = max(1, int(_STRIP_PX / (width * scale)))
+        for first in range(0, out_h, rows):
+            count = min(rows, out_h - first)
+            top = max(0, int(np.floor(first * scale)) - 1)
+            bottom = min(height, int(np.ceil((first + count) * scale)) + 1)
+            ((pixels, late_yx),) = self._backend.read_regions(level, [(top, 0)], (bottom - top, width))
+            start = (first * scale - top - late_yx[0], -late_yx[1])
+            out[first : first + count] = area_resample(pixels, start, (scale, scale), (count, out_w))
+        return out
+
+    def close(self) -> None:
+        """Close the file."""
+        self._backend.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_slide(
+    path: str | Path, mpp: float | None = None, device: str = "cpu", num_threads: int = 1
+) -> Slide:
+    """Open a slide with cuCIM, or with OpenSlide where cuCIM cannot read it (the log says why).
+
+    Args:
+        path: The file.
+        mpp: µm per level-0 pixel from the manifest; wins over the file's own, with a warning where they differ.
+        device: "cpu", or "cuda" to decode on the GPU.
+        num_threads: Threads that decode; 1 inside loader workers.
+
+    Raises:
+        SlideError: If the file is missing, empty, truncated or no slide, or states no resolution.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise SlideError(path, "no such file; check the path in the manifest")
+    if path.stat().st_size == 0:
+        raise SlideError(path, "the file is empty; copy or download it again")
+    pages = read_pages(path) if is_tiff(path) else []
+    why = why_not_cucim(path, pages)
+    backend: Backend | None = None
+    properties: dict[str, str] = {}
+    if why is None:
+        try:
+            backend = CucimBackend(path, device, num_threads)
+        except (ImportError, RuntimeError, ValueError) as error:
+            why = str(error).splitlines()[0]
+    if backend is None:
+        backend = _open_with_openslide(path, str(why))
+        properties = dict(backend.properties)
+    return Slide(path, resolve_mpp(path, mpp, pages, properties), backend, pages, device)
+
+
+def _open_with_openslide(path: Path, why: str) -> OpenSlideBackend:
+    import openslide
+
+    try:
+        backend = OpenSlideBackend(path)
+    except openslide.OpenSlideError as error:
+        raise SlideError(
+            path,
+            f"not a slide that cuCIM ({why}) or OpenSlide ({error}) reads; expected a tiled pyramidal image",
+        ) from error
+    logger.info("slide %s: read with OpenSlide, not cuCIM: %s", path, why)
+    return backend

@@ -1,0 +1,167 @@
+"""Exact fields of a level -> patches: cropping, sub-pixel shifts and area-correct reduction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+WHITE = 255
+
+_ALIGNED_PX = 1 / 64
+"""Offsets below this are read as whole pixels: a 64th of a pixel is below what 8 bits of a slide can show."""
+
+_UNIT_STEP = 0.03
+"""Bilinear sampling averages one source pixel's width; it stands for the area within 3 % of that width."""
+
+_MAX_WARP_PX = 16_384
+"""OpenCV's warps index with 16 bits."""
+
+_BLOCK_ROWS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What to read from a level for one patch, and how to make the patch of it.
+
+    Attributes:
+        corner_yx: First pixel to read, whole level pixels; may lie outside the level.
+        region_px: Side of the square to read, level pixels.
+        start_yx: Where the field begins inside the region, level pixels.
+        scale: Level pixels per patch pixel.
+        side_px: Side of the patch.
+        is_aligned: The field falls on whole pixels and needs no sub-pixel resampling.
+    """
+
+    corner_yx: tuple[int, int]
+    region_px: int
+    start_yx: tuple[float, float]
+    scale: float
+    side_px: int
+    is_aligned: bool
+
+    @property
+    def reduction(self) -> int:
+        """The whole number of level pixels per patch pixel nearest to the scale."""
+        return max(1, round(self.scale))
+
+
+def plan_window(center_yx: tuple[float, float], side_px: int, scale: float) -> Window:
+    """The window of a patch around an exact center.
+
+    Args:
+        center_yx: Center in level pixels (pixel-edge convention).
+        side_px: Side of the patch.
+        scale: Level pixels per patch pixel.
+    """
+    reduction = max(1, round(scale))
+    is_whole = abs(scale - reduction) * side_px < _ALIGNED_PX
+    if is_whole:
+        scale = float(reduction)
+    top_left = tuple(value - side_px * scale / 2 for value in center_yx)
+    nearest = tuple(round(value) for value in top_left)
+    is_aligned = is_whole and all(
+        abs(value - whole) <= _ALIGNED_PX for value, whole in zip(top_left, nearest, strict=True)
+    )
+    if is_aligned:
+        corner = (nearest[0], nearest[1])
+        return Window(corner, side_px * reduction, (0.0, 0.0), scale, side_px, True)
+    # One pixel more on either side than the field covers, for the sub-pixel kernel.
+    corner = (int(np.floor(top_left[0])) - 1, int(np.floor(top_left[1])) - 1)
+    start = (top_left[0] - corner[0], top_left[1] - corner[1])
+    return Window(corner, int(np.ceil(side_px * scale)) + 3, start, scale, side_px, False)
+
+
+def make_patch(
+    region: NDArray[np.uint8], window: Window, late_yx: tuple[float, float] = (0.0, 0.0)
+) -> NDArray[np.uint8]:
+    """Resample a region to its patch; every patch pixel is the mean over the area it covers.
+
+    Args:
+        region: Shape (region_px, region_px, 3), uint8.
+        window: How the field lies in the region.
+        late_yx: By how many level pixels the region begins later than its corner (OpenSlide cannot begin
+            everywhere).
+
+    Returns:
+        Shape (side_px, side_px, 3), uint8.
+    """
+    side, reduction = window.side_px, window.reduction
+    start_yx = (window.start_yx[0] - late_yx[0], window.start_yx[1] - late_yx[1])
+    if window.is_aligned and max(abs(late_yx[0]), abs(late_yx[1])) <= _ALIGNED_PX:
+        return region if reduction == 1 else _reduce(region, side)
+    step = window.scale / reduction
+    wide = side * reduction
+    if abs(step - 1) > _UNIT_STEP or wide > _MAX_WARP_PX:
+        return area_resample(region, start_yx, (window.scale, window.scale), (side, side))
+    # The middle of sample j lies at start + (j + 0.5) * step; OpenCV counts from pixel middles.
+    shift_y, shift_x = (value + step / 2 - 0.5 for value in start_yx)
+    matrix = np.array([[step, 0.0, shift_x], [0.0, step, shift_y]])
+    flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+    warped = cv2.warpAffine(region, matrix, (wide, wide), flags=flags, borderMode=cv2.BORDER_REPLICATE)
+    patch = np.asarray(warped, dtype=np.uint8)
+    return patch if reduction == 1 else _reduce(patch, side)
+
+
+def _reduce(region: NDArray[np.uint8], side_px: int) -> NDArray[np.uint8]:
+    return np.asarray(cv2.resize(region, (side_px, side_px), interpolation=cv2.INTER_AREA), dtype=np.uint8)
+
+
+def area_weights(start: float, scale: float, num_out: int, num_in: int) -> sparse.csr_array:
+    """Weights of exact area coverage along one axis.
+
+    Output ``j`` covers ``[start + j * scale, start + (j + 1) * scale)`` of the input, whose pixel ``i`` covers
+    ``[i, i + 1)``; its weights are the overlaps divided by ``scale``. What lies outside the input is left out
+    and the rest normalised.
+
+    Returns:
+        Sparse matrix of shape (num_out, num_in), float32, rows that sum to 1.
+    """
+    lower = np.clip(start + np.arange(num_out) * scale, 0, num_in)
+    upper = np.clip(start + np.arange(1, num_out + 1) * scale, 0, num_in)
+    num_taps = int(np.ceil(scale)) + 1
+    index = np.floor(lower).astype(np.int64)[:, None] + np.arange(num_taps)
+    overlap = np.minimum(upper[:, None], index + 1) - np.maximum(lower[:, None], index)
+    overlap = np.clip(overlap, 0, None)
+    overlap /= np.maximum(overlap.sum(1, keepdims=True), 1e-12)
+    rows = np.repeat(np.arange(num_out), num_taps)
+    columns = np.minimum(index, num_in - 1).ravel()
+    return sparse.csr_array((overlap.ravel().astype(np.float32), (rows, columns)), shape=(num_out, num_in))
+
+
+def area_resample(
+    image: NDArray[np.uint8],
+    start_yx: tuple[float, float],
+    scale_yx: tuple[float, float],
+    size_yx: tuple[int, int],
+) -> NDArray[np.uint8]:
+    """Exact area coverage for any scale and offset; slower than the whole-number paths.
+
+    Args:
+        image: Shape (h, w, 3), uint8.
+        start_yx: Where the first output pixel begins, input pixels.
+        scale_yx: Input pixels per output pixel.
+        size_yx: Height and width of the output.
+
+    Returns:
+        Shape (*size_yx, 3), uint8, rounded to the nearest grey level.
+    """
+    height, width = image.shape[:2]
+    weights_y = area_weights(start_yx[0], scale_yx[0], size_yx[0], height)
+    weights_x = area_weights(start_yx[1], scale_yx[1], size_yx[1], width)
+    out = np.empty((*size_yx, 3), np.uint8)
+    for first in range(
+        0, size_yx[0], _BLOCK_ROWS
+    ):  # In blocks, so that a wide field is never held as floats.
+        block = weights_y[first : first + _BLOCK_ROWS]
+        used = np.unique(block.indices)
+        top, bottom = int(used[0]), int(used[-1]) + 1
+        rows = image[top:bottom].reshape(bottom - top, width * 3).astype(np.float32)
+        reduced = (block[:, top:bottom] @ rows).reshape(-1, width, 3)
+        columns = np.ascontiguousarray(reduced.transpose(1, 0, 2)).reshape(width, -1)
+        mixed = (weights_x @ columns).reshape(size_yx[1], -1, 3)
+        out[first : first + _BLOCK_ROWS] = np.rint(mixed).astype(np.uint8).transpose(1, 0, 2)
+    return out
