@@ -1,4 +1,4 @@
-"""Every path that the pipeline reads or writes, relative to the project's root, and how files appear whole or not at all."""
+"""Every path that the pipeline reads or writes, relative to the project's root; files appear whole or not at all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ PHANTOM = DATA / "phantom"
 INDEX = DATA / "index"
 SLIDES_CSV = INDEX / "slides.csv"
 CENTERS_CSV = INDEX / "centers.csv"
+SKIPPED_CSV = INDEX / "skipped.csv"
 INDEX_METRICS = INDEX / "metrics.json"
+
+# Names inside `model_folder`.
+ENCODER = "encoder.safetensors"
+METRICS = "metrics.json"
+CURVES = "curves.csv"
+ANSWERS = "answers.png"
 
 
 def dataset_folder(source: str, dataset: str) -> Path:

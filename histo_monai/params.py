@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import itertools
 import types
 import typing
 from collections.abc import Mapping
@@ -144,11 +145,17 @@ class RSPParams:
 
 
 @dataclass(frozen=True)
+class RandomParams:
+    """Nothing to set: the encoder stays as it is initialised."""
+
+
+@dataclass(frozen=True)
 class PretrainParams:
     """Self-supervised pretraining."""
 
     seed: Seed
     augmentation: AugmentationParams
+    random: RandomParams
     rsp: RSPParams
 
 
@@ -200,7 +207,9 @@ def parse_params(tree: object) -> Params:
     """
     params: Params = _section(Params, tree, "")
     if params.source == "phantom" and "own" in (params.dataset, params.corpus):
-        raise ParamsError("source: 'phantom' simulates the public datasets, not 'own'; set source: raw for your slides")
+        raise ParamsError(
+            "source: 'phantom' simulates the public datasets, not 'own'; set source: raw for your slides"
+        )
     return params
 
 
@@ -264,7 +273,7 @@ def _holds(rule: object, value: Any) -> bool:
     if isinstance(rule, Unique):
         return len(value) > 0 and len(set(value)) == len(value)
     if isinstance(rule, Ascending):
-        return len(value) == 3 and all(a < b for a, b in zip(value, value[1:], strict=False))
+        return len(value) == 3 and all(a < b for a, b in itertools.pairwise(value))
     raise TypeError(f"no such rule: {rule!r}")
 
 
@@ -280,7 +289,13 @@ def _describe(hint: Any) -> str:
         return " or ".join(str(choice) for choice in typing.get_args(hint))
     if typing.get_origin(hint) is tuple:
         return f"entries: {_describe(typing.get_args(hint)[0])}"
-    names = {int: "an integer", float: "a number", bool: "true or false", str: "text", types.NoneType: "nothing"}
+    names = {
+        int: "an integer",
+        float: "a number",
+        bool: "true or false",
+        str: "text",
+        types.NoneType: "nothing",
+    }
     return names[hint]
 
 

@@ -1,7 +1,7 @@
 """One way to draw random numbers: a generator for every (seed, purpose, epoch, iteration).
 
-No generator lives longer than the decision it is made for, so results depend neither on the number of loader workers nor
-on whether a run was interrupted.
+No generator lives longer than the decision it is made for, so results depend neither on the number of loader
+workers nor on whether a run was interrupted.
 """
 
 from __future__ import annotations

@@ -54,9 +54,13 @@ def load_model(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     try:
         description = json.loads(beside.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        raise ValueError(f"{beside}: the description of the model is missing or is not JSON; pull it again") from None
+        raise ValueError(
+            f"{beside}: the description of the model is missing or is not JSON; pull it again"
+        ) from None
     if description.get("format") != FORMAT:
-        raise ValueError(f"{beside}: format {description.get('format')!r}, this version reads {FORMAT}; update histo_monai")
+        raise ValueError(
+            f"{beside}: format {description.get('format')!r}, this version reads {FORMAT}; update histo_monai"
+        )
     return state, description
 
 
@@ -70,5 +74,7 @@ def load_into(module: nn.Module, state: Mapping[str, torch.Tensor], prefix: str,
     want = module.state_dict()
     odd = sorted(set(part) ^ set(want)) or sorted(n for n in want if want[n].shape != part[n].shape)
     if odd:
-        raise ValueError(f"{path}: does not fit {type(module).__name__}: {prefix}{odd[0]} is missing, extra or misshapen")
+        raise ValueError(
+            f"{path}: does not fit {type(module).__name__}: {prefix}{odd[0]} is missing, extra or misshapen"
+        )
     module.load_state_dict(part)

@@ -7,7 +7,7 @@ import itertools
 import torch
 from torch import nn
 
-from .encoder import NUM_FEATURES
+from histo_monai.networks.encoder import NUM_FEATURES
 
 PAIR_FEATURES = 256
 
@@ -35,7 +35,9 @@ class OrderHead(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.layers = nn.Sequential(nn.Linear(3 * PAIR_FEATURES, 128), nn.ReLU(inplace=True), nn.Linear(128, 6))
+        self.layers = nn.Sequential(
+            nn.Linear(3 * PAIR_FEATURES, 128), nn.ReLU(inplace=True), nn.Linear(128, 6)
+        )
 
     def forward(self, features: torch.Tensor, pair_mlp: PairMLP) -> torch.Tensor:
         """(N, 3, 512) -> (N, 6)."""

@@ -13,6 +13,9 @@ from histo_monai.transforms.sequence import UNUSED, apply_in_sequence, draw_sche
 # Temporaries of about this size stay in a CPU core's cache; measured with benchmarks/augmentation.py.
 CPU_CHUNK_BYTES = 1 << 20
 
+# One noise pool serves a batch; smaller ones would overlap too often in batches of small patches.
+MIN_NOISE_POOL = 1 << 18
+
 Range = tuple[float, float]
 
 
@@ -56,6 +59,18 @@ class PretrainParameters:
     photometric: tuple[torch.Tensor, ...]
     noise_seed: int
 
+    def rows(self, samples: slice) -> "PretrainParameters":
+        """The parameters of some of the samples: what one of several processes needs of its batch.
+
+        Everything but the noise is as in the whole batch; the noise has a seed of its own for each start.
+        """
+        return PretrainParameters(
+            self.matrices[samples],
+            self.schedule[samples],
+            tuple(part[samples] for part in self.photometric),
+            self.noise_seed + (samples.start or 0),
+        )
+
 
 class PretrainAugmentation(RandomizableTransform):
     """The augmentation of self-supervised pretraining (paper, section "Implementation details").
@@ -68,8 +83,7 @@ class PretrainAugmentation(RandomizableTransform):
 
     Reproducible: everything is drawn on the CPU from `self.R` by `randomize`, in one go, whatever the
     device and the number of loader workers. The same state gives the same bytes on the same device and
-    number of threads. Between CPU and GPU parameters are bit-equal and pixels agree to about 1e-5, except
-    for the noise, which each device draws from its own generator under the same seed.
+    number of threads. Between CPU and GPU parameters and noise are bit-equal, and pixels agree to about 1e-5.
 
     Reading of the paper where it leaves room:
         * rotation, scale, affine: about the patch's centre. Scale is the magnification (1.2 enlarges);
@@ -224,12 +238,12 @@ class PretrainAugmentation(RandomizableTransform):
         packed = torch.cat([matrices.flatten(1), *(part.flatten(0, 1) for part in drawn.photometric)], dim=1)
         on_device = packed.to(torch.float32).to(device, non_blocking=True)
         schedule = drawn.schedule.repeat(patches.shape[1], axis=0)
-        generator = torch.Generator(device).manual_seed(drawn.noise_seed)
+        pool = self._noise_pool(drawn.noise_seed).to(device, non_blocking=True)
         operations = (
-            partial(_noise, generator=generator),
+            partial(_noise, pool=pool),
             _hue_saturation,
             _brightness_contrast,
-            partial(_blur, max_kernel=self.blur_kernel[1]),
+            intensity.gaussian_blur,
             _hed,
         )
         views = torch.empty((len(flat), 3, self.size_px, self.size_px), dtype=torch.float32, device=device)
@@ -267,32 +281,43 @@ class PretrainAugmentation(RandomizableTransform):
         return geometry.compose([stacked[torch.from_numpy(step), samples] for step in own.T])
 
     def _draw_photometric(self, shape: tuple[int, int]) -> tuple[torch.Tensor, ...]:
-        noise = self._uniform(0, self.noise_sigma, (*shape, 1))
+        # The sign picks the sign of the noise.
+        sigma = self._uniform(-self.noise_sigma, self.noise_sigma, shape)
+        offset = self.R.randint(0, self._pool_length - 3 * self.size_px**2 + 1, shape)
         hue = self._uniform(-self.hue, self.hue, shape)
         saturation = self._uniform(-self.saturation, self.saturation, shape)
         brightness = self._uniform(1 - self.brightness, 1 + self.brightness, shape)
         contrast = self._uniform(1 - self.contrast, 1 + self.contrast, shape)
         smallest, largest = self.blur_kernel
-        kernel = 2 * self.R.randint(smallest // 2, largest // 2 + 1, (*shape, 1)) + 1
+        kernel = 2 * self.R.randint(smallest // 2, largest // 2 + 1, shape) + 1
         linear, offset = stain.hed_map(
             self._uniform(-self.hed, self.hed, (*shape, 3)).flatten(0, 1),
             self._uniform(-self.hed, self.hed, (*shape, 3)).flatten(0, 1),
         )
         hed = torch.cat([linear.flatten(1), offset.flatten(1)], dim=1).unflatten(0, shape)
         return (
-            noise,
+            torch.stack([sigma, torch.from_numpy(offset).to(torch.float64)], dim=-1),
             torch.stack([hue, saturation], dim=-1),
             torch.stack([brightness, contrast], dim=-1),
-            torch.from_numpy(kernel).to(torch.float64),
+            intensity.gaussian_weights(torch.from_numpy(kernel), largest),
             hed,
         )
+
+    @property
+    def _pool_length(self) -> int:
+        # Below 2 ** 24 for any patch of up to 1600 px: float32 carries the offsets exactly.
+        return max(MIN_NOISE_POOL, 6 * self.size_px**2)
+
+    def _noise_pool(self, seed: int) -> torch.Tensor:
+        return torch.randn(self._pool_length, generator=torch.Generator().manual_seed(seed))
 
     def _uniform(self, low: float, high: float, shape: tuple[int, ...]) -> torch.Tensor:
         return torch.from_numpy(self.R.uniform(low, high, shape))
 
 
-def _noise(images: torch.Tensor, parameters: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    return intensity.add_noise(images, parameters[:, 0], generator)
+def _noise(images: torch.Tensor, parameters: torch.Tensor, pool: torch.Tensor) -> torch.Tensor:
+    sigmas, offsets = parameters.unbind(1)
+    return intensity.add_noise(images, sigmas, offsets.to(torch.int64), pool)
 
 
 def _hue_saturation(images: torch.Tensor, parameters: torch.Tensor) -> torch.Tensor:
@@ -302,10 +327,6 @@ def _hue_saturation(images: torch.Tensor, parameters: torch.Tensor) -> torch.Ten
 def _brightness_contrast(images: torch.Tensor, parameters: torch.Tensor) -> torch.Tensor:
     brightened = intensity.adjust_brightness(images, parameters[:, 0])
     return intensity.adjust_contrast(brightened, parameters[:, 1])
-
-
-def _blur(images: torch.Tensor, parameters: torch.Tensor, max_kernel: int) -> torch.Tensor:
-    return intensity.gaussian_blur(images, parameters[:, 0], max_kernel)
 
 
 def _hed(images: torch.Tensor, parameters: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,31 @@
+# Each target by itself turns a fresh machine with Python 3.11+, git and make into a running project, in .venv.
+PYTHON ?= python3
+BIN := $(CURDIR)/.venv/bin
+export PATH := $(BIN):$(PATH)
+
+.PHONY: repro test lint clean
+
+repro: .venv/ready            ## slides -> pretrained encoders, by DVC
+	dvc repro
+
+test: .venv/ready-test        ## all tests, the slow ones too
+	python -m pytest
+
+lint: .venv/ready-test        ## style, types, and who may import whom
+	ruff check .
+	ruff format --check .
+	mypy
+	lint-imports
+
+clean:                        ## the environment only; data/ stays
+	rm -rf .venv
+
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -c "import sys; sys.exit(0 if sys.version_info >= (3, 11) else 'Python 3.11 or newer is needed, this is ' + sys.version.split()[0] + '; make PYTHON=/path/to/python3.11')"
+	$(PYTHON) -m venv .venv
+	python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	touch $@
+
+.venv/ready-test: .venv/ready
+	python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .[test]
+	touch $@

@@ -1,0 +1,74 @@
+"""argv -> stage: `python -m histo_monai <stage>`, run from the folder that holds params.yaml."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import logging
+import os
+import sys
+from collections.abc import Sequence
+
+STAGES = {
+    "phantom": "simulate a cohort of slides in the official layout of the dataset",
+    "index": "find tissue, split the slides, draw the centers of the patches",
+    "pretrain": "learn an encoder from unlabeled slides (--method)",
+}
+_WITH_METHOD = ("pretrain",)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one stage; 0 if it ended well, 1 with one line on stderr if its input was bad, 2 for a wrong call."""
+    arguments = vars(_parser().parse_args(argv))
+    stage = arguments.pop("stage")
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    for noisy in ("ignite", "monai", "matplotlib", "PIL", "tifffile"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    run = importlib.import_module(f"histo_monai.stages.{stage}").run
+    try:
+        run(**arguments)
+    except KeyboardInterrupt:
+        print(f"histo-monai {stage}: stopped", file=sys.stderr)
+        return 130
+    except Exception as error:
+        line = _one_line(error)
+        if line is None or os.environ.get("HISTO_MONAI_TRACEBACK"):
+            raise
+        print(f"histo-monai {stage}: error: {line}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _one_line(error: Exception) -> str | None:
+    """The message of an error that the input caused; None for one that is ours.
+
+    Loader workers and training processes hand over their traceback as the message: its last line is the error.
+    """
+    from_process = type(error).__name__ == "ProcessRaisedException"
+    if not from_process and not isinstance(error, (ValueError, OSError, ArithmeticError)):
+        return None
+    lines = str(error).strip().splitlines()
+    if not lines or (from_process and not lines[-1].split(":")[0].endswith("Error")):
+        return None
+    line = lines[-1]
+    if len(lines) > 1 and "Error: " in line:
+        line = line.split("Error: ", 1)[1]
+    return line
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="histo-monai",
+        description="Few labels, many slides. Each stage reads params.yaml in the current folder and writes below data/; "
+        "`dvc repro` runs them in order.",
+    )
+    stages = parser.add_subparsers(dest="stage", required=True, metavar="STAGE")
+    for name, text in STAGES.items():
+        stage = stages.add_parser(name, help=text, description=text)
+        if name in _WITH_METHOD:
+            stage.add_argument("--method", required=True, help="one of `methods` in params.yaml")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,162 @@
+"""Tables -> batches of pixels. Nothing here draws a random number but the order of the batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from histo_monai.randomness import generator
+from histo_monai.slides import SlidePool, concentric_boxes
+
+Patches = tuple[torch.Tensor, torch.Tensor]
+"""Pixels (n, S, 3, P, P) uint8 and the row of each sample in its table (n,) int64."""
+
+
+class ConcentricPatches(Dataset[Patches]):
+    """Samples read from the slides: one patch per resolution around each center.
+
+    Whole batches are read at once (`__getitems__`), grouped by slide, so that each slide decodes its tiles once for
+    all of its samples in the batch.
+
+    Args:
+        slides: columns `slide_id`, `path`, `mpp`.
+        centers: columns `slide_id`, `y`, `x` in level-0 pixels.
+        mpps: S resolutions in µm/px, finest first.
+        patch_px: P.
+        max_open_slides: handles that one process keeps open.
+
+    Raises:
+        ValueError: a center names a slide that is not in `slides`.
+    """
+
+    def __init__(
+        self,
+        slides: pd.DataFrame,
+        centers: pd.DataFrame,
+        *,
+        mpps: Sequence[float],
+        patch_px: int,
+        max_open_slides: int = 32,
+    ) -> None:
+        rows = pd.Index(slides["slide_id"]).get_indexer(pd.Index(centers["slide_id"]))
+        if (rows < 0).any():
+            missing = centers["slide_id"].iloc[int((rows < 0).argmax())]
+            raise ValueError(
+                f"centers.csv names slide {missing!r}, which slides.csv does not hold; run the index stage again"
+            )
+        self.slide_row = rows.astype(np.int32)
+        self.center_yx = centers[["y", "x"]].to_numpy(dtype=np.int32)
+        self.paths = [Path(path) for path in slides["path"]]
+        self.slide_mpps = slides["mpp"].to_numpy(dtype=np.float64)
+        self.mpps = tuple(float(mpp) for mpp in mpps)
+        self.patch_px = patch_px
+        self._pool = SlidePool(max_open_slides)
+
+    def __len__(self) -> int:
+        return len(self.slide_row)
+
+    def __getitem__(self, index: int) -> Patches:
+        """One sample, with a leading axis of 1."""
+        return self.__getitems__([index])
+
+    def __getitems__(self, indices: Sequence[int]) -> Patches:
+        """A batch, in the order of `indices`."""
+        rows = np.asarray(indices, dtype=np.int64)
+        num_scales, side = len(self.mpps), self.patch_px
+        patches = np.empty((len(rows), num_scales, 3, side, side), dtype=np.uint8)
+        of_slide = self.slide_row[rows]
+        for slide_row in np.unique(of_slide):
+            where = np.flatnonzero(of_slide == slide_row)
+            slide = self._pool.get(self.paths[slide_row], float(self.slide_mpps[slide_row]))
+            boxes = [
+                box
+                for y, x in self.center_yx[rows[where]]
+                for box in concentric_boxes((float(y), float(x)), side, self.mpps)
+            ]
+            patches[where] = slide.read_many(boxes).reshape(len(where), num_scales, 3, side, side)
+        return torch.from_numpy(patches), torch.from_numpy(rows)
+
+
+class EpochBatches(Sampler[list[int]]):
+    """Row numbers of the batches of an epoch, as this process takes them.
+
+    The batches of an epoch are a function of (seed, epoch) alone. With several processes each batch is cut into
+    contiguous shares of equal size, so the union of the shares is the batch that one process would have seen.
+
+    Args:
+        num_samples: rows of the table.
+        batch_size: of all processes together.
+        seed: of the order; None keeps the table's order and the last, shorter batch (validation).
+        rank: this process.
+        world_size: number of processes.
+
+    Raises:
+        ValueError: with a seed: the batch does not divide among the processes, or is larger than the table.
+    """
+
+    def __init__(
+        self, num_samples: int, batch_size: int, *, seed: int | None, rank: int = 0, world_size: int = 1
+    ) -> None:
+        if seed is not None and batch_size % world_size:
+            raise ValueError(
+                f"batch_size {batch_size} does not divide among {world_size} processes; make it a multiple"
+            )
+        if seed is not None and num_samples < batch_size:
+            raise ValueError(
+                f"{num_samples} training samples do not fill one batch of {batch_size}; lower batch_size"
+            )
+        self.num_samples = num_samples
+        self.batch_size = batch_size
+        self.seed = seed
+        self.rank = rank
+        self.world_size = world_size
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch that the next iteration gives."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        if self.seed is None:
+            return -(-self.num_samples // self.batch_size)
+        return self.num_samples // self.batch_size
+
+    def __iter__(self) -> Iterator[list[int]]:
+        rows = np.arange(self.num_samples)
+        if self.seed is not None:
+            rows = generator(self.seed, "batches", self.epoch).permutation(self.num_samples)
+        for i in range(len(self)):
+            batch = rows[i * self.batch_size : (i + 1) * self.batch_size]
+            yield np.array_split(batch, self.world_size)[self.rank].tolist()
+
+
+def _as_read(batch: Any) -> Any:
+    return batch
+
+
+def patch_loader(
+    dataset: Dataset[Patches], batches: EpochBatches, *, workers: int, pin: bool
+) -> DataLoader[Patches]:
+    """A loader whose workers live as long as it does; each opens its own slide handles after the fork.
+
+    Args:
+        dataset: gives whole batches through `__getitems__`.
+        batches: which rows, in which order.
+        workers: reading processes; 0 reads in this one.
+        pin: page-locked memory, for copies to a GPU that do not wait.
+    """
+    return DataLoader(
+        dataset,
+        batch_sampler=batches,
+        num_workers=workers,
+        collate_fn=_as_read,
+        pin_memory=pin,
+        persistent_workers=workers > 0,
+        multiprocessing_context="fork" if workers > 0 else None,
+    )

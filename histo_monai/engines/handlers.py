@@ -1,0 +1,167 @@
+"""Policies of training as Ignite handlers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ignite.distributed as idist
+import numpy as np
+import torch
+from ignite.engine import Engine, Events
+from ignite.handlers import ProgressBar, Timer
+from ignite.handlers.tensorboard_logger import OptimizerParamsHandler, TensorboardLogger
+from torch import nn
+
+
+class TrainingDivergedError(ArithmeticError):
+    """The loss became NaN or infinite."""
+
+
+def stop_when_not_finite(engine: Engine) -> None:
+    """Handler of ITERATION_COMPLETED: refuse to train on once the loss is NaN or infinite.
+
+    Looks at every 20th step and at the last one of an epoch, so that a GPU rarely waits for it.
+
+    Raises:
+        TrainingDivergedError: names epoch and iteration.
+    """
+    state = engine.state
+    if state.iteration % 20 and state.iteration % state.epoch_length:
+        return
+    loss = float(state.output["loss"].mean())
+    if not math.isfinite(loss):
+        raise TrainingDivergedError(
+            f"the training loss is {loss} at epoch {state.epoch}, iteration {state.iteration}: nothing was saved; "
+            "lower the learning rate (lr) of this method in params.yaml"
+        )
+
+
+class BestState:
+    """The weights of the lowest score so far, on the CPU."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self._network = network
+        self.epoch = 0
+        self._score = float("inf")
+        self._weights: dict[str, torch.Tensor] = {}
+
+    def offer(self, score: float, epoch: int) -> None:
+        """Keep the present weights if `score` is below all before; a NaN never is."""
+        if score < self._score:
+            self._score, self.epoch = score, epoch
+            self._weights = {
+                name: value.detach().cpu().clone() for name, value in self._network.state_dict().items()
+            }
+
+    def restore(self) -> None:
+        """Put the best weights back into the network; without any, leave it as it is."""
+        if self._weights:
+            self._network.load_state_dict(self._weights)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Score, epoch and weights."""
+        return {"score": self._score, "epoch": self.epoch, "weights": self._weights}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore what `state_dict` gave."""
+        self._score, self.epoch, self._weights = (
+            state_dict["score"],
+            state_dict["epoch"],
+            state_dict["weights"],
+        )
+
+
+class Curves:
+    """One row per epoch: epoch, lr, and the means of training and validation."""
+
+    def __init__(self, trainer: Engine, evaluator: Engine, optimizer: torch.optim.Optimizer) -> None:
+        self._trainer = trainer
+        self._evaluator = evaluator
+        self._optimizer = optimizer
+        self.rows: list[dict[str, float]] = []
+
+    def add(self) -> None:
+        """Handler of EPOCH_COMPLETED, after validation."""
+        self.rows.append(
+            {
+                "epoch": self._trainer.state.epoch,
+                "lr": float(self._optimizer.param_groups[0]["lr"]),
+                **{f"train_{name}": value for name, value in self._trainer.state.metrics.items()},
+                **{f"validation_{name}": value for name, value in self._evaluator.state.metrics.items()},
+            }
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """The rows."""
+        return {"rows": self.rows}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore what `state_dict` gave."""
+        self.rows = list(state_dict["rows"])
+
+
+def attach_progress(trainer: Engine, evaluator: Engine) -> None:
+    """A bar over the iterations of an epoch, and one line per epoch, on stderr of the first process."""
+    if idist.get_rank() > 0:
+        return
+    bar = ProgressBar(persist=False, desc="train")
+    bar.attach(
+        trainer,
+        output_transform=lambda output: {"loss": float(output["loss"].mean())},
+        event_name=Events.ITERATION_COMPLETED(every=10),
+    )
+
+    def report() -> None:
+        def told(engine: Engine) -> str:
+            return ", ".join(f"{name} {value:.3f}" for name, value in engine.state.metrics.items())
+
+        epoch, epochs = trainer.state.epoch, trainer.state.max_epochs
+        bar.log_message(f"epoch {epoch}/{epochs}: train {told(trainer)}; validation {told(evaluator)}")
+
+    trainer.add_event_handler(Events.EPOCH_COMPLETED, report)
+
+
+def attach_tensorboard(
+    folder: Path,
+    trainer: Engine,
+    evaluator: Engine,
+    optimizer: torch.optim.Optimizer,
+    picture: Callable[[], np.ndarray],
+) -> None:
+    """Event files for TensorBoard: losses and measures, learning rate, samples per second, a picture per epoch.
+
+    Args:
+        folder: of the event files; made if missing.
+        trainer: its outputs are dicts of Shape (n,) tensors.
+        evaluator: has run when the trainer's epoch is completed.
+        optimizer: whose learning rate is drawn.
+        picture: gives (H, W, 3) uint8 after validation.
+    """
+    logger = TensorboardLogger(log_dir=str(folder))
+    timer = Timer(average=False)
+    timer.attach(
+        trainer, start=Events.EPOCH_STARTED, pause=Events.ITERATION_COMPLETED, resume=Events.ITERATION_STARTED
+    )
+    writer = logger.writer
+
+    def log_iteration(engine: Engine) -> None:
+        for name, values in engine.state.output.items():
+            writer.add_scalar(f"train/{name}", float(values.mean()), engine.state.iteration)
+
+    def log_epoch(engine: Engine) -> None:
+        samples = engine.state.epoch_length * len(engine.state.output["loss"]) * idist.get_world_size()
+        writer.add_scalar(
+            "throughput/samples_per_second", samples / max(timer.value(), 1e-9), engine.state.iteration
+        )
+        for name, value in evaluator.state.metrics.items():
+            writer.add_scalar(f"validation/{name}", value, engine.state.iteration)
+        writer.add_image("validation/answers", picture(), engine.state.iteration, dataformats="HWC")
+        writer.flush()
+
+    trainer.add_event_handler(Events.ITERATION_COMPLETED(every=10), log_iteration)
+    trainer.add_event_handler(Events.EPOCH_COMPLETED, log_epoch)
+    logger.attach(trainer, OptimizerParamsHandler(optimizer), Events.ITERATION_STARTED(every=10))
+    trainer.add_event_handler(Events.COMPLETED, lambda: logger.close())

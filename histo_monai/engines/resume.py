@@ -1,0 +1,74 @@
+"""Going on where a killed run was: the state after every epoch, under a fingerprint of what decides the result."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import ignite.distributed as idist
+import torch
+from ignite.engine import Engine
+
+_LOG = logging.getLogger(__name__)
+
+
+class Stateful(Protocol):
+    """What has a state to keep."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state, of tensors, numbers, texts, lists and dicts."""
+
+    def load_state_dict(self, state_dict: Any) -> Any:
+        """Restore it."""
+
+
+class ResumePoint:
+    """Saves parts after every epoch and restores them when the same training is started again.
+
+    The file is replaced in one step, so a run killed while saving leaves the state before. It holds tensors and plain
+    values only and is read as such, so it never runs code.
+
+    Args:
+        path: the file; None saves nothing.
+        fingerprint: of everything that decides the result.
+        parts: by name.
+    """
+
+    def __init__(self, path: Path | None, fingerprint: str, parts: Mapping[str, Stateful]) -> None:
+        self._path = path
+        self._fingerprint = fingerprint
+        self._parts = parts
+
+    def save(self, engine: Engine) -> None:
+        """Handler of EPOCH_COMPLETED."""
+        if self._path is None or idist.get_rank() > 0:
+            return
+        state = {name: part.state_dict() for name, part in self._parts.items()}
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        draft = self._path.with_name(f".{self._path.name}.draft")
+        torch.save({"fingerprint": self._fingerprint, "epoch": engine.state.epoch, "parts": state}, draft)
+        os.replace(draft, self._path)
+
+    def restore(self) -> int:
+        """Restore a state saved under the same fingerprint; returns the epochs done, 0 if there is none."""
+        if self._path is None or not self._path.is_file():
+            return 0
+        try:
+            saved = torch.load(self._path, map_location="cpu", weights_only=True)
+        except (
+            Exception
+        ) as error:  # whatever a damaged file raises: it is ours, and worth no more than starting over
+            _LOG.warning(
+                "%s: cannot be read (%s); starting from the first epoch", self._path, type(error).__name__
+            )
+            return 0
+        if saved["fingerprint"] != self._fingerprint:
+            _LOG.info("%s: of another training; starting from the first epoch", self._path)
+            return 0
+        for name, part in self._parts.items():
+            part.load_state_dict(saved["parts"][name])
+        _LOG.info("%s: going on after epoch %d", self._path, saved["epoch"])
+        return int(saved["epoch"])

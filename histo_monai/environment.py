@@ -1,0 +1,89 @@
+"""What a run takes from the machine and never from params: device, and how many processes work at a time.
+
+| variable | meaning | where it is not set |
+|---|---|---|
+| HISTO_MONAI_DEVICE | cpu, cuda or cuda:<n> | cuda where there is one |
+| HISTO_MONAI_RANKS | training processes, one per GPU | all GPUs; 1 on the CPU |
+| HISTO_MONAI_WORKERS | reading processes of each training process | half the cores, at most 8; 0 on two cores |
+| HISTO_MONAI_CPUS | processes that simulate and survey slides | all cores |
+
+None of them changes a result.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+
+@dataclass(frozen=True)
+class Environment:
+    """See the module's table."""
+
+    device: torch.device
+    ranks: int
+    workers: int
+    cpus: int
+
+
+def read_environment() -> Environment:
+    """The environment of this process.
+
+    Raises:
+        ValueError: a variable holds what it cannot mean, or asks for a device that is not there.
+    """
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    device = _device(os.environ.get("HISTO_MONAI_DEVICE", ""))
+    gpus = torch.cuda.device_count() if device.type == "cuda" and device.index is None else 1
+    ranks = _count("HISTO_MONAI_RANKS", default=gpus, low=1)
+    default_workers = min(8, available // 2) if available > 2 else 0
+    return Environment(
+        device=device,
+        ranks=ranks,
+        workers=_count("HISTO_MONAI_WORKERS", default=default_workers, low=0),
+        cpus=_count("HISTO_MONAI_CPUS", default=available, low=1),
+    )
+
+
+def code_version() -> tuple[str | None, str]:
+    """The git commit (with `-dirty` if files differ from it; None outside git), and a digest of the package's code."""
+    package = Path(__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        digest.update(str(path.relative_to(package)).encode() + b"\0" + path.read_bytes() + b"\0")
+    try:
+        command = ["git", "-C", str(package), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None, digest.hexdigest()
+    return done.stdout.strip(), digest.hexdigest()
+
+
+def _device(text: str) -> torch.device:
+    if not text:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(text)
+    except RuntimeError:
+        device = None
+    if device is None or device.type not in ("cpu", "cuda"):
+        raise ValueError(f"HISTO_MONAI_DEVICE is {text!r}; expected cpu, cuda or cuda:<n>")
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(
+            f"HISTO_MONAI_DEVICE is {text!r}, but torch finds no GPU here; unset it to use the CPU"
+        )
+    return device
+
+
+def _count(name: str, *, default: int, low: int) -> int:
+    text = os.environ.get(name, "")
+    if not text:
+        return default
+    if not text.isdecimal() or int(text) < low:
+        raise ValueError(f"{name} is {text!r}; expected a whole number of at least {low}")
+    return int(text)

@@ -1,0 +1,95 @@
+"""What a pretraining method is to the engine. A new method is one file and one line in `PRETEXTS`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import torch
+from torch import nn
+
+from histo_monai.randomness import derive_seed, generator
+
+
+@dataclass(frozen=True)
+class Step:
+    """One training step as its random decisions see it: drawn for the whole batch, used for this process's share.
+
+    Args:
+        seed: of the training.
+        epoch: from 1.
+        iteration: within all epochs, from 1.
+        rank: this process.
+        world_size: number of processes; each holds an equal, contiguous share of the batch.
+    """
+
+    seed: int
+    epoch: int
+    iteration: int
+    rank: int = 0
+    world_size: int = 1
+
+    def generator(self, purpose: str) -> np.random.Generator:
+        """A fresh generator, the same in every process."""
+        return generator(self.seed, purpose, self.epoch, self.iteration)
+
+    def derive_seed(self, purpose: str) -> int:
+        """A seed for generators that are not NumPy's, the same in every process."""
+        return derive_seed(self.seed, purpose, self.epoch, self.iteration)
+
+    def share(self, num_samples: int) -> tuple[slice, int]:
+        """Where this process's `num_samples` lie in the whole batch, and the size of that batch."""
+        return slice(self.rank * num_samples, (self.rank + 1) * num_samples), self.world_size * num_samples
+
+
+@dataclass(frozen=True)
+class Task:
+    """A batch turned into something to solve: what the network is called with, and what it should say."""
+
+    inputs: tuple[torch.Tensor, ...]
+    targets: torch.Tensor
+
+
+class Pretext(Protocol):
+    """A self-supervised method: how patches become a task, what solves it, and what of that is kept.
+
+    Attributes:
+        MEASURES: names that `measure` gives, "loss" first.
+        network: everything that trains; called with `Task.inputs`.
+        epochs: passes over the training samples; 0 keeps the network as it was initialised.
+        batch_size: samples per step, over all processes.
+    """
+
+    MEASURES: ClassVar[tuple[str, ...]]
+    epochs: int
+    batch_size: int
+
+    @property
+    def network(self) -> nn.Module:
+        """See the class."""
+
+    def training_task(self, patches: torch.Tensor, step: Step) -> Task:
+        """(n, S, 3, P, P) uint8 on the device of the network -> an augmented task."""
+
+    def validation_task(self, patches: torch.Tensor) -> Task:
+        """The same without augmentation and without chance: equal in every epoch."""
+
+    def measure(self, outputs: Any, task: Task) -> dict[str, torch.Tensor]:
+        """What the network said against the targets, per sample: "loss" (minimised) first, each of Shape (n,)."""
+
+    def optimizer(self, network: nn.Module) -> torch.optim.Optimizer:
+        """The method's optimiser over `network`, which may be wrapped for several processes."""
+
+    def after_step(self) -> None:
+        """Called after each optimiser step."""
+
+    def encoder_state(self) -> dict[str, torch.Tensor]:
+        """What fine-tuning starts from, by name."""
+
+    def description(self) -> Mapping[str, Any]:
+        """What `encoder_state` is, for the JSON beside it."""
+
+    def picture(self, outputs: Any, task: Task) -> np.ndarray:
+        """A validation batch and the network's answers as an image, (H, W, 3) uint8."""

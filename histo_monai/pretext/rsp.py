@@ -1,0 +1,174 @@
+"""Resolution sequence prediction: in which of 3! orders do three concentric patches stand? (paper, section 3.1)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from histo_monai.networks import Encoder, OrderHead, PairMLP
+from histo_monai.pretext.lookahead import Lookahead
+from histo_monai.pretext.pictures import mosaic_of_triples
+from histo_monai.pretext.protocol import Step, Task
+from histo_monai.transforms.views import PretrainAugmentation, plain_view
+
+ORDERS = tuple(itertools.permutations(range(3)))
+"""Class k means: place i of the sequence holds resolution ORDERS[k][i], where 0 is the finest."""
+
+
+class RSPNetwork(nn.Module):
+    """One trunk for three patches, a pair MLP, and a head over the orders.
+
+    The patches are put in order after the trunk, not before: the trunk treats each patch alone (its batch-norm does
+    not care about order), so this is the same function, and all six orders of a triple cost one pass of the trunk.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = Encoder()
+        self.pair_mlp = PairMLP()
+        self.head = OrderHead()
+
+    def forward(self, patches: torch.Tensor, orders: torch.Tensor) -> torch.Tensor:
+        """Logits over the six classes, for each of K orders in which the triples are shown.
+
+        Args:
+            patches: Shape (n, 3, 3, P, P), float32, 0..1; axis 1 is resolution, finest first.
+            orders: Shape (n, K), int64, classes 0..5 (see `ORDERS`).
+
+        Returns:
+            Shape (n, K, 6).
+        """
+        n, k = orders.shape
+        features = self.encoder(patches.flatten(0, 1)).unflatten(0, (n, 3))
+        places = torch.tensor(ORDERS, device=orders.device)[orders]
+        shown = (
+            features.unsqueeze(1)
+            .expand(-1, k, -1, -1)
+            .gather(2, places.unsqueeze(-1).expand(-1, -1, -1, features.shape[-1]))
+        )
+        return self.head(shown.flatten(0, 1), self.pair_mlp).unflatten(0, (n, k))
+
+
+class RSP:
+    """The paper's pretext task behind the `Pretext` protocol.
+
+    Training shows each triple in one order, drawn anew for every sample and epoch. Validation shows it in all six.
+
+    Args:
+        patch_px: side of the patches that the trunk sees.
+        mpps: the three resolutions, µm/px, finest first.
+        augmentation_prob: see `PretrainAugmentation`.
+        epochs: passes over the training triples.
+        batch_size: triples per step, over all processes.
+        lr: constant learning rate of SGD.
+        momentum: Nesterov momentum.
+        weight_decay: L2.
+        lookahead_steps: k of Lookahead, in iterations.
+        lookahead_slow_step: alpha of Lookahead.
+
+    Raises:
+        ValueError: there are not three resolutions.
+    """
+
+    MEASURES: ClassVar[tuple[str, ...]] = ("loss", "accuracy")
+
+    def __init__(
+        self,
+        *,
+        patch_px: int,
+        mpps: tuple[float, ...],
+        augmentation_prob: float,
+        epochs: int,
+        batch_size: int,
+        lr: float,
+        momentum: float,
+        weight_decay: float,
+        lookahead_steps: int,
+        lookahead_slow_step: float,
+    ) -> None:
+        if len(mpps) != 3:
+            raise ValueError(
+                f"resolution sequence prediction orders three resolutions, got {len(mpps)}: {mpps}"
+            )
+        self._network = RSPNetwork()
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.patch_px = patch_px
+        self.mpps = mpps
+        self._augment = PretrainAugmentation(patch_px, prob=augmentation_prob)
+        self._sgd = partial(
+            torch.optim.SGD, lr=lr, momentum=momentum, weight_decay=weight_decay, nesterov=True
+        )
+        self._lookahead = partial(Lookahead, steps=lookahead_steps, slow_step=lookahead_slow_step)
+
+    @property
+    def network(self) -> RSPNetwork:
+        """Trunk, pair MLP and the head over the orders."""
+        return self._network
+
+    def training_task(self, patches: torch.Tensor, step: Step) -> Task:
+        """Augment, and draw one order per triple."""
+        share, total = step.share(len(patches))
+        self._augment.set_random_state(step.derive_seed("augmentation"))
+        drawn = self._augment.randomize(total, patches.shape[1]).rows(share)
+        views = self._augment.apply(patches, drawn)
+        orders = step.generator("order").integers(len(ORDERS), size=total)[share]
+        shown = torch.from_numpy(orders).to(patches.device, non_blocking=True).unsqueeze(1)
+        return Task((views, shown), shown)
+
+    def validation_task(self, patches: torch.Tensor) -> Task:
+        """All six orders of every triple, not augmented."""
+        orders = torch.arange(len(ORDERS), device=patches.device).expand(len(patches), -1)
+        return Task((plain_view(patches, self.patch_px), orders), orders)
+
+    def measure(self, outputs: torch.Tensor, task: Task) -> dict[str, torch.Tensor]:
+        """Cross-entropy and accuracy, each the mean over the orders in which a triple was shown."""
+        loss = F.cross_entropy(outputs.float().flatten(0, 1), task.targets.flatten(), reduction="none")
+        right = (outputs.argmax(dim=-1) == task.targets).float()
+        return {"loss": loss.unflatten(0, task.targets.shape).mean(dim=1), "accuracy": right.mean(dim=1)}
+
+    def optimizer(self, network: nn.Module) -> torch.optim.Optimizer:
+        """SGD with Nesterov momentum, inside Lookahead."""
+        return self._lookahead(self._sgd(network.parameters()))
+
+    def after_step(self) -> None:
+        """Nothing follows a step."""
+
+    def encoder_state(self) -> dict[str, torch.Tensor]:
+        """Trunk and pair MLP: fine-tuning keeps both and drops the head over the orders."""
+        parts = {"encoder": self.network.encoder, "pair_mlp": self.network.pair_mlp}
+        return {
+            f"{part}.{name}": value
+            for part, module in parts.items()
+            for name, value in module.state_dict().items()
+        }
+
+    def description(self) -> Mapping[str, Any]:
+        """Architecture, resolutions and normalisation of the encoder."""
+        encoder = self.network.encoder
+        return {
+            "architecture": "resnet18 trunk, pair MLP 1024-512-256",
+            "patch_px": self.patch_px,
+            "mpps": list(self.mpps),
+            "num_features": 512,
+            "normalisation": {"mean": encoder.mean.flatten().tolist(), "std": encoder.std.flatten().tolist()},
+        }
+
+    def picture(self, outputs: torch.Tensor, task: Task) -> np.ndarray:
+        """Triples as they were shown, with the true and the predicted order."""
+        patches, orders = task.inputs
+        one = torch.arange(len(patches), device=orders.device) % orders.shape[1]
+        rows = torch.arange(len(patches), device=orders.device)
+        return mosaic_of_triples(
+            patches.cpu().numpy(),
+            [ORDERS[k] for k in orders[rows, one].tolist()],
+            [ORDERS[k] for k in outputs[rows, one].argmax(dim=-1).tolist()],
+            self.mpps,
+        )

@@ -1,0 +1,165 @@
+"""Stage `pretrain --method METHOD`: unlabeled slides -> an encoder, its curves and its metrics."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+from typing import Any
+
+import ignite.distributed as idist
+import pandas as pd
+import torch
+from matplotlib import image
+
+from histo_monai import artifacts
+from histo_monai.datasets.loaders import ConcentricPatches, EpochBatches, patch_loader
+from histo_monai.engines.pretrain import PretrainResult, pretrain
+from histo_monai.environment import Environment, code_version, read_environment
+from histo_monai.networks import save_model
+from histo_monai.params import Params, load_params
+from histo_monai.pretext import PRETEXTS, Pretext
+from histo_monai.randomness import derive_seed
+
+
+def run(method: str) -> None:
+    """Write data/models/<method>: encoder.safetensors, encoder.json, metrics.json, curves.csv, answers.png."""
+    params = load_params(artifacts.PARAMS)
+    if method not in PRETEXTS:
+        raise ValueError(f"--method is {method!r}; known: {', '.join(PRETEXTS)}")
+    environment = read_environment()
+    under_torchrun = "LOCAL_RANK" in os.environ
+    if environment.ranks == 1 and not under_torchrun:
+        _train(0, method, params, environment)
+        return
+    backend = "nccl" if environment.device.type == "cuda" else "gloo"
+    with idist.Parallel(backend, nproc_per_node=None if under_torchrun else environment.ranks) as parallel:
+        parallel.run(_train, method, params, environment)
+
+
+def _train(local_rank: int, method: str, params: Params, environment: Environment) -> None:
+    device = idist.device() if idist.get_world_size() > 1 else environment.device
+    if device.type == "cpu":
+        torch.set_num_threads(max(1, environment.cpus // idist.get_world_size()))
+    torch.manual_seed(derive_seed(params.pretrain.seed, "initialisation"))
+    pretext = build_pretext(method, params)
+    slides, centers = read_index()
+    training, validation = (
+        _loader(slides, centers, split, params, pretext.batch_size, environment)
+        for split in ("train", "validation")
+    )
+    stage = f"pretrain-{method}"
+    result = pretrain(
+        pretext,
+        training,
+        validation,
+        seed=params.pretrain.seed,
+        device=device,
+        tensorboard=artifacts.tensorboard_folder(stage),
+        resume=artifacts.checkpoint_path(stage),
+        fingerprint=_fingerprint(method, params),
+    )
+    if idist.get_rank() == 0:
+        _write(method, params, pretext, result, centers)
+        artifacts.checkpoint_path(stage).unlink(missing_ok=True)
+
+
+def build_pretext(method: str, params: Params) -> Pretext:
+    """The method with its section of params, flattened: `lookahead.steps` becomes `lookahead_steps`."""
+    arguments = flatten(dataclasses.asdict(getattr(params.pretrain, method)))
+    return PRETEXTS[method](
+        patch_px=params.patch_px,
+        mpps=params.corpus_section.mpps,
+        augmentation_prob=params.pretrain.augmentation.prob,
+        **arguments,
+    )
+
+
+def flatten(tree: dict[str, Any]) -> dict[str, Any]:
+    """{"a": {"b": 1}} -> {"a_b": 1}."""
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            flat.update({f"{key}_{name}": leaf for name, leaf in flatten(value).items()})
+        else:
+            flat[key] = value
+    return flat
+
+
+def read_index() -> tuple[pd.DataFrame, pd.DataFrame]:
+    """slides.csv and centers.csv.
+
+    Raises:
+        ValueError: one is missing.
+    """
+    for path in (artifacts.SLIDES_CSV, artifacts.CENTERS_CSV):
+        if not path.is_file():
+            raise ValueError(f"{path}: not found; run `dvc repro index` first")
+    text = {"slide_id": str, "path": str, "patient_id": str, "split": str}
+    slides = pd.read_csv(artifacts.SLIDES_CSV, dtype=text, keep_default_na=False)
+    return slides, pd.read_csv(artifacts.CENTERS_CSV, dtype=text, keep_default_na=False)
+
+
+def _loader(
+    slides: pd.DataFrame,
+    centers: pd.DataFrame,
+    split: str,
+    params: Params,
+    batch_size: int,
+    environment: Environment,
+) -> Any:
+    dataset = ConcentricPatches(
+        slides, centers[centers["split"] == split], mpps=params.corpus_section.mpps, patch_px=params.patch_px
+    )
+    batches = EpochBatches(
+        len(dataset),
+        batch_size,
+        seed=params.pretrain.seed if split == "train" else None,
+        rank=idist.get_rank(),
+        world_size=idist.get_world_size(),
+    )
+    return patch_loader(dataset, batches, workers=environment.workers, pin=environment.device.type == "cuda")
+
+
+def _fingerprint(method: str, params: Params) -> str:
+    digest = hashlib.sha256(json.dumps([method, dataclasses.asdict(params)], sort_keys=True).encode())
+    for path in (artifacts.SLIDES_CSV, artifacts.CENTERS_CSV):
+        digest.update(path.read_bytes())
+    digest.update(code_version()[1].encode())
+    return digest.hexdigest()
+
+
+def _write(
+    method: str, params: Params, pretext: Pretext, result: PretrainResult, centers: pd.DataFrame
+) -> None:
+    commit, digest = code_version()
+    counts = centers["split"].value_counts()
+    metrics = {
+        **{f"validation_{name}": value for name, value in result.validation.items()},
+        "best_epoch": result.best_epoch,
+        "num_validation": int(counts["validation"]),
+    }
+    description = {
+        "kind": "encoder",
+        "method": method,
+        **pretext.description(),
+        "source": params.source,
+        "corpus": params.corpus,
+        "metrics": metrics,
+        "params": dataclasses.asdict(params.pretrain),
+        "git_commit": commit,
+        "code_sha256": digest,
+    }
+    with artifacts.whole_folder(artifacts.model_folder(method)) as folder:
+        save_model(folder / artifacts.ENCODER, pretext.encoder_state(), description)
+        artifacts.write_json(folder / artifacts.METRICS, metrics)
+        columns = [
+            "epoch",
+            "lr",
+            *(f"{part}_{name}" for part in ("train", "validation") for name in pretext.MEASURES),
+        ]
+        pd.DataFrame(result.curves, columns=columns).to_csv(
+            folder / artifacts.CURVES, index=False, float_format="%.6g"
+        )
+        image.imsave(folder / artifacts.ANSWERS, result.picture)
