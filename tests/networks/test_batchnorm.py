@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch import nn
+
+from histo_monai.networks import ProcessBatchNorm2d, synchronise_batchnorm
+
+
+def _network() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 2, 3)).double()
+
+
+def _images() -> torch.Tensor:
+    return torch.randn(6, 3, 8, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+
+def _one_rank(rank: int, folder: str) -> None:
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
+    network = synchronise_batchnorm(_network(), torch.device("cpu"))
+    wrapped = nn.parallel.DistributedDataParallel(network, broadcast_buffers=False)
+    wrapped(_images()[rank * 3 : rank * 3 + 3]).pow(2).mean().backward()
+    gradients = {name: p.grad for name, p in network.named_parameters()}
+    torch.save((gradients, network.state_dict()), f"{folder}/rank{rank}.pt")
+    dist.destroy_process_group()
+
+
+def test_two_processes_give_the_gradients_and_statistics_of_one(tmp_path: Path) -> None:
+    mp.spawn(_one_rank, args=(str(tmp_path),), nprocs=2)
+    alone = _network()
+    alone(_images()).pow(2).mean().backward()
+    for rank in range(2):
+        gradients, state = torch.load(tmp_path / f"rank{rank}.pt")
+        for name, parameter in alone.named_parameters():
+            torch.testing.assert_close(gradients[name], parameter.grad)
+        for name, value in alone.state_dict().items():
+            torch.testing.assert_close(state[name], value)
+
+
+def test_without_processes_it_is_the_batchnorm_of_torch() -> None:
+    plain, ours = _network(), synchronise_batchnorm(_network(), torch.device("cpu"))
+    assert isinstance(ours.get_submodule("1"), ProcessBatchNorm2d)
+    assert torch.equal(plain(_images()), ours(_images()))
+    assert torch.equal(plain.eval()(_images()), ours.eval()(_images()))
