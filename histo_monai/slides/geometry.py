@@ -1,8 +1,8 @@
 """Where a patch lies on a slide: boxes, levels and downsamples. Pure arithmetic, no files.
 
-Coordinates are continuous level-0 pixels in the order y, x, with the pixel-edge convention: pixel ``i`` covers
-``[i, i + 1)``, its middle is ``i + 0.5``, and the slide covers ``[0, height) x [0, width)``. A point ``c`` of
-level 0 lies at ``c / downsample`` of a coarser level, without half-pixel terms.
+Coordinates are continuous level-0 pixels in the order y, x, with the pixel-edge convention: pixel ``i``
+covers ``[i, i + 1)``, its middle is ``i + 0.5``, and the slide covers ``[0, height) x [0, width)``. A point
+``c`` of level 0 lies at ``c / downsample`` of a coarser level, without half-pixel terms.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class SlidePool:
 
     def _own(self) -> OrderedDict[tuple[Path, float | None], Slide]:
         if self._pid != os.getpid():
-            # The parent's handles are left alone, not closed: closing would act on what the parent still reads.
+            # The parent's handles are kept, not closed: closing would act on what the parent still reads.
             self._inherited, self._slides, self._pid = self._slides, OrderedDict(), os.getpid()
         return self._slides
 

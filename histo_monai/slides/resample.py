@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil, floor
+from typing import Any
 
 import cv2
 import numpy as np
@@ -61,18 +63,17 @@ def plan_window(center_yx: tuple[float, float], side_px: int, scale: float) -> W
     is_whole = abs(scale - reduction) * side_px < _ALIGNED_PX
     if is_whole:
         scale = float(reduction)
-    top_left = tuple(value - side_px * scale / 2 for value in center_yx)
-    nearest = tuple(round(value) for value in top_left)
-    is_aligned = is_whole and all(
-        abs(value - whole) <= _ALIGNED_PX for value, whole in zip(top_left, nearest, strict=True)
-    )
-    if is_aligned:
-        corner = (nearest[0], nearest[1])
-        return Window(corner, side_px * reduction, (0.0, 0.0), scale, side_px, True)
-    # One pixel more on either side than the field covers, for the sub-pixel kernel.
-    corner = (int(np.floor(top_left[0])) - 1, int(np.floor(top_left[1])) - 1)
+    top_left = (center_yx[0] - side_px * scale / 2, center_yx[1] - side_px * scale / 2)
+    nearest = (round(top_left[0]), round(top_left[1]))
+    off = max(abs(top_left[0] - nearest[0]), abs(top_left[1] - nearest[1]))
+    if is_whole and off <= _ALIGNED_PX:
+        return Window(nearest, side_px * reduction, (0.0, 0.0), scale, side_px, True)
+    # A shift by a fraction needs one more pixel; any other step also looks past the field's first edge.
+    margin = 0 if is_whole else 1
+    corner = (floor(top_left[0]) - margin, floor(top_left[1]) - margin)
     start = (top_left[0] - corner[0], top_left[1] - corner[1])
-    return Window(corner, int(np.ceil(side_px * scale)) + 3, start, scale, side_px, False)
+    region_px = side_px * reduction + 1 if is_whole else ceil(side_px * scale) + 3
+    return Window(corner, region_px, start, scale, side_px, False)
 
 
 def make_patch(
@@ -91,31 +92,57 @@ def make_patch(
     """
     side, reduction = window.side_px, window.reduction
     start_yx = (window.start_yx[0] - late_yx[0], window.start_yx[1] - late_yx[1])
-    if window.is_aligned and max(abs(late_yx[0]), abs(late_yx[1])) <= _ALIGNED_PX:
-        return region if reduction == 1 else _reduce(region, side)
-    step = window.scale / reduction
     wide = side * reduction
-    if abs(step - 1) > _UNIT_STEP or wide > _MAX_WARP_PX:
+    step = window.scale / reduction
+    if window.is_aligned and max(abs(late_yx[0]), abs(late_yx[1])) <= _ALIGNED_PX:
+        level_patch = region
+    elif step == 1.0 and min(start_yx) >= 0 and max(start_yx) + wide <= window.region_px:
+        level_patch = _shift(region, start_yx, wide)
+    elif abs(step - 1) <= _UNIT_STEP and wide <= _MAX_WARP_PX:
+        level_patch = _warp(region, start_yx, step, wide)
+    else:
         return area_resample(region, start_yx, (window.scale, window.scale), (side, side))
+    if reduction == 1:
+        return level_patch
+    return np.asarray(cv2.resize(level_patch, (side, side), interpolation=cv2.INTER_AREA), dtype=np.uint8)
+
+
+def _shift(region: NDArray[np.uint8], start_yx: tuple[float, float], side_px: int) -> NDArray[np.uint8]:
+    """A square of the region that begins at a fraction of a pixel.
+
+    Two weighted sums do what OpenCV's warp does, five times as fast. Each pixel is the exact mean over the
+    area it covers, but for rounding to whole grey levels twice.
+    """
+    (top, left), (y, x) = (floor(start_yx[0]), floor(start_yx[1])), (start_yx[0] % 1, start_yx[1] % 1)
+    flat = region.reshape(region.shape[0], -1)
+    rows, columns = slice(top, top + side_px + (y > 0)), slice(left * 3, (left + side_px) * 3)
+    mixed: NDArray[Any] = flat[rows, columns]
+    if x > 0:
+        mixed = cv2.addWeighted(mixed, 1 - x, flat[rows, columns.start + 3 : columns.stop + 3], x, 0.0)
+    if y > 0:
+        mixed = cv2.addWeighted(mixed[:-1], 1 - y, mixed[1:], y, 0.0)
+    return np.ascontiguousarray(mixed).reshape(side_px, side_px, 3)
+
+
+def _warp(
+    region: NDArray[np.uint8], start_yx: tuple[float, float], step: float, side_px: int
+) -> NDArray[np.uint8]:
     # The middle of sample j lies at start + (j + 0.5) * step; OpenCV counts from pixel middles.
     shift_y, shift_x = (value + step / 2 - 0.5 for value in start_yx)
     matrix = np.array([[step, 0.0, shift_x], [0.0, step, shift_y]])
     flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-    warped = cv2.warpAffine(region, matrix, (wide, wide), flags=flags, borderMode=cv2.BORDER_REPLICATE)
-    patch = np.asarray(warped, dtype=np.uint8)
-    return patch if reduction == 1 else _reduce(patch, side)
-
-
-def _reduce(region: NDArray[np.uint8], side_px: int) -> NDArray[np.uint8]:
-    return np.asarray(cv2.resize(region, (side_px, side_px), interpolation=cv2.INTER_AREA), dtype=np.uint8)
+    # OpenCV warps four channels twice as fast as three.
+    wide = cv2.cvtColor(region, cv2.COLOR_RGB2RGBA)
+    warped = cv2.warpAffine(wide, matrix, (side_px, side_px), flags=flags, borderMode=cv2.BORDER_REPLICATE)
+    return np.asarray(cv2.cvtColor(warped, cv2.COLOR_RGBA2RGB), dtype=np.uint8)
 
 
 def area_weights(start: float, scale: float, num_out: int, num_in: int) -> sparse.csr_array:
     """Weights of exact area coverage along one axis.
 
-    Output ``j`` covers ``[start + j * scale, start + (j + 1) * scale)`` of the input, whose pixel ``i`` covers
-    ``[i, i + 1)``; its weights are the overlaps divided by ``scale``. What lies outside the input is left out
-    and the rest normalised.
+    Output ``j`` covers ``[start + j * scale, start + (j + 1) * scale)`` of the input, whose pixel ``i``
+    covers ``[i, i + 1)``; its weights are the overlaps divided by ``scale``. What lies outside the input is
+    left out and the rest normalised.
 
     Returns:
         Sparse matrix of shape (num_out, num_in), float32, rows that sum to 1.

@@ -13,7 +13,7 @@ from histo_monai.slides.tiff import Page
 logger = logging.getLogger(__name__)
 
 PLAUSIBLE_MPP = (0.05, 20.0)
-"""µm per pixel of microscopes, from 100x oil to a macro scan. 72 dpi would be 353: the default of picture editors."""
+"""µm per pixel of microscopes, from 100x oil to a macro scan; 72 dpi, what picture editors write, is 353."""
 
 _UM_PER_UNIT = {2: 25_400.0, 3: 10_000.0}
 _CONTRADICTION = 0.05

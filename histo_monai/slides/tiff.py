@@ -7,9 +7,9 @@ cut off. So the tables are read here first, and a file that promises bytes it do
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,7 +77,6 @@ class Page:
     description: str = ""
     resolution_yx: tuple[float, float] | None = None
     resolution_unit: int | None = None
-    tags: frozenset[int] = field(default_factory=frozenset)
 
     @property
     def is_tiled(self) -> bool:
@@ -99,7 +98,7 @@ def read_pages(path: Path) -> list[Page]:
     file_size = path.stat().st_size
     with path.open("rb") as file:
         reader = _Directory(path, file, file_size)
-        pages = []
+        pages: list[Page] = []
         offset = reader.first
         while offset and len(pages) < _MAX_PAGES:
             tags, offset = reader.read(offset)
@@ -135,7 +134,7 @@ class _Directory:
     def __init__(self, path: Path, file: BinaryIO, file_size: int) -> None:
         self.path, self.file, self.file_size = path, file, file_size
         head = self.bytes_at(0, 4, "the header")
-        self.order = "<" if head[:2] == b"II" else ">"
+        self.order: Literal["<", ">"] = "<" if head[:2] == b"II" else ">"
         self.is_big = struct.unpack(self.order + "H", head[2:])[0] == 43
         self.word, self.word_bytes = ("Q", 8) if self.is_big else ("I", 4)
         self.first = self.number_at(8 if self.is_big else 4, self.word, "the header")
@@ -194,7 +193,6 @@ def _make_page(tags: dict[int, TagValue]) -> Page:
         description=tags[_DESCRIPTION].tobytes().decode("utf-8", "replace") if _DESCRIPTION in tags else "",
         resolution_yx=(y_resolution, x_resolution) if x_resolution and y_resolution else None,
         resolution_unit=number(_RESOLUTION_UNIT) or None,
-        tags=frozenset(tags),
     )
 
 

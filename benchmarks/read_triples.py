@@ -1,0 +1,204 @@
+"""How fast RSP triples are read on one core: OpenSlide, bare cuCIM and `read_many`, same boxes, same run.
+
+    python benchmarks/read_triples.py [--slide slide.tif] [--mpps 0.25 0.5 1.0]
+
+A triple is three concentric 256-px patches at three resolutions around a random center. The ways take turns on
+one core, each in a process of its own, on new centers each round, and are compared by their medians:
+
+* OpenSlide: one `read_region` a patch from the level that holds it, converted to an RGB array.
+* bare cuCIM: one `read_region` a patch for the same pixels of the same level, as an array; no cache, its default.
+* read_many, cold: all patches of the round in one call, centered to a fraction of a pixel, as
+  (n, 3, 3, 256, 256), in a process that has read nothing yet.
+* read_many: the same in a process that goes on from round to round, as a loader worker does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import multiprocessing
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import openslide
+import tifffile
+from numpy.typing import NDArray
+
+from histo_monai.slides import Box, Slide, choose_level, concentric_boxes, open_slide
+
+SIDE_PX = 256
+Region = tuple[tuple[int, int], int, int]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--slide", type=Path, help="a slide; without it, a synthetic one is made")
+    parser.add_argument("--mpp", type=float, help="µm per level-0 pixel, where the slide does not say")
+    parser.add_argument(
+        "--mpps", type=float, nargs=3, help="default: the slide's own, twice and four times that"
+    )
+    parser.add_argument("--triples", type=int, default=64, help="triples a round")
+    parser.add_argument("--rounds", type=int, default=9)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        path = arguments.slide or make_slide(Path(folder) / "synthetic.tif")
+        with open_slide(path, mpp=arguments.mpp) as slide:
+            mpps = arguments.mpps or [slide.mpp * factor for factor in (1, 2, 4)]
+            times = measure(path, arguments.mpp, mpps, arguments.triples, arguments.rounds)
+            report(slide, times, mpps)
+
+
+def measure(
+    path: Path, mpp: float | None, mpps: list[float], num_triples: int, num_rounds: int
+) -> dict[str, list[float]]:
+    """Seconds per patch of each way, one number a round."""
+    rng = np.random.default_rng(0)
+    with open_slide(path, mpp=mpp) as slide:
+        rounds = [random_boxes(rng, slide, mpps, num_triples) for _ in range(num_rounds + 1)]
+        plain = [[native_region(slide, box) for box in boxes] for boxes in rounds]
+    times: dict[str, list[float]] = {name: [] for name in (*WAYS, COLD)}
+    context = multiprocessing.get_context("spawn")
+    with contextlib.ExitStack() as stack:
+        workers = {name: stack.enter_context(context.Pool(1, pin_to_one_core, (path, mpp))) for name in WAYS}
+        for number, boxes in enumerate(rounds):
+            names = [*WAYS, COLD]
+            for name in names[number % 4 :] + names[: number % 4]:  # Each way goes first equally often.
+                what = boxes if name in (READ_MANY, COLD) else plain[number]
+                if name == COLD:
+                    with context.Pool(1, pin_to_one_core, (path, mpp)) as fresh:
+                        seconds = fresh.apply(WAYS[READ_MANY], (what,))
+                else:
+                    seconds = workers[name].apply(WAYS[name], (what,))
+                if number > 0:  # The first round warms the page cache.
+                    times[name].append(seconds / len(boxes))
+    return times
+
+
+def random_boxes(rng: np.random.Generator, slide: Slide, mpps: list[float], num_triples: int) -> list[Box]:
+    margin = SIDE_PX * max(mpps) / slide.mpp / 2
+    if min(slide.size_yx) <= 2 * margin:
+        raise SystemExit(f"{slide.path}: too small for {SIDE_PX} px at {max(mpps):g} µm/px")
+    centers = rng.uniform(margin, np.array(slide.size_yx) - margin, (num_triples, 2))
+    return [box for y, x in centers for box in concentric_boxes((float(y), float(x)), SIDE_PX, mpps)]
+
+
+def pin_to_one_core(path: Path, mpp: float | None) -> None:
+    global _path, _mpp
+    _path, _mpp = path, mpp
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    cv2.setNumThreads(1)
+
+
+@functools.cache
+def opened(way: str) -> Any:
+    """The slide, opened once a process, outside the timing."""
+    if way == OPENSLIDE:
+        return openslide.OpenSlide(str(_path))
+    if way == READ_MANY:
+        return open_slide(_path, mpp=_mpp)
+    from cucim import CuImage
+
+    return CuImage(str(_path))
+
+
+def time_openslide(regions: list[Region]) -> float:
+    slide = opened(OPENSLIDE)
+    start = time.perf_counter()
+    for xy, level, size in regions:
+        np.asarray(slide.read_region(xy, level, (size, size)).convert("RGB"))
+    return time.perf_counter() - start
+
+
+def time_bare_cucim(regions: list[Region]) -> float:
+    slide = opened(BARE)
+    start = time.perf_counter()
+    for xy, level, size in regions:
+        np.asarray(slide.read_region(xy, (size, size), level))
+    return time.perf_counter() - start
+
+
+def time_read_many(boxes: list[Box]) -> float:
+    slide = opened(READ_MANY)
+    start = time.perf_counter()
+    slide.read_many(boxes).reshape(-1, 3, 3, SIDE_PX, SIDE_PX)
+    return time.perf_counter() - start
+
+
+OPENSLIDE, BARE, READ_MANY, COLD = "OpenSlide", "bare cuCIM", "read_many", "read_many, cold"
+WAYS: dict[str, Callable[[Any], float]] = {
+    OPENSLIDE: time_openslide,
+    BARE: time_bare_cucim,
+    READ_MANY: time_read_many,
+}
+
+
+def native_region(slide: Slide, box: Box) -> Region:
+    """Level-0 corner (x, y), level and side of the pixels that hold a box, as plain calls take them."""
+    level = choose_level(slide.level_mpps, box.mpp)
+    half = box.side_um / slide.mpp / 2
+    corner_xy = (int(box.center_yx[1] - half), int(box.center_yx[0] - half))
+    return corner_xy, level, round(box.side_um / slide.level_mpps[level])
+
+
+def report(slide: Slide, times: dict[str, list[float]], mpps: list[float]) -> None:
+    median = {name: statistics.median(values) for name, values in times.items()}
+    print(f"{slide.path.name}: {slide.size_yx[1]} x {slide.size_yx[0]} px, levels at", end=" ")
+    print(", ".join(f"{mpp:.4g}" for mpp in slide.level_mpps), "µm/px; patches of", SIDE_PX, "px at", end=" ")
+    print(", ".join(f"{mpp:.4g}" for mpp in mpps), "µm/px; one core")
+    for name, values in times.items():
+        spread = f"{min(values) * 1e3:.2f}-{max(values) * 1e3:.2f}"
+        print(f"  {name:<15} {median[name] * 1e3:6.2f} ms a patch ({spread})")
+    for name in (COLD, READ_MANY):
+        print(f"  {name:<15} {median[OPENSLIDE] / median[name]:6.2f} x OpenSlide (target 4),", end=" ")
+        print(f"{median[BARE] / median[name]:.2f} x bare cuCIM (target 0.9)")
+
+
+def make_slide(path: Path, side_px: int = 8192) -> Path:
+    """A pyramid 1/2/4/8 of blurred noise in JPEG tiles, as a scanner writes it."""
+    rng = np.random.default_rng(0)
+    noise = cv2.GaussianBlur(rng.integers(0, 255, (side_px, side_px, 3), np.uint8), (0, 0), 2)
+    image = cv2.normalize(noise, None, 60, 255, cv2.NORM_MINMAX)  # type: ignore[call-overload]
+    with tifffile.TiffWriter(path) as writer:
+        for level in range(4):
+            writer.write(
+                _jpeg_tiles(image),
+                shape=image.shape,
+                dtype=np.uint8,
+                tile=(256, 256),
+                photometric="rgb",
+                compression="deflate",
+                subfiletype=1 if level else 0,
+                resolution=(40_000, 40_000),
+                resolutionunit="CENTIMETER",
+                metadata=None,
+                extratags=[(530, "H", 2, (2, 2), True)],
+            )
+            image = cv2.resize(image, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
+    # tifffile encodes JPEG with an optional package only; the tiles are JPEG already, so the tags are set.
+    with tifffile.TiffFile(path, mode="r+") as file:
+        for page in file.pages:
+            page.tags["Compression"].overwrite(7)
+            page.tags["PhotometricInterpretation"].overwrite(6)
+    return path
+
+
+def _jpeg_tiles(image: NDArray[np.uint8]) -> object:
+    for y in range(0, image.shape[0], 256):
+        for x in range(0, image.shape[1], 256):
+            tile = cv2.cvtColor(image[y : y + 256, x : x + 256], cv2.COLOR_RGB2BGR)
+            yield cv2.imencode(".jpg", tile, [cv2.IMWRITE_JPEG_QUALITY, 85])[1].tobytes()
+
+
+if __name__ == "__main__":
+    main()
