@@ -1,0 +1,106 @@
+"""Renders any window of a world; windows of one world fit together without seams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from histo_monai.phantom import epithelium, tissues
+from histo_monai.phantom.lattice import F32
+from histo_monai.phantom.tile import HALO_UM, Tile
+from histo_monai.phantom.world import World
+
+BLOCK_PX = 1024
+
+
+@dataclass(frozen=True)
+class Rendering:
+    """A window of a world.
+
+    Attributes:
+        image: RGB, shape (height, width, 3), uint8.
+        malignant: Where malignant epithelium (without lumens) was painted, shape (height, width), bool.
+    """
+
+    image: NDArray[np.uint8]
+    malignant: NDArray[np.bool_]
+
+
+def render(world: World, top_px: int, left_px: int, height: int, width: int) -> Rendering:
+    """Renders the window whose top left pixel is (top_px, left_px), in pixels of `world.mpp`.
+
+    Args:
+        world: What to render.
+        top_px: First row; may be negative, the plane has no border.
+        left_px: First column.
+        height: Rows.
+        width: Columns.
+    """
+    k = world.coarse_px
+    halo = int(np.ceil(HALO_UM / world.mpp))
+    # The window grows to whole cells of the 2 µm raster, so that every window decides on the same samples.
+    first_row, first_column = (top_px - halo) // k * k, (left_px - halo) // k * k
+    last_row, last_column = -(-(top_px + height + halo) // k) * k, -(-(left_px + width + halo) // k) * k
+    tile = Tile(world, first_row, first_column, last_row - first_row, last_column - first_column)
+    paint(tile)
+    image = world.scanner.expose(tile.hematoxylin, tile.eosin, first_row, first_column)
+    rows = slice(top_px - first_row, top_px - first_row + height)
+    columns = slice(left_px - first_column, left_px - first_column + width)
+    return Rendering(
+        np.ascontiguousarray(image[rows, columns]), np.ascontiguousarray(tile.malignant[rows, columns])
+    )
+
+
+def render_strips(world: World, height: int, width: int) -> Iterator[NDArray[np.uint8]]:
+    """The slide from top to bottom in strips of `BLOCK_PX` rows, each (rows, width, 3) uint8."""
+    for top in range(0, height, BLOCK_PX):
+        rows = min(BLOCK_PX, height - top)
+        strip = np.empty((rows, width, 3), np.uint8)
+        for left in range(0, width, BLOCK_PX):
+            columns = min(BLOCK_PX, width - left)
+            strip[:, left : left + columns] = render(world, top, left, rows, columns).image
+        yield strip
+
+
+def paint(tile: Tile) -> None:
+    """Lays all tissues on a tile, from the ground up, then its nuclei."""
+    tumour, mucosa, lobule = (tile.region(n) for n in ("tumour", "mucosa", "lobule"))
+    ground = tile.region("stroma")
+    for over in (tumour, mucosa, lobule):
+        if over is not None:
+            ground = over if ground is None else np.maximum(ground, over)
+    lymphoid = tile.region("lymphoid")
+    if lymphoid is not None and tumour is not None:
+        lymphoid = lymphoid * (1 - tumour)
+    _paint(tile, tissues.paint_lymphoid, lymphoid)
+    _paint(tile, tissues.paint_stroma, ground)
+    for name, painter in (
+        ("muscle", tissues.paint_muscle),
+        ("fat", tissues.paint_fat),
+        ("mucus", tissues.paint_mucus),
+        ("debris", tissues.paint_debris),
+    ):
+        _paint(tile, painter, tile.region(name))
+    _paint(tile, tissues.paint_infiltrate, tile.region("infiltrate"))
+    _paint(tile, epithelium.paint_vessels, tile.region("vessels"))
+    _paint(tile, epithelium.paint_mucosa, mucosa)
+    _paint(tile, epithelium.paint_lobules, lobule)
+    duct = tile.region("duct")
+    if duct is not None and tile.touches(duct):
+        epithelium.paint_lobules(tile, duct, epithelium.DUCT)
+    if tumour is not None and tile.touches(tumour):
+        epithelium.paint_carcinoma(tile, tumour, tile.regions["lesion_depth"])
+    cover = tile.nuclei[..., 1]
+    tile.lay(cover, 0.0, 0.45 * tile.eosin)
+    tile.hematoxylin += tile.nuclei[..., 0]
+    glass = tile.region("glass")
+    if glass is not None and tile.touches(glass):
+        tile.clear(tile.full(glass))
+
+
+def _paint(tile: Tile, painter: object, weight: F32 | None) -> None:
+    if weight is not None and tile.touches(weight):
+        painter(tile, weight)  # type: ignore[operator]
