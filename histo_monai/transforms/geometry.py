@@ -179,11 +179,19 @@ def warp(
 
 
 def _sample(source: torch.Tensor, matrices: torch.Tensor, size_px: int, level: int) -> torch.Tensor:
-    if level > 0:
-        side = math.ceil(source.shape[-1] / 2**level)
-        source = F.interpolate(source, size=(side, side), mode="area")
+    for _ in range(level):
+        source = _halve(source)
     grid = _sampling_grid(matrices, size_px)
     return F.grid_sample(source, grid, mode="bilinear", padding_mode="reflection", align_corners=False)
+
+
+def _halve(images: torch.Tensor) -> torch.Tensor:
+    if images.shape[-1] % 2:
+        side = images.shape[-1] // 2 + 1
+        return F.interpolate(images, size=(side, side), mode="area")
+    # Means over 2 × 2 pixels, rows first: several times as fast on a CPU as average pooling.
+    rows = images[..., 0::2, :] + images[..., 1::2, :]
+    return (rows[..., 0::2] + rows[..., 1::2]).mul_(0.25)
 
 
 def _sampling_grid(matrices: torch.Tensor, size_px: int) -> torch.Tensor:

@@ -10,6 +10,9 @@ import torch.nn.functional as F
 # ITU-R BT.601 luma, as torchvision and Pillow turn colour into grey.
 LUMA = (0.299, 0.587, 0.114)
 
+# Keeps black and grey, which have no hue, from dividing by zero.
+_TINY = 1e-9
+
 
 def adjust_hue_saturation(
     images: torch.Tensor, hue_turns: torch.Tensor, saturation: torch.Tensor
@@ -22,8 +25,8 @@ def adjust_hue_saturation(
 
     Exact, without the usual six branches. Write a colour as min + chroma · (x_r, x_g, x_b), where one x is
     1 and one is 0. Its distance from red along the hue hexagon is t = 1 + x_g + x_b - x_r, in 0..3 (60°
-    each), on the side of the sign of g - b; and back, x_r = clamp(2 - t), the larger of x_g and x_b is
-    min(t, 1), the smaller max(t - 2, 0).
+    each), on the side of the sign of g - b. And back: x_r = clamp(2 - t, 0, 1), the larger of x_g and x_b is
+    min(t, 1), and their sum t - 1 + x_r.
 
     Args:
         images: Shape (N, 3, H, W), float32, 0..1.
@@ -34,26 +37,27 @@ def adjust_hue_saturation(
         Shape (N, 3, H, W), float32, 0..1.
     """
     red, green, blue = images.unbind(1)
-    value = torch.maximum(torch.maximum(red, green), blue)
-    lowest = torch.minimum(torch.minimum(red, green), blue)
-    chroma = value - lowest
-    distance = (green + blue).sub_(red).sub_(lowest).div_(chroma.clamp_min(1e-9)).add_(1)
+    value = torch.maximum(red, green)
+    value = torch.maximum(value, blue, out=value).clamp_min_(_TINY)
+    lowest = torch.minimum(red, green)
+    lowest = torch.minimum(lowest, blue, out=lowest)
+    chroma = (value - lowest).clamp_min_(_TINY)
+    distance = (green + blue).sub_(red).sub_(lowest).div_(chroma).add_(1)
     angle = distance.copysign_(green - blue).add_(_per_image(hue_turns * 6))
-    angle.sub_((angle / 6).round_(), alpha=6)
+    angle.sub_(torch.div(angle, 6, out=lowest).round_(), alpha=6)
 
-    relative = (chroma / value.clamp_min(1e-9)).mul_(_per_image(-saturation.clamp_min(0)))
-    chroma.mul_(relative.add_(_per_image(1 + saturation)))
-    lowest = value.sub_(chroma)
+    saturated = torch.div(chroma, value).mul_(_per_image(-saturation.clamp_min(0)))
+    chroma.mul_(saturated.add_(_per_image(1 + saturation)))
+    lowest = torch.sub(value, chroma, out=saturated)
 
     distance = angle.abs()
-    larger = distance.clamp_max(1)
-    smaller = (distance - 2).clamp_min_(0)
-    half_sum = (larger + smaller).mul_(0.5)
-    half_difference = larger.sub_(smaller).mul_(0.5).copysign_(angle)
+    red_below_value = (1 - distance).clamp_(-1, 0)
+    mean = (distance + red_below_value).mul_(0.5)
+    deviation = distance.clamp_max_(1).sub_(mean).copysign_(angle)
     shifted = torch.empty_like(images)
-    torch.addcmul(lowest, chroma, distance.neg_().add_(2).clamp_(0, 1), out=shifted[:, 0])
-    torch.addcmul(lowest, chroma, half_sum + half_difference, out=shifted[:, 1])
-    torch.addcmul(lowest, chroma, half_sum.sub_(half_difference), out=shifted[:, 2])
+    torch.addcmul(value, chroma, red_below_value, out=shifted[:, 0])
+    torch.addcmul(lowest, chroma, torch.add(mean, deviation, out=angle), out=shifted[:, 1])
+    torch.addcmul(lowest, chroma, mean.sub_(deviation), out=shifted[:, 2])
     return shifted.clamp_(0, 1)
 
 
@@ -82,68 +86,75 @@ def adjust_contrast(images: torch.Tensor, factors: torch.Tensor) -> torch.Tensor
     """
     red, green, blue = images.mean(dim=(2, 3)).unbind(1)
     grey = LUMA[0] * red + LUMA[1] * green + LUMA[2] * blue
-    rest = _per_image(grey * (1 - factors), 3)
-    return torch.addcmul(rest, images, _per_image(factors, 3)).clamp_(0, 1)
+    # Two passes in place: torch.addcmul does not vectorise a broadcast first argument on a CPU.
+    stretched = images * _per_image(factors, 3)
+    return stretched.add_(_per_image(grey * (1 - factors), 3)).clamp_(0, 1)
 
 
-def add_noise(images: torch.Tensor, sigmas: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Adds independent Gaussian noise to every pixel and channel, and clips.
+def add_noise(
+    images: torch.Tensor, sigmas: torch.Tensor, offsets: torch.Tensor, pool: torch.Tensor
+) -> torch.Tensor:
+    """Adds Gaussian noise to every pixel and channel, and clips.
+
+    Fresh normals are the dearest part of a whole augmentation, so a batch shares one pool of them: each image
+    takes a stretch of its own. Within an image all values are independent; two images whose stretches overlap
+    share values at other places.
 
     Args:
         images: Shape (N, 3, H, W), float32, 0..1.
-        sigmas: Standard deviations, fractions of full scale, shape (N,).
-        generator: On the images' device. CPU and GPU generators give different noise for one seed.
+        sigmas: Standard deviations, fractions of full scale, shape (N,); a negative one turns the noise's sign.
+        offsets: Where each image's stretch begins, from 0 to len(pool) - 3 H W, integer, shape (N,).
+        pool: Standard normal values, shape (at least 3 H W,), float32.
 
     Returns:
         Shape (N, 3, H, W), float32, 0..1.
     """
-    noise = torch.empty_like(images).normal_(generator=generator)
+    noise = pool.unfold(0, images[0].numel(), 1).index_select(0, offsets).view_as(images)
     return noise.mul_(_per_image(sigmas, 3)).add_(images).clamp_(0, 1)
 
 
-def gaussian_weights(kernel_sizes: torch.Tensor, radius: int) -> torch.Tensor:
-    """Right half of normalised Gaussian kernels, from the centre outwards.
+def gaussian_weights(kernel_sizes: torch.Tensor, max_kernel: int) -> torch.Tensor:
+    """Right halves of normalised Gaussian kernels, from the centre outwards.
 
     The standard deviation follows from the size k as in OpenCV: 0.3 ((k - 1) / 2 - 1) + 0.8 pixels.
 
     Args:
-        kernel_sizes: Odd, shape (N,).
-        radius: Largest (k - 1) / 2 among them.
+        kernel_sizes: Odd, from 1 to `max_kernel`, shape (...).
+        max_kernel: Odd.
 
     Returns:
-        Shape (N, radius + 1), float32; zero beyond each image's own kernel.
+        Shape (..., max_kernel // 2 + 1), float64; zero beyond each image's own kernel.
     """
-    offsets = torch.arange(radius + 1, device=kernel_sizes.device)
-    half = (kernel_sizes[:, None] - 1) / 2
+    offsets = torch.arange(max_kernel // 2 + 1, device=kernel_sizes.device)
+    half = (kernel_sizes[..., None].to(torch.float64) - 1) / 2
     sigma = 0.3 * (half - 1) + 0.8
     weights = torch.exp(-0.5 * (offsets / sigma) ** 2) * (offsets <= half)
-    return weights / (2 * weights.sum(1, keepdim=True) - weights[:, :1])
+    return weights / (2 * weights.sum(-1, keepdim=True) - weights[..., :1])
 
 
-def gaussian_blur(images: torch.Tensor, kernel_sizes: torch.Tensor, max_kernel: int = 7) -> torch.Tensor:
-    """Blurs each image with its own odd kernel; the border is mirrored without repeating the edge.
+def gaussian_blur(images: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """Blurs each image with its own symmetric separable kernel; the border is mirrored, the edge not repeated.
 
     Args:
-        images: Shape (N, 3, H, W), float32; H and W larger than half the kernel.
-        kernel_sizes: Odd, from 1 to `max_kernel`, shape (N,).
-        max_kernel: Odd.
+        images: Shape (N, 3, H, W), float32; H and W larger than the kernels' radius.
+        weights: Right halves of the kernels, shape (N, radius + 1): see `gaussian_weights`.
 
     Returns:
         Shape (N, 3, H, W), float32.
     """
-    # On a CPU looking at the sizes costs nothing and saves taps; a GPU would have to be waited for.
-    widest = int(kernel_sizes.max()) if images.device.type == "cpu" else max_kernel
-    radius = widest // 2
-    weights = gaussian_weights(kernel_sizes.to(torch.float32), radius)
-    blurred = _blur_along(images, weights, radius, dim=3)
-    return _blur_along(blurred, weights, radius, dim=2)
+    radius = weights.shape[1] - 1
+    if (
+        images.device.type == "cpu"
+    ):  # here a look costs nothing and saves work; a GPU would have to be waited for
+        while radius > 0 and not weights[:, radius].any():
+            radius -= 1
+    padded = F.pad(images, (radius, radius, radius, radius), mode="reflect")
+    return _blur_along(_blur_along(padded, weights, radius, dim=3), weights, radius, dim=2)
 
 
-def _blur_along(images: torch.Tensor, weights: torch.Tensor, radius: int, dim: int) -> torch.Tensor:
-    padding = (radius, radius, 0, 0) if dim == 3 else (0, 0, radius, radius)
-    padded = F.pad(images, padding, mode="reflect")
-    length = images.shape[dim]
-    blurred = images * _per_image(weights[:, 0], 3)
+def _blur_along(padded: torch.Tensor, weights: torch.Tensor, radius: int, dim: int) -> torch.Tensor:
+    length = padded.shape[dim] - 2 * radius
+    blurred = padded.narrow(dim, radius, length) * _per_image(weights[:, 0], 3)
     for offset in range(1, radius + 1):
         both = padded.narrow(dim, radius - offset, length) + padded.narrow(dim, radius + offset, length)
         blurred.addcmul_(both, _per_image(weights[:, offset], 3))

@@ -50,23 +50,26 @@ def apply_in_sequence(
     Returns:
         Shape (N, 3, H, W), float32.
     """
-    groups = [
-        (operation, np.flatnonzero(schedule[:, step] == operation))
-        for step in range(schedule.shape[1])
-        for operation in np.unique(schedule[:, step])
-        if operation != UNUSED
-    ]
-    if not groups:
-        return images
-    on_device = torch.from_numpy(np.concatenate([rows for _, rows in groups])).to(
-        images.device, non_blocking=True
-    )
-    for (operation, _), rows in zip(groups, on_device.split([len(rows) for _, rows in groups]), strict=True):
-        if len(rows) == len(images):
-            images = operations[operation](images, parameters[operation])
+    groups = [group for step in schedule.T.tolist() for group in _groups(step)]
+    partial_rows = [row for _, rows in groups if len(rows) < len(schedule) for row in rows]
+    on_device = torch.tensor(partial_rows, dtype=torch.int64).to(images.device, non_blocking=True)
+    start = 0
+    for operation, rows in groups:
+        apply = operations[operation]
+        if len(rows) == len(schedule):
+            images = apply(images, parameters[operation])
         else:
-            part = operations[operation](
-                images.index_select(0, rows), parameters[operation].index_select(0, rows)
-            )
-            images.index_copy_(0, rows, part)
+            own = on_device[start : start + len(rows)]
+            start += len(rows)
+            part = apply(images.index_select(0, own), parameters[operation].index_select(0, own))
+            images.index_copy_(0, own, part)
     return images
+
+
+def _groups(step: list[int]) -> list[tuple[int, list[int]]]:
+    """Rows by the operation that they meet at one step."""
+    rows_of: dict[int, list[int]] = {}
+    for row, operation in enumerate(step):
+        if operation != UNUSED:
+            rows_of.setdefault(operation, []).append(row)
+    return list(rows_of.items())

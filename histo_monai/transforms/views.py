@@ -248,11 +248,15 @@ class PretrainAugmentation(RandomizableTransform):
         )
         views = torch.empty((len(flat), 3, self.size_px, self.size_px), dtype=torch.float32, device=device)
         step = _chunk_length(len(flat), max(self.size_px, patches.shape[-1]), device)
-        for start in range(0, len(flat), step):
-            rows = slice(start, start + step)
-            own_matrices, *parameters = on_device[rows].split(widths, dim=1)
-            warped = geometry.warp(flat[rows], own_matrices.unflatten(1, (3, 3)), self.size_px, levels[rows])
-            views[rows] = apply_in_sequence(warped, schedule[rows], operations, parameters)
+        # Inference mode makes the many small operations cheaper; `views` itself is an ordinary tensor.
+        with torch.inference_mode():
+            for start in range(0, len(flat), step):
+                rows = slice(start, start + step)
+                own_matrices, *parameters = on_device[rows].split(widths, dim=1)
+                warped = geometry.warp(
+                    flat[rows], own_matrices.unflatten(1, (3, 3)), self.size_px, levels[rows]
+                )
+                views[rows] = apply_in_sequence(warped, schedule[rows], operations, parameters)
         return views.unflatten(0, patches.shape[:2])
 
     def _draw_geometry(self, schedule: np.ndarray, shape: tuple[int, int]) -> torch.Tensor:
@@ -283,7 +287,7 @@ class PretrainAugmentation(RandomizableTransform):
     def _draw_photometric(self, shape: tuple[int, int]) -> tuple[torch.Tensor, ...]:
         # The sign picks the sign of the noise.
         sigma = self._uniform(-self.noise_sigma, self.noise_sigma, shape)
-        offset = self.R.randint(0, self._pool_length - 3 * self.size_px**2 + 1, shape)
+        start = self.R.randint(0, self._pool_length - 3 * self.size_px**2 + 1, shape)
         hue = self._uniform(-self.hue, self.hue, shape)
         saturation = self._uniform(-self.saturation, self.saturation, shape)
         brightness = self._uniform(1 - self.brightness, 1 + self.brightness, shape)
@@ -296,7 +300,7 @@ class PretrainAugmentation(RandomizableTransform):
         )
         hed = torch.cat([linear.flatten(1), offset.flatten(1)], dim=1).unflatten(0, shape)
         return (
-            torch.stack([sigma, torch.from_numpy(offset).to(torch.float64)], dim=-1),
+            torch.stack([sigma, torch.from_numpy(start).to(torch.float64)], dim=-1),
             torch.stack([hue, saturation], dim=-1),
             torch.stack([brightness, contrast], dim=-1),
             intensity.gaussian_weights(torch.from_numpy(kernel), largest),

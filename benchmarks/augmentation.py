@@ -1,0 +1,145 @@
+"""Speed of the pretraining augmentation against the same policy in albumentations 2.0.8.
+
+    python benchmarks/augmentation.py                  # one CPU core, both, interleaved, medians
+    python benchmarks/augmentation.py --device cuda    # ours on a GPU, CUDA events, median
+
+Both start from uint8 in memory and end with a float32 (N, 3, P, P) tensor in 0..1. The albumentations
+policy has the same operations, ranges and probabilities on uint8 images in its own layout (H, W, 3); its
+order is fixed, which costs the same. Its HED operation is its own `HEStain` (two stains instead of three).
+Needs the extra `bench`.
+"""
+
+import argparse
+import os
+import statistics
+import time
+from collections.abc import Callable
+
+os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from histo_monai.transforms.views import PretrainAugmentation
+
+
+def albumentations_policy(size_px: int, prob: float) -> Callable[[np.ndarray], np.ndarray]:
+    """The pretraining policy in albumentations: uint8 (P, P, 3) in and out."""
+    import albumentations as A
+    import cv2
+
+    cv2.setNumThreads(0)
+    border = cv2.BORDER_REFLECT_101
+    policy = A.Compose(
+        [
+            A.Rotate(limit=(-90, 90), border_mode=border, p=prob),
+            A.Affine(scale=(0.8, 1.2), border_mode=border, p=prob),
+            A.Affine(
+                scale=(0.5, 1.5),
+                translate_percent=(-0.0625, 0.0625),
+                rotate=(-45, 45),
+                border_mode=border,
+                p=prob,
+            ),
+            A.HorizontalFlip(p=prob),
+            A.RandomResizedCrop((size_px, size_px), scale=(0.7, 1.0), p=prob),
+            A.GaussNoise(std_range=(0.0, 0.1), p=prob),
+            A.HueSaturationValue(hue_shift_limit=18, sat_shift_limit=255, val_shift_limit=0, p=prob),
+            A.RandomBrightnessContrast(brightness_limit=0.2, contrast_limit=0.2, p=prob),
+            A.GaussianBlur(blur_limit=(3, 7), sigma_limit=(0.8, 1.4), p=prob),
+            A.HEStain(
+                method="preset",
+                preset="ruifrok",
+                intensity_scale_range=(0.965, 1.035),
+                intensity_shift_range=(-0.035, 0.035),
+                augment_background=True,
+                p=prob,
+            ),
+        ]
+    )
+    return lambda image: policy(image=image)["image"]
+
+
+def tissue_like_batch(num_samples: int, num_scales: int, size_px: int) -> torch.Tensor:
+    """Smooth pink and violet texture, uint8, shape (N, S, 3, P, P)."""
+    generator = torch.Generator().manual_seed(0)
+    coarse = torch.randn(num_samples * num_scales, 1, size_px // 8, size_px // 8, generator=generator)
+    stain = F.interpolate(coarse, size=(size_px, size_px), mode="bicubic").sigmoid()
+    density = stain * torch.tensor([0.45, 0.8, 0.3]).view(1, 3, 1, 1)
+    grain = 4 * torch.randn(*density.shape, generator=generator)
+    pixels = (245 * 10**-density + grain).clamp(0, 255).to(torch.uint8)
+    return pixels.unflatten(0, (num_samples, num_scales))
+
+
+def seconds(run: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def compare_on_one_core(batch: torch.Tensor, prob: float, repeats: int) -> None:
+    """Prints images/s of both, medians of interleaved repeats, and their ratio."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    torch.set_num_threads(1)
+    size_px, num_images = batch.shape[-1], batch.shape[0] * batch.shape[1]
+    ours = PretrainAugmentation(size_px, prob).set_random_state(0)
+    theirs = albumentations_policy(size_px, prob)
+    images = list(np.ascontiguousarray(batch.flatten(0, 1).permute(0, 2, 3, 1).numpy()))
+
+    def run_theirs() -> torch.Tensor:
+        augmented = torch.from_numpy(np.stack([theirs(image) for image in images]))
+        return augmented.permute(0, 3, 1, 2).to(torch.float32).div_(255).contiguous()
+
+    ours(batch)
+    run_theirs()
+    pairs = [(seconds(lambda: ours(batch)), seconds(run_theirs)) for _ in range(repeats)]
+    own, other = (num_images / statistics.median(column) for column in zip(*pairs, strict=True))
+    ratio = statistics.median(other_s / own_s for own_s, other_s in pairs)
+    print(f"{num_images} images of {size_px} px, each operation with probability {prob}")
+    print(f"one CPU core, medians of {repeats} interleaved repeats")
+    print(f"histo_monai     {own:8.0f} images/s  {1e3 / own:6.2f} ms/image")
+    print(f"albumentations  {other:8.0f} images/s  {1e3 / other:6.2f} ms/image")
+    print(f"ratio           {ratio:8.2f}")
+
+
+def time_on_cuda(batch: torch.Tensor, prob: float, repeats: int) -> None:
+    """Prints images/s of ours on the GPU, with the batch already there."""
+    on_device = batch.cuda()
+    size_px, num_images = batch.shape[-1], batch.shape[0] * batch.shape[1]
+    ours = PretrainAugmentation(size_px, prob).set_random_state(0)
+    for _ in range(5):
+        ours(on_device)
+    milliseconds = []
+    for _ in range(repeats):
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        torch.cuda.synchronize()
+        start.record()
+        ours(on_device)
+        end.record()
+        end.synchronize()
+        milliseconds.append(start.elapsed_time(end))
+    median = statistics.median(milliseconds)
+    print(f"{num_images} images of {size_px} px, probability {prob}, {torch.cuda.get_device_name()}")
+    print(f"histo_monai     {num_images / median * 1e3:8.0f} images/s  {median:6.2f} ms/batch")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--size-px", type=int, default=256)
+    parser.add_argument("--samples", type=int, default=16, help="of three patches each")
+    parser.add_argument("--prob", type=float, default=0.5)
+    parser.add_argument("--repeats", type=int, default=9)
+    options = parser.parse_args()
+    if options.device == "cuda" and not torch.cuda.is_available():
+        raise SystemExit("no CUDA device here: run with --device cpu")
+    batch = tissue_like_batch(options.samples, 3, options.size_px)
+    run = time_on_cuda if options.device == "cuda" else compare_on_one_core
+    run(batch, options.prob, options.repeats)
+
+
+if __name__ == "__main__":
+    main()
