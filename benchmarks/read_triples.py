@@ -36,6 +36,7 @@ from histo_monai.slides import Box, Slide, choose_level, concentric_boxes, open_
 
 SIDE_PX = 256
 Region = tuple[tuple[int, int], int, int]
+SETTINGS: dict[str, Any] = {}  # A worker process's own.
 
 
 def main() -> None:
@@ -93,8 +94,7 @@ def random_boxes(rng: np.random.Generator, slide: Slide, mpps: list[float], num_
 
 
 def pin_to_one_core(path: Path, mpp: float | None) -> None:
-    global _path, _mpp
-    _path, _mpp = path, mpp
+    SETTINGS.update(path=path, mpp=mpp)
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     cv2.setNumThreads(1)
@@ -104,12 +104,12 @@ def pin_to_one_core(path: Path, mpp: float | None) -> None:
 def opened(way: str) -> Any:
     """The slide, opened once a process, outside the timing."""
     if way == OPENSLIDE:
-        return openslide.OpenSlide(str(_path))
+        return openslide.OpenSlide(str(SETTINGS["path"]))
     if way == READ_MANY:
-        return open_slide(_path, mpp=_mpp)
-    from cucim import CuImage
+        return open_slide(SETTINGS["path"], mpp=SETTINGS["mpp"])
+    from cucim.clara import CuImage
 
-    return CuImage(str(_path))
+    return CuImage(str(SETTINGS["path"]))
 
 
 def time_openslide(regions: list[Region]) -> float:

@@ -4,5 +4,18 @@ from histo_monai.slides.errors import SlideError
 from histo_monai.slides.geometry import Box, choose_level, concentric_boxes
 from histo_monai.slides.pool import SlidePool
 from histo_monai.slides.reader import Slide, open_slide
+from histo_monai.slides.sampling import sample_centers, tissue_fraction
+from histo_monai.slides.tissue import tissue_mask
 
-__all__ = ["Box", "Slide", "SlideError", "SlidePool", "choose_level", "concentric_boxes", "open_slide"]
+__all__ = [
+    "Box",
+    "Slide",
+    "SlideError",
+    "SlidePool",
+    "choose_level",
+    "concentric_boxes",
+    "open_slide",
+    "sample_centers",
+    "tissue_fraction",
+    "tissue_mask",
+]

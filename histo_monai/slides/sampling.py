@@ -1,0 +1,128 @@
+"""Tissue mask -> centers of patches."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+
+def sample_centers(
+    mask: NDArray[np.bool_],
+    mask_mpp: float,
+    slide_mpp: float,
+    num: int,
+    side_um: float,
+    min_tissue_fraction: float,
+    generator: np.random.Generator,
+    grid_px: int = 1,
+) -> NDArray[np.int64]:
+    """Random centers whose square field holds enough tissue, spread uniformly over where such centers lie.
+
+    What leaves the slide counts as no tissue. Mask pixels are drawn without replacement, and once more only
+    after all were drawn; in each, the center is one of its level-0 pixels that was not drawn before. So two
+    centers are never the same.
+
+    Args:
+        mask: Tissue, shape (h, w), bool, from the slide's upper left corner on.
+        mask_mpp: µm per mask pixel.
+        slide_mpp: µm per level-0 pixel.
+        num: Centers wanted.
+        side_um: Side of the field that must hold tissue, µm (the coarsest patch's side_px * mpp).
+        min_tissue_fraction: Least part of the field that is tissue, 0..1; at 0 some tissue is still asked for.
+        generator: Source of all randomness; the same one gives the same centers.
+        grid_px: Centers are multiples of this many level-0 pixels. With the coarsest level's downsample and an
+            even side_px, boxes of the levels' own resolutions fall on whole pixels of every level and are read
+            without resampling.
+
+    Returns:
+        Shape (n, 2), int64, (y, x) in level-0 pixels; n < num where fewer differ, 0 where none is eligible.
+
+    Raises:
+        ValueError: If an argument is out of range.
+    """
+    _check(mask, (mask_mpp, slide_mpp, side_um), num, min_tissue_fraction, grid_px)
+    field_px, step_px = side_um / mask_mpp, grid_px * slide_mpp / mask_mpp
+    # Wherever in its pixel a center lies, its field holds at most this much more than the pixel middle's.
+    middles = np.argwhere(np.ones_like(mask)) + 0.5
+    is_near = tissue_fraction(mask, middles, field_px) + 1 / field_px >= min_tissue_fraction
+    pixels = middles[is_near] - 0.5
+    # The grid points inside each pixel: `count` of them from `first` on, along y and x.
+    first = np.ceil(pixels / step_px - 1e-9).astype(np.int64)
+    count = np.ceil((pixels + 1) / step_px - 1e-9).astype(np.int64) - first
+    points = count.prod(axis=1)
+    start = generator.integers(0, np.maximum(points, 1))
+    stride = _stride(points)
+    found = [np.zeros((0, 2), np.int64)]
+    missing = num
+    for turn in range(int(points.max(initial=0))):
+        if missing <= 0:
+            break
+        chosen = generator.permutation(np.flatnonzero(points > turn))
+        # A random start and then a stride that meets every point of the pixel once.
+        number = (start[chosen] + turn * stride[chosen]) % points[chosen]
+        offset = np.stack([number // count[chosen, 1], number % count[chosen, 1]], axis=1)
+        grid = first[chosen] + offset
+        fraction = tissue_fraction(mask, grid * step_px, field_px)
+        eligible = grid[(fraction > 0) & (fraction >= min_tissue_fraction - 1e-9)][:missing]
+        found.append(eligible)
+        missing -= len(eligible)
+    return np.concatenate(found) * grid_px
+
+
+def tissue_fraction(
+    mask: NDArray[np.bool_], centers_yx: NDArray[np.floating], side_px: float
+) -> NDArray[np.float64]:
+    """Part of each square field that is tissue, by exact area; outside the mask there is none.
+
+    Args:
+        mask: Shape (h, w), bool.
+        centers_yx: Centers of the fields, shape (n, 2), continuous mask pixels (pixel-edge convention).
+        side_px: Side of the fields, mask pixels.
+
+    Returns:
+        Shape (n,), float64, 0..1.
+    """
+    # Summed up from the corner, a picture of constant pixels is bilinear between their edges: no error here.
+    total = cv2.integral(mask.astype(np.uint8), sdepth=cv2.CV_64F)
+    top, left = (np.asarray(centers_yx, float) - side_px / 2).T
+    bottom, right = top + side_px, left + side_px
+    inside = (
+        _at(total, bottom, right) - _at(total, top, right) - _at(total, bottom, left) + _at(total, top, left)
+    )
+    return inside / side_px**2
+
+
+def _at(total: NDArray[np.float64], y: NDArray[np.float64], x: NDArray[np.float64]) -> NDArray[np.float64]:
+    y, x = np.clip(y, 0, total.shape[0] - 1), np.clip(x, 0, total.shape[1] - 1)
+    row = np.minimum(y.astype(np.int64), total.shape[0] - 2)
+    column = np.minimum(x.astype(np.int64), total.shape[1] - 2)
+    down, right = y - row, x - column
+    above = total[row, column] * (1 - right) + total[row, column + 1] * right
+    below = total[row + 1, column] * (1 - right) + total[row + 1, column + 1] * right
+    return np.asarray(above * (1 - down) + below * down)
+
+
+def _stride(points: NDArray[np.int64]) -> NDArray[np.int64]:
+    """About 0.62 of each number, without a divisor in common with it."""
+    stride = np.maximum(1, (points * 0.618).astype(np.int64))
+    while (shares := (np.gcd(stride, points) > 1)).any():
+        stride[shares] += 1
+    return stride
+
+
+def _check(
+    mask: NDArray[np.bool_],
+    lengths_um: tuple[float, float, float],
+    num: int,
+    min_tissue_fraction: float,
+    grid_px: int,
+) -> None:
+    if mask.ndim != 2 or mask.dtype != bool or mask.size == 0:
+        raise ValueError(f"the tissue mask must be (h, w) bool, got {mask.shape} {mask.dtype}")
+    if not min(lengths_um) > 0:
+        raise ValueError(f"mask_mpp, slide_mpp and side_um must be positive, got {lengths_um}")
+    if num < 0 or grid_px < 1:
+        raise ValueError(f"num must be at least 0 and grid_px at least 1, got {num} and {grid_px}")
+    if not 0 <= min_tissue_fraction <= 1:
+        raise ValueError(f"min_tissue_fraction must lie in 0..1, got {min_tissue_fraction}")
