@@ -47,7 +47,7 @@ class PretrainResult:
 
 def pretrain(
     pretext: Pretext,
-    training: DataLoader[Any],
+    training: DataLoader[Any] | None,
     validation: DataLoader[Any],
     *,
     seed: int,
@@ -63,7 +63,7 @@ def pretrain(
 
     Args:
         pretext: the method; its network is moved to `device`.
-        training: batches of this process; its `batch_sampler` has `set_epoch`.
+        training: batches of this process; its `batch_sampler` has `set_epoch`. None where `pretext.epochs` is 0.
         validation: batches of this process, in a fixed order.
         seed: of every random decision after initialisation.
         device: where the network runs. CUDA uses bfloat16 autocast and channels-last.
@@ -86,8 +86,6 @@ def pretrain(
         {"network": pretext.network, "optimizer": optimizer, "best": best, "curves": curves},
     )
 
-    order: Any = training.batch_sampler
-    trainer.add_event_handler(Events.EPOCH_STARTED, lambda: order.set_epoch(trainer.state.epoch))
     trainer.add_event_handler(Events.ITERATION_COMPLETED, stop_when_not_finite)
     trainer.add_event_handler(Events.EPOCH_COMPLETED, lambda: evaluator.run(validation))
     trainer.add_event_handler(Events.EPOCH_COMPLETED, curves.add)
@@ -101,7 +99,9 @@ def pretrain(
         if done == 0:
             shutil.rmtree(tensorboard, ignore_errors=True)  # the curves of another training
         attach_tensorboard(tensorboard, trainer, evaluator, optimizer, lambda: _picture(pretext, evaluator))
-    if done < pretext.epochs:
+    if training is not None and done < pretext.epochs:
+        order: Any = training.batch_sampler
+        trainer.add_event_handler(Events.EPOCH_STARTED, lambda: order.set_epoch(trainer.state.epoch))
         plan = {
             "epoch_length": len(training),
             "max_epochs": pretext.epochs,
@@ -119,7 +119,7 @@ def pretrain(
 def _place(network: nn.Module, device: torch.device) -> nn.Module:
     network.to(device)
     if device.type == "cuda":
-        network.to(memory_format=torch.channels_last)
+        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in the stubs
     if idist.get_world_size() == 1:
         return network
     synchronise_batchnorm(network, device)

@@ -20,14 +20,13 @@ class ProcessBatchNorm2d(nn.BatchNorm2d):
         if not self.training or not dist.is_initialized():
             return super().forward(input)
         world = dist.get_world_size()
-        moments = torch.stack([input.mean(dim=(0, 2, 3)), (input * input).mean(dim=(0, 2, 3))])
-        mean, mean_square = (dist_nn.all_reduce(moments) / world).unbind()
-        variance = mean_square - mean * mean
+        mean = dist_nn.all_reduce(input.mean(dim=(0, 2, 3))) / world
+        centered = input - mean.view(1, -1, 1, 1)
+        variance = dist_nn.all_reduce(centered.square().mean(dim=(0, 2, 3))) / world
         with torch.no_grad():
             self._track(mean, variance, world * input.numel() // input.shape[1])
         scale = self.weight * torch.rsqrt(variance + self.eps)
-        shift = self.bias - mean * scale
-        return input * scale.view(1, -1, 1, 1) + shift.view(1, -1, 1, 1)
+        return centered * scale.view(1, -1, 1, 1) + self.bias.view(1, -1, 1, 1)
 
     def _track(self, mean: torch.Tensor, variance: torch.Tensor, count: int) -> None:
         if self.running_mean is None or self.running_var is None or self.num_batches_tracked is None:

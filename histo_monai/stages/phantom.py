@@ -23,7 +23,7 @@ def run() -> None:
         for dataset in sorted({params.dataset, params.corpus}):
             write_cohort(
                 folder / dataset,
-                dataset=dataset,
+                dataset=dataset,  # type: ignore[arg-type]  # params refuse 'own' here
                 seed=section.seed,
                 num_slides=section.num_slides,
                 num_test_slides=section.num_test_slides,

@@ -6,12 +6,14 @@ import dataclasses
 import hashlib
 import json
 import os
+from functools import partial
 from typing import Any
 
 import ignite.distributed as idist
 import pandas as pd
 import torch
 from matplotlib import image
+from torch.utils.data import DataLoader
 
 from histo_monai import artifacts
 from histo_monai.datasets.loaders import ConcentricPatches, EpochBatches, patch_loader
@@ -44,16 +46,12 @@ def _train(local_rank: int, method: str, params: Params, environment: Environmen
         torch.set_num_threads(max(1, environment.cpus // idist.get_world_size()))
     torch.manual_seed(derive_seed(params.pretrain.seed, "initialisation"))
     pretext = build_pretext(method, params)
-    slides, centers = read_index()
-    training, validation = (
-        _loader(slides, centers, split, params, pretext.batch_size, environment)
-        for split in ("train", "validation")
-    )
+    load = partial(_loader, params=params, batch_size=pretext.batch_size, environment=environment)
     stage = f"pretrain-{method}"
     result = pretrain(
         pretext,
-        training,
-        validation,
+        load("train") if pretext.epochs else None,
+        load("validation"),
         seed=params.pretrain.seed,
         device=device,
         tensorboard=artifacts.tensorboard_folder(stage),
@@ -61,7 +59,7 @@ def _train(local_rank: int, method: str, params: Params, environment: Environmen
         fingerprint=_fingerprint(method, params),
     )
     if idist.get_rank() == 0:
-        _write(method, params, pretext, result, centers)
+        _write(method, params, pretext, result)
         artifacts.checkpoint_path(stage).unlink(missing_ok=True)
 
 
@@ -101,14 +99,8 @@ def read_index() -> tuple[pd.DataFrame, pd.DataFrame]:
     return slides, pd.read_csv(artifacts.CENTERS_CSV, dtype=text, keep_default_na=False)
 
 
-def _loader(
-    slides: pd.DataFrame,
-    centers: pd.DataFrame,
-    split: str,
-    params: Params,
-    batch_size: int,
-    environment: Environment,
-) -> Any:
+def _loader(split: str, params: Params, batch_size: int, environment: Environment) -> DataLoader[Any]:
+    slides, centers = read_index()
     dataset = ConcentricPatches(
         slides, centers[centers["split"] == split], mpps=params.corpus_section.mpps, patch_px=params.patch_px
     )
@@ -130,11 +122,9 @@ def _fingerprint(method: str, params: Params) -> str:
     return digest.hexdigest()
 
 
-def _write(
-    method: str, params: Params, pretext: Pretext, result: PretrainResult, centers: pd.DataFrame
-) -> None:
+def _write(method: str, params: Params, pretext: Pretext, result: PretrainResult) -> None:
     commit, digest = code_version()
-    counts = centers["split"].value_counts()
+    counts = read_index()[1]["split"].value_counts()
     metrics = {
         **{f"validation_{name}": value for name, value in result.validation.items()},
         "best_epoch": result.best_epoch,
