@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, get_args
 
+from histo_monai.phantom.breastpathq import breastpathq_jobs, write_labels
 from histo_monai.phantom.camelyon16 import camelyon16_jobs, write_reference
 from histo_monai.phantom.jobs import run_jobs
+from histo_monai.phantom.kather import kather_jobs
 
 Dataset = Literal["breastpathq", "camelyon16", "kather"]
 MIN_SIDE_PX, MAX_SIDE_PX = 512, 120_000
@@ -51,8 +53,11 @@ def write_cohort(
     if dataset == "camelyon16":
         jobs = camelyon16_jobs(root, seed, num_slides, num_test_slides, slide_side_px, slide_mpp)
         write_reference(root, run_jobs(jobs, processes, "camelyon16 slides"))
+    elif dataset == "breastpathq":
+        jobs = breastpathq_jobs(root, seed, num_slides, num_patches, slide_side_px, slide_mpp)
+        write_labels(root, seed, run_jobs(jobs, processes, "breastpathq patients and slides"))
     else:
-        raise NotImplementedError(dataset)
+        run_jobs(kather_jobs(root, seed, num_patches), processes, "kather patients")
 
 
 def _check(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from statistics import NormalDist
 
 import numpy as np
+from scipy.special import ndtri
 
 from histo_monai.phantom.lattice import F32, derive, ramp, scatter
 from histo_monai.phantom.structures import FAR_UM, RingKind, Rings, depth_maps, find_rings, wall_nuclei
@@ -126,8 +127,9 @@ def paint_carcinoma(tile: Tile, weight: F32, depth_um: F32) -> None:
         * ramp(nests, 0, -2)
         * ramp(tile.noise(110, seed + 3), 1.4 - 2 * traits.retraction, 1.6)
     )
-    tile.clear(tile.full(cleft))
-    tile.nuclei *= 1 - epithelium[..., None]
+    gap = tile.full(cleft)
+    tile.clear(gap)
+    tile.nuclei *= (1 - np.maximum(epithelium, gap))[..., None]
     eosin, hematoxylin = traits.cytoplasm
     mottle = 1 + 0.14 * tile.full(tile.noise(60, seed + 4, 3)) + 0.12 * tile.grain(41)
     tile.lay(epithelium, np.maximum(hematoxylin * mottle, 0.02), np.maximum(eosin * mottle, 0.05))
@@ -157,8 +159,10 @@ def _tumour_gland(tile: Tile) -> RingKind:
 def _nests(tile: Tile, glandular: F32, depth_um: F32, seed: int) -> F32:
     """Depth inside solid nests, µm, from a thresholded field whose slope is about 1 per 0.3 nest widths."""
     traits = tile.world.traits
-    level = NormalDist().inv_cdf(1 - traits.nest_fill)
-    field = (tile.noise(traits.nest_um, seed + 7, 2) - np.float32(level)) * np.float32(0.30 * traits.nest_um)
+    fill = np.clip(traits.nest_fill + 0.14 * tile.noise(700, seed + 8), 0.15, 0.985)
+    field = (tile.noise(traits.nest_um, seed + 7, 2) + ndtri(fill).astype(np.float32)) * np.float32(
+        0.30 * traits.nest_um
+    )
     nests = np.minimum(field, depth_um - 2) - 60 * ramp(glandular, 0.2, 0.6)
     return np.asarray(nests, dtype=np.float32)
 

@@ -52,7 +52,7 @@ class LymphNode:
         reach = self.fat_um * (1 + 0.5 * noise(grid, 420, seed + 23)) + 8 * noise(grid, 30, seed + 24)
         out: Regions = {"lymphoid": ramp(rough, 22, 30), "glass": ramp(rough + reach, 4, -4)}
         out["fat"] = ramp(rough, 0, -8) * (1 - out["glass"])
-        septum = np.abs(noise(grid, 300, seed + 25)) + 0.004 * np.maximum(depth - 140, 0)
+        septum = np.abs(noise(grid, 300, seed + 25)) + np.float32(0.004) * np.maximum(depth - 140, 0)
         out["stroma"] = np.maximum(ramp(rough, -6, 2) * ramp(rough, 30, 22), ramp(septum, 0.075, 0.045))
         out["stroma"] *= ramp(rough, -8, 0)
         winding = np.abs(fractal(grid, 170, seed + 26, 2))
@@ -62,10 +62,24 @@ class LymphNode:
             np.maximum(ramp(winding, 0.24, 0.15), below_capsule) * (1 - out["stroma"]) * out["lymphoid"]
         )
         out["follicle"], out["germinal"] = self._follicles(grid)
+        out["vessels"] = np.maximum(
+            out["stroma"], 0.7 * ramp(noise(grid, 500, seed + 29), 0, 0.5) * out["lymphoid"]
+        )
+        self._capsule(grid, depth, out)
         if self._lesion_depth is not None:
             out["lesion_depth"] = self._lesion_depth.at(grid)
             out["tumour"] = ramp(out["lesion_depth"], -5, 5)
+            for name in ("fat", "glass", "sinus", "follicle", "germinal", "vessels"):
+                out[name] = out[name] * (1 - out["tumour"])
         return out
+
+    def _capsule(self, grid: Grid, depth: F32, out: Regions) -> None:
+        """Coordinates of the capsule's fibres: along the contour and across it, µm."""
+        dy = grid.rows_um()[:, None] - np.float32(self.center_um[0])
+        dx = grid.columns_um()[None, :] - np.float32(self.center_um[1])
+        out["capsule"] = ramp(depth, 58, 57)
+        out["capsule_across"] = depth
+        out["capsule_along"] = np.arctan2(dy, dx) * np.float32(sum(self.radius_um) / 2)
 
     def _follicles(self, grid: Grid) -> tuple[F32, F32]:
         rows, columns, reach = grid.rows_um(), grid.columns_um(), 300

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
 from histo_monai.phantom import epithelium, tissues
-from histo_monai.phantom.lattice import F32
+from histo_monai.phantom.lattice import F32, ramp
 from histo_monai.phantom.tile import HALO_UM, Tile
 from histo_monai.phantom.world import World
 
@@ -68,13 +69,20 @@ def render_strips(world: World, height: int, width: int) -> Iterator[NDArray[np.
 def paint(tile: Tile) -> None:
     """Lays all tissues on a tile, from the ground up, then its nuclei."""
     tumour, mucosa, lobule = (tile.region(n) for n in ("tumour", "mucosa", "lobule"))
-    ground = tile.region("stroma")
-    for over in (tumour, mucosa, lobule):
+    lymphoid, ground = tile.region("lymphoid"), tile.region("stroma")
+    matrix = tumour
+    if lymphoid is not None and tumour is not None:
+        fibrous = ramp(tile.noise(210, tile.world.seed + 2, 2), *_step(tile.world.traits.desmoplasia))
+        matrix = tumour * fibrous
+        lymphoid = lymphoid * (1 - matrix)
+    for over in (matrix, mucosa, lobule):
         if over is not None:
             ground = over if ground is None else np.maximum(ground, over)
-    lymphoid = tile.region("lymphoid")
-    if lymphoid is not None and tumour is not None:
-        lymphoid = lymphoid * (1 - tumour)
+    for name in ("fat", "mucus", "debris", "glass"):  # these displace what would lie beneath, with its nuclei
+        other = tile.region(name)
+        if other is not None:
+            ground = None if ground is None else ground * (1 - other)
+            lymphoid = None if lymphoid is None else lymphoid * (1 - other)
     _paint(tile, tissues.paint_lymphoid, lymphoid)
     _paint(tile, tissues.paint_stroma, ground)
     for name, painter in (
@@ -99,6 +107,12 @@ def paint(tile: Tile) -> None:
     glass = tile.region("glass")
     if glass is not None and tile.touches(glass):
         tile.clear(tile.full(glass))
+
+
+def _step(share: float) -> tuple[float, float]:
+    """Bounds of a ramp that a unit normal field passes in `share` of the area."""
+    level = NormalDist().inv_cdf(1 - share)
+    return level - 0.06, level + 0.06
 
 
 def _paint(tile: Tile, painter: object, weight: F32 | None) -> None:

@@ -14,6 +14,8 @@ from histo_monai.phantom.lattice import F32, periodic_texture, wrap
 # eosin somewhat nearer to the pink of routine slides.
 HEMATOXYLIN = np.array([0.65, 0.70, 0.29], np.float32)
 EOSIN = np.array([0.10, 0.86, 0.42], np.float32)
+# Optical density (natural logarithm) that one unit of each stain adds.
+UNIT_DENSITY = np.array([1.62, 1.10], np.float32)
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,8 @@ def draw_style(rng: np.random.Generator) -> StainStyle:
     vectors = np.stack([hematoxylin / np.linalg.norm(hematoxylin), eosin / np.linalg.norm(eosin)])
     glass = rng.uniform(234, 250)
     return StainStyle(
-        vectors=(vectors * np.float32(np.log(10.0) * 0.72)).astype(np.float32),
-        strength=(float(np.exp(rng.normal(0, 0.24))), float(np.exp(rng.normal(0, 0.30)))),
+        vectors=(vectors * UNIT_DENSITY[:, None]).astype(np.float32),
+        strength=tuple(np.exp(np.clip(rng.normal(0, [0.24, 0.26]), -0.5, 0.38)).tolist()),
         white=tuple(float(min(253.0, glass + t)) for t in rng.normal(0, 2.0, 3)),  # type: ignore[arg-type]
         gamma=float(rng.uniform(0.86, 1.16)),
         blur_um=float(rng.uniform(0.18, 0.38)),

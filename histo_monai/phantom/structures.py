@@ -132,8 +132,14 @@ def wall_nuclei(rings: Rings, kind: RingKind, basal_um: float, seed: int) -> tup
     return y, x, angle, random
 
 
-def polygonal_cells(grid: Grid, spacing_um: float, seed: int) -> F32:
+def polygonal_cells(grid: Grid, spacing_um: float, seed: int, bend_um: tuple[F32, F32]) -> F32:
     """Distance in µm to the nearest border between neighbouring cells of a Voronoi mosaic (fat cells).
+
+    Args:
+        grid: Where.
+        spacing_um: Mean width of a cell.
+        seed: Which mosaic.
+        bend_um: Displacement of the samples in y and x that bends the borders, each of the grid's shape.
 
     Returns:
         Shape (grid.height, grid.width), float32: half of (second nearest - nearest centre).
@@ -149,14 +155,16 @@ def polygonal_cells(grid: Grid, spacing_um: float, seed: int) -> F32:
     nearest = np.full((grid.height, grid.width), 1e6, np.float32)
     second = nearest.copy()
     reach = 1.75 * spacing_um
-    for cy, cx, extra in zip(y.tolist(), x.tolist(), (u[0] * 0.25 * spacing_um).tolist(), strict=True):
+    for cy, cx, extra in zip(y.tolist(), x.tolist(), (u[0] * 0.35 * spacing_um).tolist(), strict=True):
         top, bottom = np.searchsorted(rows, [cy - reach, cy + reach])
         left, right = np.searchsorted(columns, [cx - reach, cx + reach])
         if top == bottom or left == right:
             continue
-        dy, dx = rows[top:bottom, None] - cy, columns[None, left:right] - cx
+        window = slice(top, bottom), slice(left, right)
+        dy = rows[top:bottom, None] + bend_um[0][window] - cy
+        dx = columns[None, left:right] + bend_um[1][window] - cx
         distance = np.sqrt(dy * dy + dx * dx) + np.float32(extra)
-        first, other = nearest[top:bottom, left:right], second[top:bottom, left:right]
+        first, other = nearest[window], second[window]
         np.minimum(other, np.maximum(first, distance), out=other)
         np.minimum(first, distance, out=first)
     return (second - nearest) * np.float32(0.5)

@@ -82,13 +82,21 @@ class Tile:
         if self._flow is None:
             seed, angle = self.world.seed, self.world.traits.fibre_angle
             y, x = self.coarse.rows_um()[:, None], self.coarse.columns_um()[None, :]
-            sway = 70 * self.noise(330, seed + 11) + 5.5 * self.noise(55, seed + 12)
+            sway = (
+                70 * self.noise(330, seed + 11)
+                + 11 * self.noise(62, seed + 12)
+                + 2.2 * self.noise(19, seed + 14)
+            )
             along = (
                 x * np.float32(np.cos(angle))
                 + y * np.float32(np.sin(angle))
                 + 40 * self.noise(400, seed + 13)
             )
             across = y * np.float32(np.cos(angle)) - x * np.float32(np.sin(angle)) + sway
+            if "capsule_across" in self.regions:  # a capsule's fibres run along it
+                capsule = self.regions["capsule"] > 0.5
+                along = np.where(capsule, self.regions["capsule_along"], along)
+                across = np.where(capsule, self.regions["capsule_across"] + 0.1 * sway, across)
             self._flow = along.astype(np.float32), across.astype(np.float32)
         return self._flow
 

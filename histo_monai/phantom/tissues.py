@@ -36,12 +36,12 @@ def paint_muscle(tile: Tile, weight: F32) -> None:
 def paint_fat(tile: Tile, weight: F32) -> None:
     """Fat: empty polygonal cells with thin walls and a nucleus here and there on a wall."""
     seed = tile.world.seed
-    wall = polygonal_cells(tile.coarse, 78, seed + 51)
-    wall += 1.2 * tile.noise(30, seed + 52)
+    bend = 4.5 * tile.noise(48, seed + 52), 4.5 * tile.noise(48, seed + 55)
+    wall = polygonal_cells(tile.coarse, 74, seed + 51, bend)
     full = tile.full(weight)
-    edge = np.exp(-(np.maximum(tile.full(wall) - 0.6, 0) ** 2) * np.float32(0.35))
-    shade = 1 + 0.25 * tile.grain(17)
-    tile.lay(full, 0.05 * edge * shade, 0.45 * edge * shade)
+    edge = np.exp(-(np.maximum(tile.full(wall) - 0.25, 0) ** 2) * np.float32(1.3))
+    shade = edge * (1 + 0.25 * tile.grain(17) + 0.3 * tile.full(tile.noise(60, seed + 54)))
+    tile.lay(full, 0.06 * shade, 0.5 * shade)
     tile.seed_nuclei("fibroblast", 16, weight * 0.22 * ramp(wall, 4, 1), seed + 53, along_fibres=True)
 
 
@@ -62,9 +62,9 @@ def paint_lymphoid(tile: Tile, weight: F32) -> None:
         + 0.9 * ramp(tile.noise(260, seed + 63), 1.2, -0.4)
         - 0.16 * sinus
     )
-    tile.clear(full * tile.full(ramp(cleft, 0.11 * traits.cracks, 0.02) * (1 - germinal)))
+    tile.clear(full * tile.full(ramp(cleft, 0.03 + 0.09 * traits.cracks, 0.01) * (1 - germinal)))
     pale = tile.noise(150, seed + 64, 2)
-    chance = weight * (1 - sinus) * np.clip(0.86 + 0.10 * pale + 0.1 * follicle, 0, 1)
+    chance = weight * (1 - sinus) * np.clip(0.78 + 0.10 * pale + 0.3 * follicle, 0, 1)
     tile.seed_nuclei("lymphocyte", traits.lymphoid_cell_um, chance * (1 - 0.85 * germinal), seed + 65)
     tile.seed_nuclei("lymphocyte", 12, 0.45 * weight * sinus, seed + 66)
     tile.seed_nuclei("blast", 10.2, 0.85 * weight * germinal, seed + 67)
@@ -77,9 +77,9 @@ def paint_mucus(tile: Tile, weight: F32) -> None:
     seed = tile.world.seed
     full, streak = tile.full(weight), tile.fibres(1.6)
     pool = tile.full(tile.noise(120, seed + 71, 3))
-    density = np.maximum(0.10 + 0.05 * pool + 0.03 * streak, 0)
+    density = np.maximum(0.11 + 0.045 * pool + 0.014 * streak + 0.01 * tile.grain(13), 0)
     tile.lay(full, density, 0.35 * density + 0.01 * np.maximum(streak, 0))
-    tile.clear(full * ramp(pool + 0.4 * streak, -0.9, -1.9))
+    tile.clear(full * ramp(pool + 0.15 * streak, -1.0, -2.4))
     tile.seed_nuclei("lymphocyte", 34, 0.35 * weight * ramp(tile.noise(130, seed + 72), 0, 1.5), seed + 73)
     tile.seed_nuclei("fragment", 30, 0.35 * weight, seed + 74)
 

@@ -42,6 +42,7 @@ class Traits:
         glandular: Share of the tumour that forms glands, 0..1.
         nest_um: Width of solid nests.
         nest_fill: Share of the tumour region that solid nests cover.
+        desmoplasia: Share of the tumour's matrix that is fibrous in tissue that is not, 0..1.
         retraction: Strength of the clefts around nests, 0..1.
         lymphoid_cell_um: Distance between lymphocytes.
         lymphoid_chromatin: Relative density of their chromatin.
@@ -58,6 +59,7 @@ class Traits:
     glandular: float
     nest_um: float
     nest_fill: float
+    desmoplasia: float
     retraction: float
     lymphoid_cell_um: float
     lymphoid_chromatin: float
@@ -73,11 +75,12 @@ def draw_traits(rng: np.random.Generator) -> Traits:
         tumour_size=size,
         pleomorphism=float(rng.uniform(0.7, 1.4)),
         tumour_chromatin=float(np.exp(rng.normal(0.1, 0.25))),
-        tumour_cell_um=float(rng.uniform(9.8, 13.0)) * size,
+        tumour_cell_um=float(rng.uniform(11.2, 14.8)) * size,
         cytoplasm=(float(rng.uniform(0.28, 0.62)), float(rng.uniform(0.10, 0.36))),
         glandular=float(rng.beta(0.7, 0.7)),
         nest_um=float(rng.uniform(45, 95)),
         nest_fill=float(rng.uniform(0.5, 0.85)),
+        desmoplasia=float(rng.uniform(0.05, 0.8)),
         retraction=float(rng.random()),
         lymphoid_cell_um=float(rng.uniform(6.9, 8.6)),
         lymphoid_chromatin=float(np.exp(rng.normal(-0.05, 0.18))),
@@ -147,9 +150,10 @@ class World:
         """Texture of parallel fibres along x, unit variance."""
         seed = derive(self.seed, "fibres")
         px = 1 / self.mpp
-        lines = periodic_texture(TEXTURE_PX, (0.55 * px, 16 * px), seed, waviness=0.6)
-        bundles = periodic_texture(TEXTURE_PX, (2.6 * px, 40 * px), seed + 1, waviness=0.6)
-        return np.asarray((0.7 * lines + 0.7 * bundles), dtype=np.float32)
+        lines = periodic_texture(TEXTURE_PX, (0.45 * px, 9 * px), seed, waviness=0.7)
+        bundles = periodic_texture(TEXTURE_PX, (2.4 * px, 24 * px), seed + 1, waviness=0.6)
+        fuzz = periodic_texture(TEXTURE_PX, (0.5 * px, 1.6 * px), seed + 2)
+        return np.asarray(0.62 * lines + 0.62 * bundles + 0.48 * fuzz, dtype=np.float32)
 
 
 Image = NDArray[np.uint8]
