@@ -310,7 +310,7 @@ class PretrainAugmentation(RandomizableTransform):
     @property
     def _pool_length(self) -> int:
         # Below 2 ** 24 for any patch of up to 1600 px: float32 carries the offsets exactly.
-        return max(MIN_NOISE_POOL, 6 * self.size_px**2)
+        return max(MIN_NOISE_POOL, 4 * self.size_px**2)
 
     def _noise_pool(self, seed: int) -> torch.Tensor:
         return torch.randn(self._pool_length, generator=torch.Generator().manual_seed(seed))

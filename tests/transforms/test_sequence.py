@@ -1,0 +1,56 @@
+import numpy as np
+import torch
+
+from histo_monai.transforms.sequence import UNUSED, apply_in_sequence, draw_schedule
+
+
+def test_each_image_goes_through_its_own_operations_in_its_own_order():
+    operations = (
+        lambda images, parameters: images + parameters[:, 0].view(-1, 1, 1, 1),
+        lambda images, parameters: images * parameters[:, 0].view(-1, 1, 1, 1),
+    )
+    added, factors = [1.0, 2.0, 3.0, 4.0, 5.0], [10.0, 20.0, 30.0, 40.0, 50.0]
+    schedule = np.array([[0, 1], [1, 0], [0, UNUSED], [UNUSED, UNUSED], [UNUSED, 1]])
+    parameters = (torch.tensor(added)[:, None], torch.tensor(factors)[:, None])
+    result = apply_in_sequence(torch.ones(5, 3, 2, 2), schedule, operations, parameters)
+    expected = [(1 + 1) * 10, 1 * 20 + 2, 1 + 3, 1, 1 * 50]
+    assert result[:, 0, 0, 0].tolist() == expected
+
+
+def test_unscheduled_operations_are_never_called():
+    def refuse(images, parameters):
+        raise AssertionError("called")
+
+    images = torch.ones(3, 3, 2, 2)
+    schedule = np.full((3, 2), UNUSED)
+    assert torch.equal(apply_in_sequence(images, schedule, (refuse,), (torch.zeros(3, 1),)), images)
+
+
+def test_operations_meet_their_images_together():
+    sizes = []
+
+    def count(images, parameters):
+        sizes.append(len(images))
+        return images
+
+    schedule = np.array([[0, UNUSED], [0, 0], [UNUSED, 0], [0, 0]])
+    apply_in_sequence(torch.ones(4, 3, 2, 2), schedule, (count,), (torch.zeros(4, 1),))
+    assert sizes == [3, 3]
+
+
+def test_operations_are_selected_with_their_probability_in_every_order():
+    schedule = draw_schedule(np.random.RandomState(0), 20_000, 3, 0.3)
+    counts = [(schedule == operation).any(axis=1).mean() for operation in range(3)]
+    # Four standard deviations of a share of 20,000: 4 sqrt(0.3 · 0.7 / 20000) = 0.013.
+    assert np.allclose(counts, 0.3, atol=0.013)
+    pairs = schedule[(schedule != UNUSED).all(axis=1)]
+    orders, frequency = np.unique(pairs, axis=0, return_counts=True)
+    assert len(orders) == 6
+    # About 540 rows with all three, 90 of each order; 4 standard deviations are 35.
+    assert np.abs(frequency - len(pairs) / 6).max() < 4 * np.sqrt(len(pairs) * 5 / 36)
+
+
+def test_probability_zero_and_one_select_nothing_and_everything():
+    assert (draw_schedule(np.random.RandomState(0), 50, 4, 0.0) == UNUSED).all()
+    everything = draw_schedule(np.random.RandomState(0), 50, 4, 1.0)
+    assert (np.sort(everything, axis=1) == np.arange(4)).all()
