@@ -1,7 +1,7 @@
 """The two libraries that decode slides, behind one interface in level pixels, order y, x.
 
 cuCIM takes positions as (x, y) in level-0 pixels and rounds them down to whole pixels of the level; OpenSlide
-takes the same and shifts by the fraction that is left. Both conversions happen here and nowhere else.
+takes the same and shifts the image by the fraction that is left. Both are undone here and nowhere else.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ CACHE_MIB = 128
 _BATCH_BYTES = 16 * 2**20
 _MAX_BATCH = 16
 _MAX_DEVICE_DIFFERENCE = 2.0
+_MARGIN = 8
+_MIX_STEPS = 128  # OpenSlide's painter mixes in steps of 1/128.
 _CUCIM_SUFFIXES = (".svs", ".tif", ".tiff")
 _CUCIM_CODECS = {UNCOMPRESSED, 5, JPEG, DEFLATE, ADOBE_DEFLATE, *JPEG2000}
 _is_loaded = False
@@ -45,12 +47,8 @@ class Backend(Protocol):
 
     def read_regions(
         self, level: int, corners_yx: Sequence[tuple[int, int]], size_yx: tuple[int, int]
-    ) -> Iterator[tuple[Any, tuple[float, float]]]:
-        """Regions inside a level, in the order given.
-
-        Yields:
-            Pixels, shape (*size_yx, 3), uint8, and by how many level pixels (y, x) they begin too late.
-        """
+    ) -> Iterator[Any]:
+        """Regions inside a level, in the order given, each of shape (*size_yx, 3), uint8."""
 
     def close(self) -> None:
         """Close the file."""
@@ -163,13 +161,13 @@ class CucimBackend:
 
     def read_regions(
         self, level: int, corners_yx: Sequence[tuple[int, int]], size_yx: tuple[int, int]
-    ) -> Iterator[tuple[Any, tuple[float, float]]]:
+    ) -> Iterator[Any]:
         """See `Backend`; on a GPU the pixels are CuPy arrays."""
         for corner in corners_yx:
             self._guard.check(level, corner, size_yx)
         regions = self._decode(level, corners_yx, size_yx, self._device)
         for corner, pixels in zip(corners_yx, regions, strict=True):
-            yield self._guard.whiten(level, corner, pixels, WHITE), (0.0, 0.0)
+            yield self._guard.whiten(level, corner, pixels, WHITE)
 
     def _decode(
         self, level: int, corners_yx: Sequence[tuple[int, int]], size_yx: tuple[int, int], device: str
@@ -248,19 +246,28 @@ class OpenSlideBackend:
 
     def read_regions(
         self, level: int, corners_yx: Sequence[tuple[int, int]], size_yx: tuple[int, int]
-    ) -> Iterator[tuple[NDArray[np.uint8], tuple[float, float]]]:
+    ) -> Iterator[NDArray[np.uint8]]:
         """See `Backend`."""
         for corner in corners_yx:
-            location = tuple(round(value * self._downsamples[level]) for value in corner)
-            late_y, late_x = (
-                position / self._downsamples[level] - value
-                for position, value in zip(location, corner, strict=True)
-            )
-            try:
-                image = self._slide.read_region((location[1], location[0]), level, (size_yx[1], size_yx[0]))
-            except self._error as error:
-                raise SlideError(self._path, f"damaged ({error}); copy or download it again") from error
-            yield _on_white(np.asarray(image)), (late_y, late_x)
+            yield self._read(level, corner, size_yx)
+
+    def _read(self, level: int, corner_yx: tuple[int, int], size_yx: tuple[int, int]) -> NDArray[np.uint8]:
+        height, width = self.level_sizes_yx[level]
+        downsample = self._downsamples[level]
+        # With a margin, from which `_undo_shift` starts.
+        top, left = (max(0, corner - _MARGIN) for corner in corner_yx)
+        bottom = min(height, corner_yx[0] + size_yx[0] + _MARGIN)
+        right = min(width, corner_yx[1] + size_yx[1] + _MARGIN)
+        y, x = round(top * downsample), round(left * downsample)
+        try:
+            image = self._slide.read_region((x, y), level, (right - left, bottom - top))
+        except self._error as error:
+            raise SlideError(self._path, f"damaged ({error}); copy or download it again") from error
+        pixels = _on_white(np.asarray(image))
+        for axis, late in enumerate((y / downsample - top, x / downsample - left)):
+            pixels = _undo_shift(pixels, late, axis)
+        y, x = corner_yx[0] - top, corner_yx[1] - left
+        return pixels[y : y + size_yx[0], x : x + size_yx[1]]
 
     def close(self) -> None:
         """Close the file."""
@@ -268,10 +275,27 @@ class OpenSlideBackend:
 
 
 def _on_white(rgba: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    alpha = rgba[..., 3]
-    if alpha.min() == 255:
-        return np.ascontiguousarray(rgba[..., :3])
-    mixed = rgba[..., :3].astype(np.uint16) * alpha[..., None] + 255 * (
-        255 - alpha[..., None].astype(np.uint16)
-    )
-    return ((mixed + 127) // 255).astype(np.uint8)
+    """White where there is no image. Half-covered pixels at the edge of a shifted image keep their colour."""
+    pixels = np.ascontiguousarray(rgba[..., :3])
+    pixels[rgba[..., 3] < 128] = WHITE
+    return pixels
+
+
+def _undo_shift(pixels: NDArray[np.uint8], late_px: float, axis: int) -> NDArray[np.uint8]:
+    """The level's own pixels out of ones that OpenSlide mixed to begin a fraction of a pixel late.
+
+    Level-0 positions are whole numbers, so on a level whose downsample is not one (1.9999) OpenSlide begins up
+    to a quarter of a pixel off and mixes each pixel with its neighbour: y[n] = (1 - f) x[n] + f x[n + 1]. With
+    f below one half this is solved for x exactly, pixel after pixel.
+    """
+    fraction = round(abs(late_px) * _MIX_STEPS) / _MIX_STEPS
+    if fraction == 0:
+        return pixels
+    from scipy.signal import lfilter
+
+    along = np.moveaxis(pixels, axis, 0)
+    mixed = (along[::-1] if late_px > 0 else along).astype(np.float32)
+    ratio = fraction / (1 - fraction)
+    solved, _ = lfilter([1 / (1 - fraction)], [1.0, ratio], mixed, axis=0, zi=-ratio * mixed[:1])
+    solved = np.rint(solved).clip(0, 255).astype(np.uint8)
+    return np.ascontiguousarray(np.moveaxis(solved[::-1] if late_px > 0 else solved, 0, axis))

@@ -106,11 +106,9 @@ class Slide:
     def _fill_on_cpu(
         self, level: int, numbers: Sequence[int], windows: Sequence[Window], patches: NDArray[np.uint8]
     ) -> None:
-        for number, window, (region, late_yx) in zip(
-            numbers, windows, self._regions(level, windows), strict=True
-        ):
+        for number, window, region in zip(numbers, windows, self._regions(level, windows), strict=True):
             # OpenCV splits the channels ten times as fast as a transposed copy.
-            cv2.split(make_patch(region, window, late_yx), list(patches[number]))
+            cv2.split(make_patch(region, window), list(patches[number]))
 
     def _fill_on_gpu(
         self, level: int, numbers: Sequence[int], windows: Sequence[Window], patches: Any
@@ -118,7 +116,7 @@ class Slide:
         regions = self._regions(level, windows)
         for first in range(0, len(windows), _GPU_BATCH):
             some = slice(first, first + _GPU_BATCH)
-            batch = self._xp.stack([next(regions)[0] for _ in windows[some]])
+            batch = self._xp.stack([next(regions) for _ in windows[some]])
             patches[self._xp.asarray(numbers[some])] = patches_by_area(batch, windows[some], self._xp)
 
     def _plan(self, box: Box) -> tuple[int, Window]:
@@ -130,8 +128,8 @@ class Slide:
         center_yx = (box.center_yx[0] / downsample, box.center_yx[1] / downsample)
         return level, plan_window(center_yx, box.side_px, box.mpp / self.level_mpps[level])
 
-    def _regions(self, level: int, windows: Sequence[Window]) -> Iterator[tuple[Any, tuple[float, float]]]:
-        """Regions of windows of one size, white where they leave the slide; and how late they begin."""
+    def _regions(self, level: int, windows: Sequence[Window]) -> Iterator[Any]:
+        """Regions of windows of one size, white where they leave the slide."""
         height, width = self._level_sizes_yx[level]
         region_px = windows[0].region_px
         size_yx = (min(region_px, height), min(region_px, width))
@@ -143,9 +141,9 @@ class Slide:
             for window in windows
         ]
         read = self._backend.read_regions(level, corners, size_yx)
-        for window, corner, (pixels, late_yx) in zip(windows, corners, read, strict=True):
+        for window, corner, pixels in zip(windows, corners, read, strict=True):
             if corner == window.corner_yx and size_yx == (region_px, region_px):
-                yield pixels, late_yx
+                yield pixels
                 continue
             canvas = self._xp.full((region_px, region_px, 3), WHITE, np.uint8)
             top, left = (corner[axis] - window.corner_yx[axis] for axis in (0, 1))
@@ -153,7 +151,7 @@ class Slide:
             if into.size:
                 y, x = max(-top, 0), max(-left, 0)
                 into[:] = pixels[y : y + into.shape[0], x : x + into.shape[1]]
-            yield canvas, late_yx
+            yield canvas
 
     def thumbnail(self, mpp: float) -> NDArray[np.uint8]:
         """The whole slide at a low resolution, read in strips so that memory stays bounded.
@@ -174,8 +172,8 @@ class Slide:
             count = min(rows, out_h - first)
             top = max(0, int(np.floor(first * scale)) - 1)
             bottom = min(height, int(np.ceil((first + count) * scale)) + 1)
-            ((pixels, late_yx),) = self._backend.read_regions(level, [(top, 0)], (bottom - top, width))
-            start = (first * scale - top - late_yx[0], -late_yx[1])
+            (pixels,) = self._backend.read_regions(level, [(top, 0)], (bottom - top, width))
+            start = (first * scale - top, 0.0)
             out[first : first + count] = area_resample(
                 self._on_cpu(pixels), start, (scale, scale), (count, out_w)
             )

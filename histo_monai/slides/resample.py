@@ -76,32 +76,27 @@ def plan_window(center_yx: tuple[float, float], side_px: int, scale: float) -> W
     return Window(corner, region_px, start, scale, side_px, False)
 
 
-def make_patch(
-    region: NDArray[np.uint8], window: Window, late_yx: tuple[float, float] = (0.0, 0.0)
-) -> NDArray[np.uint8]:
+def make_patch(region: NDArray[np.uint8], window: Window) -> NDArray[np.uint8]:
     """Resample a region to its patch; every patch pixel is the mean over the area it covers.
 
     Args:
         region: Shape (region_px, region_px, 3), uint8.
         window: How the field lies in the region.
-        late_yx: By how many level pixels the region begins later than its corner (OpenSlide cannot begin
-            everywhere).
 
     Returns:
         Shape (side_px, side_px, 3), uint8.
     """
     side, reduction = window.side_px, window.reduction
-    start_yx = (window.start_yx[0] - late_yx[0], window.start_yx[1] - late_yx[1])
     wide = side * reduction
     step = window.scale / reduction
-    if window.is_aligned and max(abs(late_yx[0]), abs(late_yx[1])) <= _ALIGNED_PX:
+    if window.is_aligned:
         level_patch = region
-    elif step == 1.0 and min(start_yx) >= 0 and max(start_yx) + wide <= window.region_px:
-        level_patch = _shift(region, start_yx, wide)
+    elif step == 1.0:
+        level_patch = _shift(region, window.start_yx, wide)
     elif abs(step - 1) <= _UNIT_STEP and wide <= _MAX_WARP_PX:
-        level_patch = _warp(region, start_yx, step, wide)
+        level_patch = _warp(region, window.start_yx, step, wide)
     else:
-        return area_resample(region, start_yx, (window.scale, window.scale), (side, side))
+        return area_resample(region, window.start_yx, (window.scale, window.scale), (side, side))
     if reduction == 1:
         return level_patch
     return np.asarray(cv2.resize(level_patch, (side, side), interpolation=cv2.INTER_AREA), dtype=np.uint8)

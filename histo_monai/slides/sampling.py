@@ -6,6 +6,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+_CHUNK = 4096
+
 
 def sample_centers(
     mask: NDArray[np.bool_],
@@ -43,10 +45,7 @@ def sample_centers(
     """
     _check(mask, (mask_mpp, slide_mpp, side_um), num, min_tissue_fraction, grid_px)
     field_px, step_px = side_um / mask_mpp, grid_px * slide_mpp / mask_mpp
-    # Wherever in its pixel a center lies, its field holds at most this much more than the pixel middle's.
-    middles = np.argwhere(np.ones_like(mask)) + 0.5
-    is_near = tissue_fraction(mask, middles, field_px) + 1 / field_px >= min_tissue_fraction
-    pixels = middles[is_near] - 0.5
+    pixels = _may_hold(mask, field_px, min_tissue_fraction)
     # The grid points inside each pixel: `count` of them from `first` on, along y and x.
     first = np.ceil(pixels / step_px - 1e-9).astype(np.int64)
     count = np.ceil((pixels + 1) / step_px - 1e-9).astype(np.int64) - first
@@ -56,17 +55,18 @@ def sample_centers(
     found = [np.zeros((0, 2), np.int64)]
     missing = num
     for turn in range(int(points.max(initial=0))):
+        shuffled = generator.permutation(np.flatnonzero(points > turn))
+        while missing > 0 and len(shuffled):
+            chosen, shuffled = np.split(shuffled, [max(_CHUNK, 2 * missing)])
+            # A random start and then a stride that meets every point of the pixel once.
+            number = (start[chosen] + turn * stride[chosen]) % points[chosen]
+            grid = first[chosen] + np.stack(np.divmod(number, count[chosen, 1]), axis=1)
+            fraction = tissue_fraction(mask, grid * step_px, field_px)
+            eligible = grid[(fraction > 0) & (fraction >= min_tissue_fraction - 1e-9)][:missing]
+            found.append(eligible)
+            missing -= len(eligible)
         if missing <= 0:
             break
-        chosen = generator.permutation(np.flatnonzero(points > turn))
-        # A random start and then a stride that meets every point of the pixel once.
-        number = (start[chosen] + turn * stride[chosen]) % points[chosen]
-        offset = np.stack([number // count[chosen, 1], number % count[chosen, 1]], axis=1)
-        grid = first[chosen] + offset
-        fraction = tissue_fraction(mask, grid * step_px, field_px)
-        eligible = grid[(fraction > 0) & (fraction >= min_tissue_fraction - 1e-9)][:missing]
-        found.append(eligible)
-        missing -= len(eligible)
     return np.concatenate(found) * grid_px
 
 
@@ -84,7 +84,7 @@ def tissue_fraction(
         Shape (n,), float64, 0..1.
     """
     # Summed up from the corner, a picture of constant pixels is bilinear between their edges: no error here.
-    total = cv2.integral(mask.astype(np.uint8), sdepth=cv2.CV_64F)
+    total = np.asarray(cv2.integral(mask.astype(np.uint8), sdepth=cv2.CV_64F), np.float64)
     top, left = (np.asarray(centers_yx, float) - side_px / 2).T
     bottom, right = top + side_px, left + side_px
     inside = (
@@ -103,12 +103,23 @@ def _at(total: NDArray[np.float64], y: NDArray[np.float64], x: NDArray[np.float6
     return np.asarray(above * (1 - down) + below * down)
 
 
+def _may_hold(mask: NDArray[np.bool_], field_px: float, min_tissue_fraction: float) -> NDArray[np.int64]:
+    """Mask pixels (y, x) in which a center with enough tissue may lie: none that does is left out."""
+    # A square of whole pixels that holds the field wherever in its pixel the center lies.
+    side = 2 * int(np.ceil(field_px / 2)) + 1
+    tissue = cv2.boxFilter(
+        mask.astype(np.float32), cv2.CV_64F, (side, side), normalize=False, borderType=cv2.BORDER_CONSTANT
+    )
+    return np.argwhere(tissue.reshape(mask.shape) >= max(0.5, min_tissue_fraction * field_px**2 - 0.5))
+
+
 def _stride(points: NDArray[np.int64]) -> NDArray[np.int64]:
     """About 0.62 of each number, without a divisor in common with it."""
-    stride = np.maximum(1, (points * 0.618).astype(np.int64))
-    while (shares := (np.gcd(stride, points) > 1)).any():
+    kinds, which = np.unique(np.maximum(points, 1), return_inverse=True)
+    stride = np.maximum(1, (kinds * 0.618).astype(np.int64))
+    while (shares := (np.gcd(stride, kinds) > 1)).any():
         stride[shares] += 1
-    return stride
+    return stride[which]
 
 
 def _check(
