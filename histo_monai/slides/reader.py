@@ -15,10 +15,12 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.slides.backends import Backend, CucimBackend, OpenSlideBackend, why_not_cucim
+from histo_monai.slides.backends import Backend
+from histo_monai.slides.cucim_backend import SUFFIXES, CucimBackend, why_not_cucim
 from histo_monai.slides.errors import SlideError
 from histo_monai.slides.geometry import Box, choose_level, level_downsample
 from histo_monai.slides.gpu import patches_by_area, require_gpu
+from histo_monai.slides.openslide_backend import OpenSlideBackend
 from histo_monai.slides.resample import WHITE, Window, area_resample, make_patch, plan_window
 from histo_monai.slides.resolution import resolve_mpp
 from histo_monai.slides.tiff import Page, is_tiff, read_pages
@@ -217,7 +219,8 @@ def open_slide(
         raise SlideError(path, "no such file; check the path in the manifest")
     if path.stat().st_size == 0:
         raise SlideError(path, "the file is empty; copy or download it again")
-    pages = read_pages(path) if is_tiff(path) else []
+    # Vendors' own kinds of TIFF (.ndpi, .scn) bend its rules: OpenSlide knows them.
+    pages = read_pages(path) if path.suffix.lower() in SUFFIXES and is_tiff(path) else []
     why = why_not_cucim(path, pages)
     backend: Backend | None = None
     properties: dict[str, str] = {}

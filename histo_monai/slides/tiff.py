@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from histo_monai.slides.errors import SlideError
 
-JPEG, DEFLATE, ADOBE_DEFLATE, UNCOMPRESSED = 7, 32946, 8, 1
+UNCOMPRESSED, LZW, JPEG, ADOBE_DEFLATE, DEFLATE = 1, 5, 7, 8, 32946
 JPEG2000 = (33003, 33005)
 
 _SUBFILE, _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _DESCRIPTION, _CHANNELS = 254, 256, 257, 258, 259, 270, 277
@@ -45,7 +45,6 @@ _TYPES = {
 }
 _TYPES |= {13: "u4", 16: "u8", 17: "i8", 18: "u8"}
 _RATIONALS = (5, 10)
-_MAX_PAGES = 1000
 
 TagValue = NDArray[np.generic]
 
@@ -100,18 +99,24 @@ def read_pages(path: Path) -> list[Page]:
         reader = _Directory(path, file, file_size)
         pages: list[Page] = []
         offset = reader.first
-        while offset and len(pages) < _MAX_PAGES:
+        seen: set[int] = set()
+        while offset:
+            if offset in seen:
+                raise SlideError(path, "damaged: its image directories run in a circle; copy it again")
+            seen.add(offset)
             tags, offset = reader.read(offset)
             pages.append(_make_page(tags))
     for number, page in enumerate(pages):
-        ends = (page.offsets + page.counts)[page.counts > 0]
+        num_listed = min(len(page.offsets), len(page.counts))
+        is_written = page.counts[:num_listed] > 0
+        ends = (page.offsets[:num_listed] + page.counts[:num_listed])[is_written]
         if len(ends) and int(ends.max()) > file_size:
             raise _truncated(path, file_size, int(ends.max()), f"a tile of image {number}")
         num_tiles = page.grid_yx[0] * page.grid_yx[1] if page.is_tiled else 0
-        if num_tiles > min(len(page.offsets), len(page.counts)):
+        if num_tiles > num_listed:
             raise SlideError(
                 path,
-                f"image {number} lists {len(page.offsets)} of its {num_tiles} tiles; copy the file again",
+                f"image {number} lists {num_listed} of its {num_tiles} tiles; copy the file again",
             )
     return pages
 
@@ -180,7 +185,7 @@ def _make_page(tags: dict[int, TagValue]) -> Page:
         return int(tags[tag][0]) if tag in tags and len(tags[tag]) else default
 
     offsets = tags.get(_TILE_OFFSETS, tags.get(_STRIP_OFFSETS, np.zeros(0)))
-    counts = tags.get(_TILE_COUNTS, tags.get(_STRIP_COUNTS, np.zeros(0)))
+    counts = tags.get(_TILE_COUNTS, tags.get(_STRIP_COUNTS, np.zeros(len(offsets))))
     x_resolution, y_resolution = _ratio(tags.get(_X_RESOLUTION)), _ratio(tags.get(_Y_RESOLUTION))
     return Page(
         size_yx=(number(_HEIGHT), number(_WIDTH)),

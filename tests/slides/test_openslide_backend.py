@@ -5,7 +5,7 @@ import openslide
 import pytest
 import tifffile
 
-from histo_monai.slides.backends import OpenSlideBackend, _undo_shift
+from histo_monai.slides.openslide_backend import OpenSlideBackend, _undo_shift
 
 
 @pytest.mark.parametrize("late_px", [0.25, 0.1, -0.2, 0.0])

@@ -1,0 +1,207 @@
+"""Slides in cuCIM: batches, its cache of decoded tiles, the GPU.
+
+cuCIM takes positions as (x, y) in level-0 pixels and rounds them down to whole pixels of the level.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from histo_monai.slides.errors import SlideError
+from histo_monai.slides.resample import WHITE
+from histo_monai.slides.tiff import ADOBE_DEFLATE, DEFLATE, JPEG, JPEG2000, LZW, UNCOMPRESSED, Page
+from histo_monai.slides.tiles import TileGuard
+
+logger = logging.getLogger(__name__)
+
+CACHE_MIB = 128
+"""Decoded tiles kept per process, MiB: concentric and neighbouring patches share tiles."""
+
+SUFFIXES = (".svs", ".tif", ".tiff")
+"""Names of files that cuCIM reads."""
+
+_CODECS = {UNCOMPRESSED, LZW, JPEG, DEFLATE, ADOBE_DEFLATE, *JPEG2000}
+_BATCH_BYTES = 16 * 2**20
+_MAX_BATCH = 16
+_MAX_DEVICE_DIFFERENCE = 2.0
+_is_loaded = False
+
+
+@contextlib.contextmanager
+def quiet_library() -> Iterator[None]:
+    """Keep what C libraries print away from the terminal and pass it to the log at DEBUG instead."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    saved = [(number, os.dup(number)) for number in (1, 2)]
+    with tempfile.TemporaryFile() as sink:
+        try:
+            for number, _ in saved:
+                os.dup2(sink.fileno(), number)
+            yield
+        finally:
+            for number, copy in saved:
+                os.dup2(copy, number)
+                os.close(copy)
+            sink.seek(0)
+            for line in sink.read().decode("utf-8", "replace").splitlines():
+                logger.debug("%s", line)
+
+
+def why_not_cucim(path: Path, pages: list[Page]) -> str | None:
+    """Why cuCIM is not asked to read a file, or None."""
+    if path.suffix.lower() not in SUFFIXES or not pages:
+        return f"it reads tiled TIFF ({', '.join(SUFFIXES)}) only"
+    first = pages[0]
+    if not first.is_tiled:
+        return "the image is not tiled"
+    if first.num_channels != 3 or first.bits != 8:
+        return f"the image has {first.num_channels} channels of {first.bits} bits, not 3 of 8"
+    if first.compression not in _CODECS:
+        return f"it does not decode TIFF compression {first.compression}"
+    return None
+
+
+@contextlib.contextmanager
+def _cache_settings() -> Iterator[None]:
+    """Have cuCIM keep decoded tiles from the moment it loads.
+
+    `CuImage.cache(...)` does nothing in the wheels (seen in 26.10): the Python module and the decoder plugin
+    load two copies of libcucim, and the call reaches the first while tiles are decoded in the second. The
+    settings file reaches both. A file that the user has set is left in place.
+    """
+    if "CUCIM_CONFIG_PATH" in os.environ:
+        yield
+        return
+    settings = {"cache": {"type": "per_process", "memory_capacity": CACHE_MIB}}
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(settings, file)
+        file.flush()
+        os.environ["CUCIM_CONFIG_PATH"] = file.name
+        try:
+            yield
+        finally:
+            del os.environ["CUCIM_CONFIG_PATH"]
+
+
+def open_cucim(path: Path) -> Any:
+    """A `CuImage`; imports cuCIM on first use, without its warnings on machines without a GPU.
+
+    Raises:
+        ImportError: If cuCIM is not installed or does not load here.
+        RuntimeError, ValueError: If cuCIM cannot open the file.
+    """
+    global _is_loaded
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(quiet_library())
+        if not _is_loaded:  # The plugin, and with it the second library, is loaded by the first file.
+            stack.enter_context(_cache_settings())
+        from cucim.clara import CuImage
+
+        image = CuImage(str(path))
+        _is_loaded = True
+        return image
+
+
+class CucimBackend:
+    """A slide in cuCIM."""
+
+    name = "cucim"
+
+    def __init__(self, path: Path, pages: Sequence[Page], device: str = "cpu", num_threads: int = 1) -> None:
+        """Open a file and decode one pixel of every level, so that an unreadable one shows now.
+
+        Raises:
+            ImportError, RuntimeError, ValueError: If cuCIM is absent or cannot read the file.
+        """
+        self._image = open_cucim(path)
+        resolutions = self._image.resolutions
+        self._downsamples = [float(value) for value in resolutions["level_downsamples"]]
+        self.level_sizes_yx = tuple((int(h), int(w)) for w, h in resolutions["level_dimensions"])
+        with quiet_library():
+            for level in range(len(self.level_sizes_yx)):
+                np.asarray(self._image.read_region((0, 0), (1, 1), level))
+        by_size = {page.size_yx: page for page in reversed(pages) if page.is_tiled}
+        levels = [by_size.get(size_yx) for size_yx in self.level_sizes_yx]
+        self._guard = TileGuard(path, levels)
+        self._path, self._device, self._num_threads = path, device, num_threads
+        # One thread reads as fast call by call (no hand-over between threads). On the GPU, batches are for JPEG
+        # alone (nvJPEG): other codecs cuCIM decodes on the CPU, one region a call.
+        is_jpeg = all(page is not None and page.compression == JPEG for page in levels)
+        self._can_batch = num_threads > 1 if device == "cpu" else is_jpeg
+        if device != "cpu":
+            self._compare_devices()
+
+    def read_regions(
+        self, level: int, corners_yx: Sequence[tuple[int, int]], size_yx: tuple[int, int]
+    ) -> Iterator[Any]:
+        """See `backends.Backend`; on a GPU the pixels are CuPy arrays."""
+        for corner in corners_yx:
+            self._guard.check(level, corner, size_yx)
+        regions = self._decode(level, corners_yx, size_yx, self._device)
+        for corner, pixels in zip(corners_yx, regions, strict=True):
+            yield self._guard.whiten(level, corner, pixels, WHITE)
+
+    def _decode(
+        self, level: int, corners_yx: Sequence[tuple[int, int]], size_yx: tuple[int, int], device: str
+    ) -> Iterator[Any]:
+        locations = [self._location(level, corner) for corner in corners_yx]
+        size_xy = (size_yx[1], size_yx[0])
+        if len(locations) == 1 or not self._can_batch:
+            for location in locations:
+                yield _array(self._image.read_region(location, size_xy, level, device=device), device)
+            return
+        batch_size = max(1, min(len(locations), _MAX_BATCH, _BATCH_BYTES // (size_yx[0] * size_yx[1] * 3)))
+        batches = self._image.read_region(
+            [value for location in locations for value in location],
+            size_xy,
+            level,
+            num_workers=self._num_threads,
+            batch_size=batch_size,
+            device=device,
+        )
+        for batch in batches:
+            array = _array(batch, device)
+            yield from array.reshape(-1, *size_yx, array.shape[-1])
+
+    def _location(self, level: int, corner_yx: tuple[int, int]) -> tuple[int, int]:
+        # cuCIM divides by the downsample and drops the fraction: the middle of the pixel is safe from that.
+        downsample = self._downsamples[level]
+        y, x = (int((value + 0.5) * downsample) for value in corner_yx)
+        return x, y
+
+    def _compare_devices(self) -> None:
+        """Decode one field on both devices: a GPU decoder that differs must not go unnoticed."""
+        height, width = self.level_sizes_yx[0]
+        size_yx = (min(64, height), min(64, width))
+        corners = [((height - size_yx[0]) // 2, (width - size_yx[1]) // 2), (0, 0)]
+        on_cpu = [np.array(pixels, float) for pixels in self._decode(0, corners, size_yx, "cpu")]
+        on_gpu = [pixels.get().astype(float) for pixels in self._decode(0, corners, size_yx, self._device)]
+        difference = max(np.abs(one - other).mean() for one, other in zip(on_cpu, on_gpu, strict=True))
+        if difference > _MAX_DEVICE_DIFFERENCE:
+            raise SlideError(
+                self._path, f'decodes {difference:.1f} grey levels apart on the GPU; use device="cpu"'
+            )
+
+    def close(self) -> None:
+        """Close the file."""
+        self._guard.close()
+        self._image.close()
+
+
+def _array(image: Any, device: str) -> Any:
+    if device == "cpu":
+        return np.asarray(image)
+    import cupy
+
+    return cupy.asarray(image)
