@@ -1,13 +1,12 @@
 """Views: from a uint8 batch on a device to the float batch that a network sees."""
 
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import torch
 from monai.transforms import RandomizableTransform
 
-from histo_monai.transforms import geometry, intensity, stain
+from histo_monai.transforms import geometry, intensity, photometric, stain
 from histo_monai.transforms.sequence import UNUSED, apply_in_sequence, draw_schedule
 
 # Temporaries of about this size stay in a CPU core's cache; measured with benchmarks/augmentation.py.
@@ -49,7 +48,7 @@ class PretrainParameters:
     Attributes:
         matrices: The composed geometry, output to input, shape (N, S, 3, 3), float64.
         schedule: Photometric operations in order of application, shape (N, 5): numbers into
-            `PretrainAugmentation.PHOTOMETRIC`, or `sequence.UNUSED`.
+            `photometric.NAMES`, or `sequence.UNUSED`.
         photometric: Parameters of each photometric operation, shape (N, S, k), float64.
         noise_seed: Seed of the pixel noise.
     """
@@ -118,7 +117,6 @@ class PretrainAugmentation(RandomizableTransform):
     """
 
     GEOMETRIC = ("rotate", "scale", "affine", "flip", "crop")
-    PHOTOMETRIC = ("noise", "hue_saturation", "brightness_contrast", "blur", "hed")
 
     def __init__(
         self,
@@ -194,16 +192,16 @@ class PretrainAugmentation(RandomizableTransform):
         Returns:
             The parameters, on the CPU.
         """
-        num_geometric, num_photometric = len(self.GEOMETRIC), len(self.PHOTOMETRIC)
+        num_geometric, num_photometric = len(self.GEOMETRIC), len(photometric.NAMES)
         schedule = draw_schedule(self.R, num_samples, num_geometric + num_photometric, self.prob)
         shape = (num_samples, num_scales)
         matrices = self._draw_geometry(schedule, shape)
-        photometric = self._draw_photometric(shape)
+        parameters = self._draw_photometric(shape)
         noise_seed = int(self.R.randint(0, 2**31 - 1))
         own = np.where(schedule >= num_geometric, schedule - num_geometric, UNUSED)
         # Unused steps go to the end: fewer, fuller groups for `apply_in_sequence`.
         compact = np.take_along_axis(own, np.argsort(own == UNUSED, axis=1, kind="stable"), axis=1)
-        return PretrainParameters(matrices, compact[:, :num_photometric], photometric, noise_seed)
+        return PretrainParameters(matrices, compact[:, :num_photometric], parameters, noise_seed)
 
     def __call__(self, patches: torch.Tensor) -> torch.Tensor:
         """Augments one batch.
@@ -239,13 +237,7 @@ class PretrainAugmentation(RandomizableTransform):
         on_device = packed.to(torch.float32).to(device, non_blocking=True)
         schedule = drawn.schedule.repeat(patches.shape[1], axis=0)
         pool = self._noise_pool(drawn.noise_seed).to(device, non_blocking=True)
-        operations = (
-            partial(_noise, pool=pool),
-            _hue_saturation,
-            _brightness_contrast,
-            intensity.gaussian_blur,
-            _hed,
-        )
+        operations = photometric.operations(pool)
         views = torch.empty((len(flat), 3, self.size_px, self.size_px), dtype=torch.float32, device=device)
         step = _chunk_length(len(flat), max(self.size_px, patches.shape[-1]), device)
         # Inference mode makes the many small operations cheaper; `views` itself is an ordinary tensor.
@@ -317,25 +309,6 @@ class PretrainAugmentation(RandomizableTransform):
 
     def _uniform(self, low: float, high: float, shape: tuple[int, ...]) -> torch.Tensor:
         return torch.from_numpy(self.R.uniform(low, high, shape))
-
-
-def _noise(images: torch.Tensor, parameters: torch.Tensor, pool: torch.Tensor) -> torch.Tensor:
-    sigmas, offsets = parameters.unbind(1)
-    return intensity.add_noise(images, sigmas, offsets.to(torch.int64), pool)
-
-
-def _hue_saturation(images: torch.Tensor, parameters: torch.Tensor) -> torch.Tensor:
-    return intensity.adjust_hue_saturation(images, parameters[:, 0], parameters[:, 1])
-
-
-def _brightness_contrast(images: torch.Tensor, parameters: torch.Tensor) -> torch.Tensor:
-    brightened = intensity.adjust_brightness(images, parameters[:, 0])
-    return intensity.adjust_contrast(brightened, parameters[:, 1])
-
-
-def _hed(images: torch.Tensor, parameters: torch.Tensor) -> torch.Tensor:
-    linear, offset = parameters.split([9, 3], dim=1)
-    return stain.perturb_hed(images, linear.unflatten(1, (3, 3)), offset[:, :, None])
 
 
 def _chunk_length(num_patches: int, side_px: int, device: torch.device) -> int:

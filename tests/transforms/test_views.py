@@ -3,7 +3,7 @@ import pytest
 import torch
 from monai.transforms import RandomizableTransform
 
-from histo_monai.transforms import geometry, views
+from histo_monai.transforms import geometry, intensity, photometric, views
 from histo_monai.transforms.sequence import UNUSED
 from histo_monai.transforms.views import PretrainAugmentation, plain_view
 
@@ -153,16 +153,16 @@ def test_photometric_operations_run_in_the_drawn_order(patches):
     settings = {**NOTHING, "saturation": 1.0, "blur_kernel": (7, 7)}
     augment = PretrainAugmentation(SIDE, 1.0, **settings).set_random_state(0)
     drawn = augment.randomize(*patches.shape[:2])
-    hue_saturation, blur = (augment.PHOTOMETRIC.index(name) for name in ("hue_saturation", "blur"))
+    hue_saturation, blur = (photometric.NAMES.index(name) for name in ("hue_saturation", "blur"))
     expected = plain_view(patches, SIDE).flip(-1).flatten(0, 1)
     for row in range(len(expected)):
         image = expected[row : row + 1]
         for operation in drawn.schedule[row // 3]:
             parameters = drawn.photometric[operation].flatten(0, 1)[row : row + 1].float()
             if operation == hue_saturation:
-                image = views.intensity.adjust_hue_saturation(image, parameters[:, 0], parameters[:, 1])
+                image = intensity.adjust_hue_saturation(image, parameters[:, 0], parameters[:, 1])
             elif operation == blur:
-                image = views.intensity.gaussian_blur(image, parameters)
+                image = intensity.gaussian_blur(image, parameters)
         expected[row] = image[0]
     assert torch.allclose(augment.apply(patches, drawn).flatten(0, 1), expected, atol=1e-5)
     assert len({tuple(order) for order in drawn.schedule}) > 1
