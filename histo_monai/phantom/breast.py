@@ -20,7 +20,7 @@ class Breast:
         rng = np.random.default_rng(derive(seed, "breast"))
         self.seed, self.size_um = seed, size_um
         self.tumour, self.fat = float(rng.uniform(-0.25, 0.45)), float(rng.uniform(-1.2, 0.2))
-        self.lobules, self.immune = float(rng.uniform(0.1, 0.9)), float(rng.uniform(0.0, 0.9))
+        self.lobules, self.immune = float(rng.uniform(0.5, 1.4)), float(rng.uniform(0.1, 1.1))
 
     def regions(self, grid: Grid) -> Regions:
         """See `world.Plan`."""
@@ -41,6 +41,12 @@ class Breast:
         swarm = noise(grid, 240, seed + 114) + np.float32(self.immune - 1)
         out["infiltrate"] = 0.9 * ramp(swarm, 0.35, 1.2) * (1 - out["fat"])
         out["vessels"] = out["stroma"] * (1 - tumour) * (1 - out["lobule"])
+        # Lymphoid aggregates, as dark as tumour, keep away from it.
+        dense = (
+            noise(grid, 330, seed + 121) + np.float32(self.immune - 1.1) - 0.02 * np.maximum(depth + 40, 0)
+        )
+        out["lymphoid"] = ramp(dense.astype(np.float32), 0.45, 0.6) * (1 - out["fat"]) * (1 - out["lobule"])
+        out["stroma"] = out["stroma"] * (1 - out["lymphoid"])
         out["debris"] = ramp(noise(grid, 420, seed + 115), 1.75, 1.85) * ramp(depth, 60, 70)
         out["lesion_depth"] = np.where(out["debris"] > 0.4, -5, depth)
         if self.size_um is not None:

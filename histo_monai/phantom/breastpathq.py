@@ -80,23 +80,28 @@ def patients(seed: int, num_patches: int) -> list[Patient]:
 def patch_corners_px(patient: Patient) -> list[tuple[int, int]]:
     """Top left corners (y, x) of the patient's patches: no two overlap, malignancy spread over 0..1.
 
-    Half of the patches are taken where the plan holds most tumour, else benign tissue would fill the sample.
+    Half of the patches lie where the plan holds most tumour, a quarter where it holds most of what looks as
+    dark as tumour and is benign, and a quarter anywhere: dark purple alone must not mean a high score.
     """
     rng = np.random.default_rng(derive(patient.seed, "where"))
     plan = Breast(patient.seed)
     step = PATCH_PX * PATCH_MPP
     cells = rng.permutation(144)[: 6 * patient.num_patches]
-    share = np.array([_tumour_share(plan, int(c) // 12 * step, int(c) % 12 * step) for c in cells])
-    order = np.argsort(-share, kind="stable")
-    half = patient.num_patches // 2
-    picked = np.concatenate(
-        [order[: 2 * half : 2], rng.permutation(order[2 * half :])[: patient.num_patches - half]]
-    )
+    shares = np.array([_shares(plan, int(c) // 12 * step, int(c) % 12 * step) for c in cells])
+    half, quarter = patient.num_patches // 2, patient.num_patches // 4
+    by_tumour = np.argsort(-shares[:, 0], kind="stable")
+    malignant, rest = by_tumour[: 2 * half : 2], by_tumour[2 * half :]
+    rest = rest[np.argsort(-shares[rest, 1], kind="stable")]
+    anywhere = rng.permutation(rest[quarter:])[: patient.num_patches - half - quarter]
+    picked = rng.permutation(np.concatenate([malignant, rest[:quarter], anywhere]))
     return [(int(cells[i]) // 12 * PATCH_PX, int(cells[i]) % 12 * PATCH_PX) for i in picked]
 
 
-def _tumour_share(plan: Breast, y_um: float, x_um: float) -> float:
-    return float(plan.regions(Grid(y_um, x_um, 32.0, 8, 8))["tumour"].mean())
+def _shares(plan: Breast, y_um: float, x_um: float) -> tuple[float, float]:
+    """Mean weight of tumour and of dark benign tissue in a patch."""
+    regions = plan.regions(Grid(y_um, x_um, 32.0, 8, 8))
+    dark = regions["lobule"] + regions["lymphoid"] + 0.5 * regions["infiltrate"]
+    return float(regions["tumour"].mean()), float(dark.mean())
 
 
 def breastpathq_jobs(

@@ -84,7 +84,7 @@ def uniforms(seed: int, rows: I64, columns: I64, count: int) -> F32:
     return out
 
 
-def _spline(positions: NDArray[np.float64], first: int, count: int) -> F32:
+def _spline(positions: NDArray[np.floating], first: int, count: int) -> F32:
     """Matrix of cubic B-spline weights: (len(positions), count) for lattice nodes first..first+count-1."""
     base = np.floor(positions).astype(np.int64)
     t = positions - base

@@ -82,16 +82,13 @@ class LymphNode:
         out["capsule_along"] = np.arctan2(dy, dx) * np.float32(sum(self.radius_um) / 2)
 
     def _follicles(self, grid: Grid) -> tuple[F32, F32]:
-        rows, columns, reach = grid.rows_um(), grid.columns_um(), 300
-        bounds = (rows[0] - reach, columns[0] - reach, rows[-1] + reach, columns[-1] + reach)
-        # Centres outside the grid are judged on a wider, coarser one, so that every tile accepts the same follicles.
-        wide = Grid(
-            bounds[0],
-            bounds[1],
-            8.0,
-            int((bounds[2] - bounds[0]) / 8) + 1,
-            int((bounds[3] - bounds[1]) / 8) + 1,
-        )
+        rows, columns, reach, step = grid.rows_um(), grid.columns_um(), 304.0, 8.0
+        # Centres outside the grid are judged on a wider, coarser one whose samples lie at fixed places of the
+        # slide, so that every tile accepts the same follicles.
+        top, left = (float(np.floor((a[0] - reach) / step)) * step for a in (rows, columns))
+        bottom, right = float(rows[-1]) + reach, float(columns[-1]) + reach
+        bounds = (top, left, bottom, right)
+        wide = Grid(top, left, step, int((bottom - top) / step) + 1, int((right - left) / step) + 1)
         far = self.node_depth(wide)
 
         def judged(y: F32, x: F32, radius: F32) -> F32:

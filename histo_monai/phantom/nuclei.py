@@ -156,8 +156,8 @@ def stamp(target: F32, sprites: list[F32], y_px: F32, x_px: F32) -> None:
         bottom, right = row + half + 1, column + half + 1
         if top >= 0 and left >= 0 and bottom <= height and right <= width:
             view = target[top:bottom, left:right]
-            maximum(view, sprite, view)
+            maximum(view, sprite, out=view)
         elif bottom > 0 and right > 0 and top < height and left < width:
             view = target[max(top, 0) : bottom, max(left, 0) : right]
             cut = sprite[max(-top, 0) :, max(-left, 0) :][: view.shape[0], : view.shape[1]]
-            maximum(view, cut, view)
+            maximum(view, cut, out=view)

@@ -51,7 +51,7 @@ def draw_style(rng: np.random.Generator) -> StainStyle:
     glass = rng.uniform(234, 250)
     return StainStyle(
         vectors=(vectors * UNIT_DENSITY[:, None]).astype(np.float32),
-        strength=tuple(np.exp(np.clip(rng.normal(0, [0.24, 0.26]), -0.5, 0.38)).tolist()),
+        strength=tuple(np.exp(np.clip(rng.normal(0, [0.28, 0.30]), -0.6, 0.40)).tolist()),
         white=tuple(float(min(253.0, glass + t)) for t in rng.normal(0, 2.0, 3)),  # type: ignore[arg-type]
         gamma=float(rng.uniform(0.86, 1.16)),
         blur_um=float(rng.uniform(0.18, 0.38)),
@@ -89,9 +89,10 @@ class Scanner:
             light = np.exp(np.float32(weight_h) * hematoxylin + np.float32(weight_e) * eosin)
             light *= np.float32(style.white[channel])
             planes.append(light)
-        image = cv2.merge(planes)
+        image: F32 = np.asarray(cv2.merge(planes), dtype=np.float32)
         if style.sharpen > 0.05:
             soft = cv2.GaussianBlur(image, (0, 0), max(0.7, 0.6 / 0.5 * self._sigma_px))
-            image = cv2.addWeighted(image, 1 + style.sharpen, soft, -style.sharpen, 0)
+            sharp = cv2.addWeighted(image, 1 + style.sharpen, soft, -style.sharpen, 0)
+            image = np.asarray(sharp, dtype=np.float32)
         image += noise[..., None]
-        return cv2.convertScaleAbs(np.maximum(image, 0))  # rounds and saturates
+        return np.asarray(cv2.convertScaleAbs(np.maximum(image, 0)), dtype=np.uint8)  # rounds and saturates

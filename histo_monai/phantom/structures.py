@@ -128,8 +128,8 @@ def wall_nuclei(rings: Rings, kind: RingKind, basal_um: float, seed: int) -> tup
     if not found:
         empty = np.empty(0, np.float32)
         return empty, empty, empty, empty
-    y, x, angle, random = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    return y, x, angle, random
+    every = [np.concatenate(parts) for parts in zip(*found, strict=True)]
+    return every[0], every[1], every[2], every[3]
 
 
 def polygonal_cells(grid: Grid, spacing_um: float, seed: int, bend_um: tuple[F32, F32]) -> F32:

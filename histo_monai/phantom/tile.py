@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import cv2
 import numpy as np
+from numpy.typing import NDArray
 
 from histo_monai.phantom.lattice import F32, Grid, fractal, magnify, noise, scatter, wrap
 from histo_monai.phantom.nuclei import stamp
@@ -119,7 +120,9 @@ class Tile:
         texture = self.world.fibres
         return np.asarray(cv2.remap(texture, maps[0], maps[1], cv2.INTER_LINEAR, borderMode=cv2.BORDER_WRAP))
 
-    def lay(self, weight: F32, hematoxylin: F32 | float, eosin: F32 | float) -> None:
+    def lay(
+        self, weight: F32, hematoxylin: NDArray[np.floating] | float, eosin: NDArray[np.floating] | float
+    ) -> None:
         """Paints densities over what is there, `weight` 0..1 at the tile's pixels."""
         self.hematoxylin += weight * (hematoxylin - self.hematoxylin)
         self.eosin += weight * (eosin - self.eosin)
