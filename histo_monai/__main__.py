@@ -22,8 +22,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = vars(_parser().parse_args(argv))
     stage = arguments.pop("stage")
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    for noisy in ("ignite", "monai", "matplotlib", "PIL", "tifffile"):
+    for noisy in ("monai", "matplotlib", "PIL", "tifffile"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    logging.getLogger("ignite").setLevel(logging.CRITICAL)  # it logs a traceback of what is raised anyway
     run = importlib.import_module(f"histo_monai.stages.{stage}").run
     try:
         run(**arguments)
@@ -39,21 +40,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _one_line(error: Exception) -> str | None:
-    """The message of an error that the input caused; None for one that is ours.
+_CAUSED_BY_INPUT = (ValueError, OSError, ArithmeticError)
 
-    Loader workers and training processes hand over their traceback as the message: its last line is the error.
-    """
-    from_process = type(error).__name__ == "ProcessRaisedException"
-    if not from_process and not isinstance(error, (ValueError, OSError, ArithmeticError)):
-        return None
-    lines = str(error).strip().splitlines()
-    if not lines or (from_process and not lines[-1].split(":")[0].endswith("Error")):
-        return None
-    line = lines[-1]
-    if len(lines) > 1 and "Error: " in line:
-        line = line.split("Error: ", 1)[1]
-    return line
+
+def _one_line(error: Exception) -> str | None:
+    """The message of an error that the input caused; None for one that is ours."""
+    if "Traceback" in str(error):
+        return _from_another_process(str(error))
+    return " ".join(str(error).split()) if isinstance(error, _CAUSED_BY_INPUT) else None
+
+
+def _from_another_process(text: str) -> str | None:
+    """Reading and training processes hand over their traceback as the message: its last line is the error."""
+    name, _, message = text.strip().splitlines()[-1].partition(": ")
+    module, _, kind = name.rpartition(".")
+    error_type = getattr(sys.modules.get(module or "builtins"), kind, None)
+    return message if isinstance(error_type, type) and issubclass(error_type, _CAUSED_BY_INPUT) else None
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -102,6 +102,7 @@ def open_cucim(path: Path) -> Any:
         RuntimeError, ValueError: If cuCIM cannot open the file.
     """
     global _is_loaded
+    os.environ.setdefault("CUFILE_LOGFILE_PATH", os.devnull)  # else cuFile leaves a log in the current folder
     with contextlib.ExitStack() as stack:
         stack.enter_context(quiet_library())
         if not _is_loaded:  # The plugin, and with it the second library, is loaded by the first file.

@@ -1,0 +1,295 @@
+"""The command line as a stranger meets it: bad input is one line, a non-zero exit, and nothing half-written."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import safetensors.torch
+import tifffile
+import yaml
+
+from histo_monai.__main__ import _one_line, main
+
+TINY = {
+    "source": "raw",
+    "dataset": "own",
+    "corpus": "own",
+    "patch_px": 32,
+    "corpora.own": {"mpps": [1.0, 2.0, 4.0], "num_train": 16, "num_validation": 8},
+    "pretrain.rsp.epochs": 1,
+    "pretrain.rsp.batch_size": 4,
+}
+
+
+@pytest.fixture
+def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Makes a project's root with a params.yaml and goes there."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HISTO_MONAI_CPUS", "1")
+    monkeypatch.setenv("HISTO_MONAI_DEVICE", "cpu")
+
+    def make(**changes: Any) -> Path:
+        tree = yaml.safe_load((root / "params.yaml").read_text())
+        for dotted, value in copy.deepcopy({**TINY, **changes}).items():
+            *way, last = dotted.split(".")
+            section = tree
+            for key in way:
+                section = section[key]
+            section[last] = value
+        (tmp_path / "params.yaml").write_text(yaml.safe_dump(tree))
+        (tmp_path / "data/raw/own").mkdir(parents=True, exist_ok=True)
+        return tmp_path
+
+    return make
+
+
+def _slide(path: Path, seed: int, resolution: bool = True, tissue: bool = True) -> str:
+    """A pink, grainy square of tissue on white glass, 1 µm/px."""
+    generator = np.random.default_rng(seed)
+    pixels = np.full((1024, 1024, 3), 245, np.uint8)
+    coarse = generator.integers(-40, 40, (96, 96, 1)).repeat(8, 0).repeat(8, 1)
+    if tissue:
+        pixels[128:896, 128:896] = np.clip(np.array([200, 110, 170]) + coarse, 0, 255)
+    tags = {"resolution": (10_000, 10_000), "resolutionunit": "CENTIMETER"} if resolution else {}
+    tifffile.imwrite(path, pixels, tile=(256, 256), photometric="rgb", **tags)
+    return path.name
+
+
+def _manifest(project: Path, rows: list[tuple[str, str, str]]) -> None:
+    table = pd.DataFrame(rows, columns=["slide_id", "path", "mpp"])
+    table.to_csv(project / "data/raw/own/slides.csv", index=False)
+
+
+def _good_corpus(project: Path) -> None:
+    folder = project / "data/raw/own"
+    _manifest(project, [(f"s{i}", _slide(folder / f"{i}.tif", i), "") for i in range(3)])
+
+
+def _left_behind(project: Path) -> set[str]:
+    return {
+        str(p.relative_to(project))
+        for p in (project / "data").rglob("*")
+        if p.is_file() and "raw" not in p.parts
+    }
+
+
+def _refused(capfd: pytest.CaptureFixture[str], *argv: str) -> str:
+    assert main(argv) == 1
+    lines = [line for line in capfd.readouterr().err.splitlines() if "error" in line or "Traceback" in line]
+    assert len(lines) == 1
+    assert lines[0].startswith(f"histo-monai {argv[0]}: error: ")
+    return lines[0]
+
+
+def _truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+BAD_SLIDES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "truncated": (lambda path: (_slide(path, 9), _truncate(path)), "truncated"),
+    "empty": (lambda path: path.write_bytes(b""), "empty"),
+    "not an image": (lambda path: path.write_text("slide_id,path\n" * 100), "not"),
+    "without resolution": (lambda path: _slide(path, 9, resolution=False), "column mpp"),
+    "missing": (lambda path: None, "no such file"),
+}
+
+
+@pytest.mark.parametrize("kind", sorted(BAD_SLIDES))
+def test_a_bad_slide_is_one_line_with_its_name_and_nothing_is_written(
+    kind: str, project: Callable[..., Path], capfd: pytest.CaptureFixture[str]
+) -> None:
+    here = project()
+    make, says = BAD_SLIDES[kind]
+    folder = here / "data/raw/own"
+    make(folder / "bad.tif")
+    _manifest(
+        here,
+        [
+            ("s0", _slide(folder / "0.tif", 0), ""),
+            ("s1", _slide(folder / "1.tif", 1), ""),
+            ("b", "bad.tif", ""),
+        ],
+    )
+    line = _refused(capfd, "index")
+    assert "1 of 3 slides cannot be used" in line
+    assert "bad.tif" in line
+    assert says in line
+    assert _left_behind(here) == set()
+
+
+def test_a_blank_slide_is_a_bad_slide(
+    project: Callable[..., Path], capfd: pytest.CaptureFixture[str]
+) -> None:
+    here = project()
+    _good_corpus(here)
+    _slide(here / "data/raw/own/1.tif", 1, tissue=False)
+    line = _refused(capfd, "index")
+    assert "1.tif: no tissue found" in line
+
+
+def test_bad_slides_can_be_skipped_but_are_listed(project: Callable[..., Path]) -> None:
+    here = project(**{"index.skip_bad_slides": True})
+    _good_corpus(here)
+    _truncate(here / "data/raw/own/1.tif")
+    assert main(["index"]) == 0
+    skipped = pd.read_csv(here / "data/index/skipped.csv")
+    assert skipped["slide_id"].tolist() == ["s1"]
+    assert "1.tif" in skipped["problem"][0]
+    assert pd.read_csv(here / "data/index/slides.csv")["slide_id"].tolist() == ["s0", "s2"]
+
+
+def test_a_manifest_with_a_duplicate_id_is_one_line(
+    project: Callable[..., Path], capfd: pytest.CaptureFixture[str]
+) -> None:
+    here = project()
+    _manifest(here, [("s0", "0.tif", ""), ("s0", "1.tif", "")])
+    assert "slides.csv, row 3: slide_id 's0' stands in row 2 already" in _refused(capfd, "index")
+
+
+def test_a_misspelt_key_is_one_line(project: Callable[..., Path], capfd: pytest.CaptureFixture[str]) -> None:
+    project(**{"pretrain.rsp.batchsize": 3})
+    assert "pretrain.rsp.batchsize: unknown key; did you mean 'batch_size'?" in _refused(capfd, "index")
+
+
+def test_more_samples_than_the_tissue_has_room_for_are_refused(
+    project: Callable[..., Path], capfd: pytest.CaptureFixture[str]
+) -> None:
+    here = project(**{"corpora.own.num_train": 10**8})
+    _good_corpus(here)
+    assert "has room for" in _refused(capfd, "index")
+
+
+def test_a_resolution_finer_than_the_slides_is_refused(
+    project: Callable[..., Path], capfd: pytest.CaptureFixture[str]
+) -> None:
+    here = project(**{"corpora.own.mpps": [0.25, 0.5, 1.0]})
+    _good_corpus(here)
+    line = _refused(capfd, "index")
+    assert "3 of 3 slides" in line
+    assert "0.25 µm/px" in line
+
+
+def test_a_missing_corpus_says_where_to_put_it(
+    project: Callable[..., Path], capfd: pytest.CaptureFixture[str]
+) -> None:
+    here = project()
+    shutil.rmtree(here / "data")
+    assert "data/raw/own: not found" in _refused(capfd, "index")
+
+
+def test_an_unknown_method_and_a_missing_index_are_one_line(
+    project: Callable[..., Path], capfd: pytest.CaptureFixture[str]
+) -> None:
+    project()
+    assert "known: random, rsp" in _refused(capfd, "pretrain", "--method", "rps")
+    assert "slides.csv: not found; run `dvc repro index` first" in _refused(
+        capfd, "pretrain", "--method", "rsp"
+    )
+
+
+def test_a_device_that_is_not_there_is_one_line(
+    project: Callable[..., Path], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project()
+    monkeypatch.setenv("HISTO_MONAI_DEVICE", "tpu")
+    assert "HISTO_MONAI_DEVICE is 'tpu'" in _refused(capfd, "pretrain", "--method", "rsp")
+
+
+def test_a_training_that_diverges_leaves_no_model(
+    project: Callable[..., Path], capfd: pytest.CaptureFixture[str]
+) -> None:
+    here = project(**{"pretrain.rsp.lr": 1e30})
+    _good_corpus(here)
+    assert main(["index"]) == 0
+    assert "the training loss is" in _refused(capfd, "pretrain", "--method", "rsp")
+    assert not (here / "data/models").exists()
+
+
+def test_a_slide_that_breaks_after_the_index_is_one_line_also_from_a_worker(
+    project: Callable[..., Path], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = project()
+    _good_corpus(here)
+    assert main(["index"]) == 0
+    for number in range(3):
+        _truncate(here / f"data/raw/own/{number}.tif")
+    monkeypatch.setenv("HISTO_MONAI_WORKERS", "2")
+    capfd.readouterr()
+    assert ".tif" in _refused(capfd, "pretrain", "--method", "rsp")
+    assert not (here / "data/models").exists()
+
+
+@pytest.mark.slow
+def test_two_runs_of_one_seed_with_0_and_2_workers_give_identical_bytes(
+    project: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = project(**{"pretrain.rsp.epochs": 2})
+    _good_corpus(here)
+    assert main(["index"]) == 0
+    encoders = []
+    for workers in ("0", "2"):
+        monkeypatch.setenv("HISTO_MONAI_WORKERS", workers)
+        assert main(["pretrain", "--method", "rsp"]) == 0
+        encoders.append((here / "data/models/rsp/encoder.safetensors").read_bytes())
+    assert encoders[0] == encoders[1]
+
+
+def test_a_model_says_what_it_is(project: Callable[..., Path]) -> None:
+    here = project()
+    _good_corpus(here)
+    assert main(["index"]) == 0
+    assert main(["pretrain", "--method", "random"]) == 0
+    folder = here / "data/models/random"
+    assert {p.name for p in folder.iterdir()} == {
+        "encoder.safetensors",
+        "encoder.json",
+        "metrics.json",
+        "curves.csv",
+        "answers.png",
+    }
+    description = json.loads((folder / "encoder.json").read_text())
+    assert description["mpps"] == [1.0, 2.0, 4.0]
+    assert description["normalisation"] == {"mean": [0.5] * 3, "std": [0.5] * 3}
+    assert description["method"] == "random"
+    assert description["params"]["rsp"]["lr"] == 0.01
+    assert set(description) >= {"git_commit", "code_sha256", "corpus", "patch_px", "metrics"}
+    state = safetensors.torch.load_file(folder / "encoder.safetensors")
+    assert state["encoder.trunk.conv1.weight"].shape == (64, 3, 7, 7)
+    assert not (here / "data/checkpoints/pretrain-random.pt").exists()
+
+
+def test_the_command_of_a_stranger_in_an_empty_folder(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "histo_monai", "index"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.splitlines() == [
+        "histo-monai index: error: params.yaml: cannot be read (No such file or directory); run from the project's root"
+    ]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("last_line", "told"),
+    [
+        ("histo_monai.slides.errors.SlideError: slide a.tif: truncated", "slide a.tif: truncated"),
+        ("ValueError: a: b", "a: b"),
+        ("KeyError: 'x'", None),
+        ("torch.cuda.OutOfMemoryError: CUDA out of memory", None),
+    ],
+)
+def test_an_error_of_another_process_is_told_if_the_input_caused_it(last_line: str, told: str | None) -> None:
+    error = RuntimeError(
+        f"Caught X in DataLoader worker process 0.\nOriginal Traceback (most recent call last):\n{last_line}"
+    )
+    assert _one_line(RuntimeError(text + last_line)) == told
