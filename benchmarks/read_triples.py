@@ -3,7 +3,8 @@
     python benchmarks/read_triples.py [--slide slide.tif] [--mpps 0.25 0.5 1.0]
 
 A triple is three concentric 256-px patches at three resolutions around a random center. The ways take turns on
-one core, each in a process of its own, on new centers each round, and are compared by their medians:
+one core, each in a process of its own, on new centers each round, and are compared by the medians of their CPU
+time (what they take on an idle machine once the file is in memory; a busy machine does not change it):
 
 * OpenSlide: one `read_region` a patch from the level that holds it, converted to an RGB array.
 * bare cuCIM: one `read_region` a patch for the same pixels of the same level, as an array; no cache, its default.
@@ -114,25 +115,25 @@ def opened(way: str) -> Any:
 
 def time_openslide(regions: list[Region]) -> float:
     slide = opened(OPENSLIDE)
-    start = time.perf_counter()
+    start = time.process_time()
     for xy, level, size in regions:
         np.asarray(slide.read_region(xy, level, (size, size)).convert("RGB"))
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def time_bare_cucim(regions: list[Region]) -> float:
     slide = opened(BARE)
-    start = time.perf_counter()
+    start = time.process_time()
     for xy, level, size in regions:
         np.asarray(slide.read_region(xy, (size, size), level))
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def time_read_many(boxes: list[Box]) -> float:
     slide = opened(READ_MANY)
-    start = time.perf_counter()
+    start = time.process_time()
     slide.read_many(boxes).reshape(-1, 3, 3, SIDE_PX, SIDE_PX)
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 OPENSLIDE, BARE, READ_MANY, COLD = "OpenSlide", "bare cuCIM", "read_many", "read_many, cold"

@@ -16,11 +16,13 @@ WHITE = 255
 _ALIGNED_PX = 1 / 64
 """Offsets below this are read as whole pixels: a 64th of a pixel is below what 8 bits of a slide can show."""
 
-_UNIT_STEP = 0.03
-"""Bilinear sampling averages one source pixel's width; it stands for the area within 3 % of that width."""
+_UNIT_STEP = 0.06
+"""Bilinear sampling averages one pixel's width, so steps this near to one pixel are sampled, not summed over
+exact areas: in white noise, the worst case, 2 grey levels of difference on average at 5 %, 0.6 before a
+reduction by 2; far less in tissue."""
 
-_MAX_WARP_PX = 16_384
-"""OpenCV's warps index with 16 bits."""
+_MAX_WARP_REDUCTION = 3
+"""Above this, exact areas are as fast as warping and reducing."""
 
 _BLOCK_ROWS = 32
 
@@ -93,7 +95,7 @@ def make_patch(region: NDArray[np.uint8], window: Window) -> NDArray[np.uint8]:
         level_patch = region
     elif step == 1.0:
         level_patch = _shift(region, window.start_yx, wide)
-    elif abs(step - 1) <= _UNIT_STEP and wide <= _MAX_WARP_PX:
+    elif abs(step - 1) <= _UNIT_STEP and reduction <= _MAX_WARP_REDUCTION:
         level_patch = _warp(region, window.start_yx, step, wide)
     else:
         return area_resample(region, window.start_yx, (window.scale, window.scale), (side, side))

@@ -45,8 +45,8 @@ def test_every_patch_pixel_is_the_mean_over_the_area_it_covers(picture, scale, c
     patch = make_patch(cut(picture, window), window)
     truth = area_by_loops(picture, [value - side * scale / 2 for value in center_yx], scale, side)
     error = np.abs(patch - truth)
-    # White noise is the worst case; the fast paths take a step within 3 % of a whole one for a whole one.
-    assert error.mean() < 1.6
+    # White noise is the worst case; the fast paths take a step within 6 % of a whole one for a whole one.
+    assert error.mean() < 2.1
     if scale in (1.0, 2.0, 4.0, 1.5, 2.7):
         assert error.max() <= 1.6  # rounding to whole grey levels, up to three times
 
