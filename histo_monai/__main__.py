@@ -61,8 +61,8 @@ def _from_another_process(text: str) -> str | None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="histo-monai",
-        description="Few labels, many slides. Each stage reads params.yaml in the current folder and writes below data/; "
-        "`dvc repro` runs them in order.",
+        description="Few labels, many slides. Each stage reads params.yaml in the current folder and writes below "
+        "data/; `dvc repro` runs them in order.",
     )
     stages = parser.add_subparsers(dest="stage", required=True, metavar="STAGE")
     for name, text in STAGES.items():

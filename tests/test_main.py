@@ -19,6 +19,7 @@ import tifffile
 import yaml
 
 from histo_monai.__main__ import _one_line, main
+from histo_monai.slides import SlideError
 
 TINY = {
     "source": "raw",
@@ -282,14 +283,12 @@ def test_the_command_of_a_stranger_in_an_empty_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("last_line", "told"),
     [
-        ("histo_monai.slides.errors.SlideError: slide a.tif: truncated", "slide a.tif: truncated"),
+        (f"{SlideError.__module__}.SlideError: slide a.tif: truncated", "slide a.tif: truncated"),
         ("ValueError: a: b", "a: b"),
         ("KeyError: 'x'", None),
         ("torch.cuda.OutOfMemoryError: CUDA out of memory", None),
     ],
 )
 def test_an_error_of_another_process_is_told_if_the_input_caused_it(last_line: str, told: str | None) -> None:
-    error = RuntimeError(
-        f"Caught X in DataLoader worker process 0.\nOriginal Traceback (most recent call last):\n{last_line}"
-    )
+    text = "Caught X in DataLoader worker process 0.\nOriginal Traceback (most recent call last):\n"
     assert _one_line(RuntimeError(text + last_line)) == told
