@@ -18,8 +18,6 @@ from histo_monai.phantom.pyramid import write_pyramid
 from histo_monai.phantom.render import render_strips
 from histo_monai.phantom.world import World
 
-MACRO_UM = 2000.0  # a metastasis wider than that is a macrometastasis (AJCC)
-
 
 @dataclass(frozen=True)
 class SlideSpec:

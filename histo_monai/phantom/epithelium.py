@@ -136,9 +136,10 @@ def paint_carcinoma(tile: Tile, weight: F32, depth_um: F32) -> None:
     tile.clear(hollow)
     tile.malignant |= (epithelium > 0.5) & (hollow <= 0.5)
     tile.seed_nuclei("tumour", traits.tumour_cell_um, 0.95 * ramp(nests, 3, 5), seed + 5, jitter=0.24)
-    tile.seed_nuclei("fragment", 22, 0.25 * ramp(inside, 3, 5), seed + 6)
+    tile.seed_nuclei("fragment", 22, 0.2 * ramp(inside, 3, 5) * ramp(lumen, 0, -2), seed + 6)
     y, x, angle, random = wall_nuclei(rings, kind, 6.0, seed)
-    keep = tile.coarse.sample(depth_um, y, x) > 3
+    # A gland that overlaps another leaves no bare nuclei in its lumen.
+    keep = (tile.coarse.sample(depth_um, y, x) > 3) & (tile.coarse.sample(lumen, y, x) < 2.5)
     tile.stamp("tumour", y[keep], x[keep], random[keep], angle[keep])
 
 

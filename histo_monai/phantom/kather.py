@@ -19,6 +19,8 @@ PATCH_PX, PATCH_MPP = 224, 0.5
 PATCHES_PER_PATIENT = 45
 TRAIN, TEST = "NCT-CRC-HE-100K", "CRC-VAL-HE-7K"
 TEST_SHARE = 0.2
+MIN_MALIGNANT = 0.25
+MAX_MOVES, MAX_PATCHES_PER_CLASS = 12, 101
 _LETTERS = "ACDEFGHIKLMNPQRSTVWY"
 
 
@@ -70,11 +72,18 @@ def patch_name(patient: Patient, label: str, number: int) -> str:
 def render_patches(patient: Patient) -> list[NDArray[np.uint8]]:
     """The patient's patches in their order, each (224, 224, 3) uint8."""
     world = World.draw(patient.seed, PATCH_MPP, Bowel(patient.seed))
-    images = []
-    for label, number in patient.patches:
-        top, left = (int(c / PATCH_MPP) - PATCH_PX // 2 for c in patch_center_um(label, number))
-        images.append(render(world, top, left, PATCH_PX, PATCH_PX).image)
-    return images
+    return [_render_patch(world, label, number) for label, number in patient.patches]
+
+
+def _render_patch(world: World, label: str, number: int) -> NDArray[np.uint8]:
+    """A patch of a class; a tumour patch moves on until at least a quarter of it is malignant."""
+    for attempt in range(MAX_MOVES):
+        center = patch_center_um(label, number + attempt * MAX_PATCHES_PER_CLASS)
+        top, left = (int(c / PATCH_MPP) - PATCH_PX // 2 for c in center)
+        view = render(world, top, left, PATCH_PX, PATCH_PX)
+        if label != "TUM" or view.malignant.mean() >= MIN_MALIGNANT:
+            break
+    return view.image
 
 
 def _write_patient(root: Path, patient: Patient) -> None:

@@ -191,9 +191,12 @@ def periodic_texture(side: int, feature_yx_px: tuple[float, float], seed: int, w
 def wrap(texture: F32, top: int, left: int, height: int, width: int) -> F32:
     """The window of a periodic texture that starts at (top, left), any integers. Shape (height, width)."""
     side = texture.shape[0]
-    rows = np.arange(top, top + height) % side
-    columns = np.arange(left, left + width) % side
-    return np.asarray(texture[rows][:, columns])
+    out = np.empty((height, width), np.float32)
+    for row in range(-(top % side), height, side):
+        for column in range(-(left % side), width, side):
+            block = out[max(row, 0) : row + side, max(column, 0) : column + side]
+            block[:] = texture[max(-row, 0) :, max(-column, 0) :][: block.shape[0], : block.shape[1]]
+    return out
 
 
 def magnify(values: F32, factor: int) -> F32:
