@@ -202,16 +202,12 @@ def fair_shares(room: np.ndarray, wanted: int) -> np.ndarray:
     Returns:
         Shape (n,), int64, sums to `wanted`, nowhere above `room`.
     """
-    shares = np.zeros(len(room), dtype=np.int64)
-    left = wanted
-    while left > 0:
-        open_places = np.flatnonzero(shares < room)
-        each, extra = divmod(left, len(open_places))
-        give = np.full(len(open_places), each)
-        give[:extra] += 1
-        give = np.minimum(give, room[open_places] - shares[open_places])
-        shares[open_places] += give
-        left -= int(give.sum())
+    low, high = 0, int(room.max(initial=0))
+    while low < high:  # the highest level to which all places can be filled
+        level = (low + high + 1) // 2
+        low, high = (level, high) if np.minimum(room, level).sum() <= wanted else (low, level - 1)
+    shares = np.minimum(room, low).astype(np.int64)
+    shares[np.flatnonzero(room > low)[: wanted - shares.sum()]] += 1
     return shares
 
 
