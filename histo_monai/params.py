@@ -40,7 +40,9 @@ class Range:
         return above and value <= self.high  # NaN fails both
 
     def __str__(self) -> str:
-        return f"{'(' if self.exclusive_low else '['}{self.low:g}, {self.high:g}{')' if self.high == float('inf') else ']'}"
+        left = "(" if self.exclusive_low else "["
+        right = ")" if self.high == float("inf") else "]"
+        return f"{left}{self.low:g}, {self.high:g}{right}"
 
 
 @dataclass(frozen=True)

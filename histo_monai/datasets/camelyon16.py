@@ -45,7 +45,8 @@ def pretraining_slides(root: Path, num_normal: int, num_tumor: int) -> pd.DataFr
             found[number] = path
         if len(found) < wanted:
             raise ValueError(
-                f"{folder}: {len(found)} slides named {kind}_<number>.tif, but corpora.camelyon16.num_{kind} asks for {wanted}"
+                f"{folder}: {len(found)} slides named {kind}_<number>.tif, "
+                f"but corpora.camelyon16.num_{kind} asks for {wanted}"
             )
         rows += [{"slide_id": f"{kind}_{n:03d}", "path": found[n]} for n in sorted(found)[:wanted]]
     return corpus_table(rows)

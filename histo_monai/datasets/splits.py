@@ -29,7 +29,8 @@ def split_slides(
     names = np.array(sorted(group.unique()), dtype=object)
     if len(names) < 2:
         raise ValueError(
-            f"all {len(table)} slides are of one patient ({names[0]}): validation needs slides of a patient not trained on"
+            f"all {len(table)} slides are of one patient ({names[0]}): "
+            "validation needs slides of a patient not trained on"
         )
     validation: set[str] = set()
     for name in generator.permutation(names)[:-1]:

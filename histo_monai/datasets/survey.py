@@ -75,10 +75,8 @@ def survey_slide(
                 generator=generator(seed, "centers", slide_id),
             )
             if not len(centers):
-                return SlideSurvey(
-                    slide_id,
-                    problem=f"{path}: no tissue found on it (index.min_tissue_fraction {placement.min_tissue_fraction:g})",
-                )
+                least = f"index.min_tissue_fraction {placement.min_tissue_fraction:g}"
+                return SlideSurvey(slide_id, problem=f"{path}: no tissue found on it ({least})")
             return SlideSurvey(slide_id, slide.mpp, slide.size_yx, float(mask.mean()), centers)
     except (ValueError, OSError) as error:
         return SlideSurvey(slide_id, problem=str(error))
@@ -179,8 +177,8 @@ def _take(offers: list[SlideSurvey], split: str, wanted: int) -> pd.DataFrame:
     room = np.array([0 if s.centers_yx is None else len(s.centers_yx) for s in offers])
     if room.sum() < wanted:
         raise ValueError(
-            f"the tissue of the {len(offers)} {split} slides has room for {room.sum()} samples, {wanted} are asked for; "
-            f"lower num_{split}, give more slides, or lower index.min_tissue_fraction"
+            f"the tissue of the {len(offers)} {split} slides has room for {room.sum()} samples, "
+            f"{wanted} are asked for; lower num_{split}, give more slides, or lower index.min_tissue_fraction"
         )
     parts = [
         pd.DataFrame(
