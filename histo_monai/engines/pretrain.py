@@ -74,7 +74,7 @@ def pretrain(
     Raises:
         ArithmeticError: the loss is not finite; names epoch, iteration and what to change.
     """
-    network = _place(pretext.network, device)
+    network = placed(pretext.network, device)
     optimizer = pretext.optimizer(network)
     trainer = _trainer(pretext, network, optimizer, seed, device)
     evaluator = _evaluator(pretext, device)
@@ -116,7 +116,8 @@ def pretrain(
     )
 
 
-def _place(network: nn.Module, device: torch.device) -> nn.Module:
+def placed(network: nn.Module, device: torch.device) -> nn.Module:
+    """The network on its device, in the memory order that is fast there; wrapped where there are several processes."""
     network.to(device)
     if device.type == "cuda":
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in the stubs
@@ -138,19 +139,26 @@ def _trainer(
         network.train()
         patches = batch[0].to(device, non_blocking=True)
         now = Step(seed, engine.state.epoch, engine.state.iteration, idist.get_rank(), idist.get_world_size())
-        task = _in_memory_order(pretext.training_task(patches, now), device)
-        with _precision(device):
-            outputs = network(*task.inputs)
-        measured = pretext.measure(outputs, task)
-        optimizer.zero_grad(set_to_none=True)
-        measured["loss"].mean().backward()
-        optimizer.step()
-        pretext.after_step()
-        return {name: values.detach() for name, values in measured.items()}
+        return training_step(pretext, network, optimizer, pretext.training_task(patches, now), device)
 
     trainer = Engine(step)
     attach_means(trainer, pretext.MEASURES)
     return trainer
+
+
+def training_step(
+    pretext: Pretext, network: nn.Module, optimizer: torch.optim.Optimizer, task: Task, device: torch.device
+) -> dict[str, torch.Tensor]:
+    """Forward, backward, optimiser: what the network learns from one task; returns its measures per sample."""
+    task = _in_memory_order(task, device)
+    with _precision(device):
+        outputs = network(*task.inputs)
+    measured = pretext.measure(outputs, task)
+    optimizer.zero_grad(set_to_none=True)
+    measured["loss"].mean().backward()
+    optimizer.step()
+    pretext.after_step()
+    return {name: values.detach() for name, values in measured.items()}
 
 
 def _evaluator(pretext: Pretext, device: torch.device) -> Engine:

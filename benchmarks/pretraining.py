@@ -1,0 +1,108 @@
+"""Where the time of pretraining goes: triples per second of each part alone, and of all together.
+
+    python benchmarks/pretraining.py [--patch-px 256] [--batch-size 64] [--workers 8] [--device cuda]
+
+Run in a project's root after `dvc repro index`. The parts are reading (loader alone), copying and augmenting, and the
+network (forward, backward, optimiser) on one batch that stays on the device; "all" is a step of the engine on fresh
+batches. "All" can at best be as fast as the slowest part; the last line says how near it comes. Medians of the steps;
+on a GPU every step is waited for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from histo_monai.datasets.loaders import ConcentricPatches, EpochBatches, patch_loader
+from histo_monai.engines.pretrain import placed, training_step
+from histo_monai.environment import read_environment
+from histo_monai.params import load_params
+from histo_monai.pretext import RSP, Step
+from histo_monai.stages.pretrain import read_index
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--patch-px", type=int, default=64)
+    parser.add_argument("--batch-size", type=int, default=16)
+    parser.add_argument("--workers", type=int, default=read_environment().workers)
+    parser.add_argument("--device", type=torch.device, default=read_environment().device)
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--prob", type=float, default=0.5, help="of each augmentation")
+    arguments = parser.parse_args()
+    device, batch_size = arguments.device, arguments.batch_size
+    params = load_params(Path("params.yaml"))
+    slides, centers = read_index()
+    dataset = ConcentricPatches(slides, centers, mpps=params.corpus_section.mpps, patch_px=arguments.patch_px)
+    loader = patch_loader(
+        dataset,
+        EpochBatches(len(dataset), batch_size, seed=0),
+        workers=arguments.workers,
+        pin=device.type == "cuda",
+    )
+    rsp = RSP(
+        patch_px=arguments.patch_px,
+        mpps=params.corpus_section.mpps,
+        augmentation_prob=arguments.prob,
+        epochs=1,
+        batch_size=batch_size,
+        lr=0.01,
+        momentum=0.9,
+        weight_decay=1e-4,
+        lookahead_steps=5,
+        lookahead_slow_step=0.5,
+    )
+    network = placed(rsp.network, device)
+    optimizer = rsp.optimizer(network)
+    batches = endless(loader)
+    patches = next(batches)[0].to(device)
+    step = Step(0, 1, 1)
+    task = rsp.training_task(patches, step)
+    parts: dict[str, Callable[[], Any]] = {
+        "reading": lambda: next(batches),
+        "augmentation": lambda: rsp.training_task(patches, step),
+        "network": lambda: training_step(rsp, network, optimizer, task, device),
+        "all": lambda: training_step(
+            rsp,
+            network,
+            optimizer,
+            rsp.training_task(next(batches)[0].to(device, non_blocking=True), step),
+            device,
+        ),
+    }
+    seconds = {name: median_seconds(part, arguments.steps, device) for name, part in parts.items()}
+    print(f"{arguments.patch_px} px, {batch_size} triples a step, {arguments.workers} workers, {device}")
+    for name, value in seconds.items():
+        print(f"  {name:<13} {1e3 * value:8.1f} ms a step {batch_size / value:9.1f} triples/s")
+    together = sum(seconds[name] for name in ("augmentation", "network"))
+    limit = together + (0 if arguments.workers else seconds["reading"])
+    limit = max(limit, seconds["reading"])
+    print(f"  all is at {limit / seconds['all']:.2f} of what its parts allow")
+
+
+def endless(loader: Any) -> Iterator[Any]:
+    while True:
+        yield from loader
+
+
+def median_seconds(part: Callable[[], Any], steps: int, device: torch.device) -> float:
+    times = []
+    for _ in range(steps + 3):
+        start = time.perf_counter()
+        part()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times[3:])
+
+
+if __name__ == "__main__":
+    main()
