@@ -277,6 +277,7 @@ def test_a_gpu_that_is_not_there_is_an_error_not_a_cpu(write_slide, noise):
         open_slide(write_slide(noise), device="cuda")
 
 
+@pytest.mark.gpu
 def test_a_gpu_decodes_the_same_pixels(write_slide, noise):
     cupy = pytest.importorskip("cupy")
     try:
