@@ -187,7 +187,8 @@ def _take(offers: list[SlideSurvey], split: str, wanted: int) -> pd.DataFrame:
         for s, k in zip(offers, fair_shares(room, wanted), strict=True)
         if s.centers_yx is not None
     ]
-    return pd.concat(parts, ignore_index=True)[list(CENTER_COLUMNS)]
+    # Slides take turns, so that the first batch of a pass in order already shows all of them.
+    return pd.concat(parts).sort_index(kind="stable")[list(CENTER_COLUMNS)]
 
 
 def fair_shares(room: np.ndarray, wanted: int) -> np.ndarray:

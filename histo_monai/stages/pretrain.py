@@ -126,7 +126,7 @@ def _write(method: str, params: Params, pretext: Pretext, result: PretrainResult
     commit, digest = code_version()
     counts = read_index()[1]["split"].value_counts()
     metrics = {
-        **{f"validation_{name}": value for name, value in result.validation.items()},
+        **{f"validation_{name}": round(value, 6) for name, value in result.validation.items()},
         "best_epoch": result.best_epoch,
         "num_validation": int(counts["validation"]),
     }
