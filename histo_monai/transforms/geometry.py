@@ -141,6 +141,60 @@ def pooling_levels(matrices: torch.Tensor, size_in_px: int, size_out_px: int) ->
     return input_px_per_output_px.clamp_min(1e-6).log2().round().clamp(0, most).to(torch.int64)
 
 
+def halve(images: torch.Tensor) -> torch.Tensor:
+    """Means over 2 × 2 pixels.
+
+    Args:
+        images: Shape (N, C, H, H), floating.
+
+    Returns:
+        Shape (N, C, H / 2, H / 2); an odd side ends at (H + 1) / 2, with windows that overlap, so that the picture
+        stays where it is.
+    """
+    if images.shape[-1] % 2:
+        side = images.shape[-1] // 2 + 1
+        return F.interpolate(images, size=(side, side), mode="area")
+    # Rows first: several times as fast on a CPU as average pooling.
+    rows = images[..., 0::2, :] + images[..., 1::2, :]
+    return (rows[..., 0::2] + rows[..., 1::2]).mul_(0.25)
+
+
+def side_at(size_px: int, levels: torch.Tensor) -> torch.Tensor:
+    """Side of an image that was halved.
+
+    Args:
+        size_px: Side before.
+        levels: How often it is halved (`pooling_levels`), shape (N,).
+
+    Returns:
+        Shape (N,), int64.
+    """
+    # Halving rounds up each time, which is rounding up once.
+    return -torch.div(-size_px, 2**levels, rounding_mode="floor")
+
+
+def pixel_matrices(matrices: torch.Tensor, sizes_in_px: torch.Tensor, size_out_px: int) -> torch.Tensor:
+    """The same maps between indices of pixels, whole numbers at the pixels' centers: OpenCV's convention.
+
+    Args:
+        matrices: Normalised, output to input, shape (N, 3, 3).
+        sizes_in_px: Side of each image sampled from, shape (N,).
+        size_out_px: Side of the images asked for.
+
+    Returns:
+        Shape (N, 2, 3), float64: (x, y, 1) of the output to (x, y) of the input.
+    """
+    matrices = matrices.to(torch.float64)
+    half_side = (sizes_in_px.to(torch.float64) / 2)[:, None]
+    # An output index i lies at (2 i + 1) / size - 1, an input position p at index (p + 1) size / 2 - 1 / 2.
+    linear, shift = matrices[:, :2, :2], matrices[:, :2, 2]
+    start = shift + (1 / size_out_px - 1) * linear.sum(-1)
+    return torch.cat(
+        [linear * half_side[..., None] * (2 / size_out_px), ((start + 1) * half_side - 0.5)[..., None]],
+        dim=-1,
+    )
+
+
 def warp(
     images: torch.Tensor,
     matrices: torch.Tensor,
@@ -180,18 +234,9 @@ def warp(
 
 def _sample(source: torch.Tensor, matrices: torch.Tensor, size_px: int, level: int) -> torch.Tensor:
     for _ in range(level):
-        source = _halve(source)
+        source = halve(source)
     grid = _sampling_grid(matrices, size_px)
     return F.grid_sample(source, grid, mode="bilinear", padding_mode="reflection", align_corners=False)
-
-
-def _halve(images: torch.Tensor) -> torch.Tensor:
-    if images.shape[-1] % 2:
-        side = images.shape[-1] // 2 + 1
-        return F.interpolate(images, size=(side, side), mode="area")
-    # Means over 2 × 2 pixels, rows first: several times as fast on a CPU as average pooling.
-    rows = images[..., 0::2, :] + images[..., 1::2, :]
-    return (rows[..., 0::2] + rows[..., 1::2]).mul_(0.25)
 
 
 def _sampling_grid(matrices: torch.Tensor, size_px: int) -> torch.Tensor:

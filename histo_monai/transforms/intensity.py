@@ -140,16 +140,13 @@ def gaussian_blur(images: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         weights: Right halves of the kernels, shape (N, radius + 1): see `gaussian_weights`.
 
     Returns:
-        Shape (N, 3, H, W), float32.
+        Shape (N, 3, H, W), float32, 0..1.
     """
     radius = weights.shape[1] - 1
-    if (
-        images.device.type == "cpu"
-    ):  # here a look costs nothing and saves work; a GPU would have to be waited for
-        while radius > 0 and not weights[:, radius].any():
-            radius -= 1
     padded = F.pad(images, (radius, radius, radius, radius), mode="reflect")
-    return _blur_along(_blur_along(padded, weights, radius, dim=3), weights, radius, dim=2)
+    blurred = _blur_along(_blur_along(padded, weights, radius, dim=3), weights, radius, dim=2)
+    # Rounded weights may sum to a little over one.
+    return blurred.clamp_max_(1)
 
 
 def _blur_along(padded: torch.Tensor, weights: torch.Tensor, radius: int, dim: int) -> torch.Tensor:

@@ -5,15 +5,14 @@ import torch
 from histo_monai.transforms import intensity, stain
 from histo_monai.transforms.sequence import Operation
 
+# The parameters' columns: noise - sigma, start in the pool; hue_saturation - turns, ratio; brightness_contrast - two
+# factors, brightness first; blur - half kernel (`intensity.gaussian_weights`); hed - the 9 numbers of the map, the 3
+# of the offset (`stain.hed_map`).
 NAMES = ("noise", "hue_saturation", "brightness_contrast", "blur", "hed")
 
 
 def operations(noise_pool: torch.Tensor) -> tuple[Operation, ...]:
-    """The operations in the order of `NAMES`.
-
-    Their parameters' columns: noise - sigma, start in the pool; hue_saturation - turns, ratio; brightness_contrast
-    - two factors; blur - half kernel (`intensity.gaussian_weights`); hed - the 9 numbers of the map, the 3 of the
-    offset (`stain.hed_map`).
+    """The operations in the order of `NAMES`, for `batched`; `one_by_one` has its own, tested against these.
 
     Args:
         noise_pool: Standard normal values on the images' device (`intensity.add_noise`).

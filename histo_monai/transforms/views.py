@@ -1,16 +1,12 @@
 """Views: from a uint8 batch on a device to the float batch that a network sees."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 from monai.transforms import RandomizableTransform
 
-from histo_monai.transforms import geometry, intensity, photometric, stain
-from histo_monai.transforms.sequence import UNUSED, apply_in_sequence, draw_schedule
-
-# Temporaries of about this size stay in a CPU core's cache; measured with benchmarks/augmentation.py.
-CPU_CHUNK_BYTES = 1 << 20
+from histo_monai.transforms import batched, geometry, intensity, one_by_one, photometric, stain
+from histo_monai.transforms.parameters import PretrainParameters
+from histo_monai.transforms.sequence import UNUSED, draw_schedule
 
 # One noise pool serves a batch; smaller ones would overlap too often in batches of small patches.
 MIN_NOISE_POOL = 1 << 18
@@ -41,36 +37,6 @@ def plain_view(patches: torch.Tensor, size_px: int) -> torch.Tensor:
     return view.unflatten(0, patches.shape[:2])
 
 
-@dataclass(frozen=True)
-class PretrainParameters:
-    """One drawing of `PretrainAugmentation`, all on the CPU: N samples of S patches.
-
-    Attributes:
-        matrices: The composed geometry, output to input, shape (N, S, 3, 3), float64.
-        schedule: Photometric operations in order of application, shape (N, 5): numbers into
-            `photometric.NAMES`, or `sequence.UNUSED`.
-        photometric: Parameters of each photometric operation, shape (N, S, k), float64.
-        noise_seed: Seed of the pixel noise.
-    """
-
-    matrices: torch.Tensor
-    schedule: np.ndarray
-    photometric: tuple[torch.Tensor, ...]
-    noise_seed: int
-
-    def rows(self, samples: slice) -> "PretrainParameters":
-        """The parameters of some of the samples: what one of several processes needs of its batch.
-
-        Everything but the noise is as in the whole batch; the noise has a seed of its own for each start.
-        """
-        return PretrainParameters(
-            self.matrices[samples],
-            self.schedule[samples],
-            tuple(part[samples] for part in self.photometric),
-            self.noise_seed + (samples.start or 0),
-        )
-
-
 class PretrainAugmentation(RandomizableTransform):
     """The augmentation of self-supervised pretraining (paper, section "Implementation details").
 
@@ -81,8 +47,9 @@ class PretrainAugmentation(RandomizableTransform):
     comes first; the photometric ones follow in their order.
 
     Reproducible: everything is drawn on the CPU from `self.R` by `randomize`, in one go, whatever the
-    device and the number of loader workers. The same state gives the same bytes on the same device and
-    number of threads. Between CPU and GPU parameters and noise are bit-equal, and pixels agree to about 1e-5.
+    device and the number of loader workers. The same state gives the same bytes on the same device, whatever
+    the number of threads. Between CPU (`one_by_one`) and GPU (`batched`) parameters and noise are bit-equal, and
+    pixels agree to about 1e-5.
 
     Reading of the paper where it leaves room:
         * rotation, scale, affine: about the patch's centre. Scale is the magnification (1.2 enlarges);
@@ -228,27 +195,9 @@ class PretrainAugmentation(RandomizableTransform):
         Returns:
             Shape (N, S, 3, size_px, size_px), float32, 0..1, on the device of `patches`.
         """
-        flat = patches.flatten(0, 1)
-        device = patches.device
-        matrices = drawn.matrices.flatten(0, 1)
-        levels = geometry.pooling_levels(matrices, patches.shape[-1], self.size_px).tolist()
-        widths = [9, *(part.shape[-1] for part in drawn.photometric)]
-        packed = torch.cat([matrices.flatten(1), *(part.flatten(0, 1) for part in drawn.photometric)], dim=1)
-        on_device = packed.to(torch.float32).to(device, non_blocking=True)
-        schedule = drawn.schedule.repeat(patches.shape[1], axis=0)
-        pool = self._noise_pool(drawn.noise_seed).to(device, non_blocking=True)
-        operations = photometric.operations(pool)
-        views = torch.empty((len(flat), 3, self.size_px, self.size_px), dtype=torch.float32, device=device)
-        step = _chunk_length(len(flat), max(self.size_px, patches.shape[-1]), device)
-        # Inference mode makes the many small operations cheaper; `views` itself is an ordinary tensor.
-        with torch.inference_mode():
-            for start in range(0, len(flat), step):
-                rows = slice(start, start + step)
-                own_matrices, *parameters = on_device[rows].split(widths, dim=1)
-                warped = geometry.warp(
-                    flat[rows], own_matrices.unflatten(1, (3, 3)), self.size_px, levels[rows]
-                )
-                views[rows] = apply_in_sequence(warped, schedule[rows], operations, parameters)
+        execution = one_by_one if patches.device.type == "cpu" else batched
+        pool = self._noise_pool(drawn.noise_seed)
+        views = execution.augment(patches.flatten(0, 1), drawn, pool, self.size_px)
         return views.unflatten(0, patches.shape[:2])
 
     def _draw_geometry(self, schedule: np.ndarray, shape: tuple[int, int]) -> torch.Tensor:
@@ -309,12 +258,6 @@ class PretrainAugmentation(RandomizableTransform):
 
     def _uniform(self, low: float, high: float, shape: tuple[int, ...]) -> torch.Tensor:
         return torch.from_numpy(self.R.uniform(low, high, shape))
-
-
-def _chunk_length(num_patches: int, side_px: int, device: torch.device) -> int:
-    if device.type != "cpu":
-        return max(1, num_patches)
-    return max(1, CPU_CHUNK_BYTES // (3 * 4 * side_px**2))
 
 
 def _check(patches: torch.Tensor) -> None:

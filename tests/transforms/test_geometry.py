@@ -171,3 +171,25 @@ def test_bytes_come_out_between_zero_and_one():
     view = geometry.warp(image, torch.eye(3).expand(2, 3, 3), 16)
     assert view.dtype == torch.float32
     assert torch.allclose(view, image / 255, atol=1e-6)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 64, 75, 97])
+def test_the_side_after_halvings_is_that_of_the_halved_image(size):
+    image, sides = torch.rand(1, 3, size, size), []
+    for _ in range(3):
+        sides.append(image.shape[-1])
+        image = geometry.halve(image)
+    assert geometry.side_at(size, torch.arange(3)).tolist() == sides
+
+
+def test_pixel_matrices_map_whole_numbers_at_pixel_centers():
+    # Halving: output pixel 0 lies between input pixels 0 and 1, output pixel 31 between 62 and 63.
+    halving = geometry.pixel_matrices(torch.eye(3)[None], torch.tensor([64]), 32)[0]
+    assert torch.allclose(halving, torch.tensor([[2, 0, 0.5], [0, 2, 0.5]], dtype=torch.float64))
+    # A quarter turn of 5 pixels: the output's top left corner shows the input's top right corner, and the right
+    # edge of the output the bottom of the input.
+    turn = geometry.rotation_matrix(torch.tensor([90.0], dtype=torch.float64))
+    pixels = geometry.pixel_matrices(turn, torch.tensor([5]), 5)[0]
+    corners = torch.tensor([[0, 0, 1], [4, 0, 1], [0, 4, 1]], dtype=torch.float64).T
+    expected = torch.tensor([[4, 0], [4, 4], [0, 0]], dtype=torch.float64).T
+    assert torch.allclose(pixels @ corners, expected, atol=1e-12)

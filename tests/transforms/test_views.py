@@ -3,7 +3,7 @@ import pytest
 import torch
 from monai.transforms import RandomizableTransform
 
-from histo_monai.transforms import geometry, intensity, photometric, views
+from histo_monai.transforms import geometry, intensity, photometric
 from histo_monai.transforms.sequence import UNUSED
 from histo_monai.transforms.views import PretrainAugmentation, plain_view
 
@@ -194,10 +194,11 @@ def test_scale_magnifies_by_the_paper_s_factors():
     assert 1.195 < magnification.max() <= 1.2
 
 
-def test_chunks_change_no_pixel(patches, monkeypatch):
-    whole = PretrainAugmentation(SIDE).set_random_state(0)(patches)
-    monkeypatch.setattr(views, "CPU_CHUNK_BYTES", 1)
-    assert torch.allclose(PretrainAugmentation(SIDE).set_random_state(0)(patches), whole, atol=1e-6)
+def test_the_company_of_other_samples_changes_no_pixel(patches):
+    augment = PretrainAugmentation(SIDE, 0.8).set_random_state(0)
+    drawn = augment.randomize(*patches.shape[:2])
+    whole = augment.apply(patches, drawn)
+    assert torch.equal(augment.apply(patches[:2], drawn.rows(slice(0, 2))), whole[:2])
 
 
 def test_larger_patches_come_out_at_the_size_asked_for(patches):

@@ -1,0 +1,233 @@
+"""Execution of a drawing on the CPU: one patch after the other through OpenCV, what a core's cache wants.
+
+The operations are those of `batched` (defined in `geometry`, `intensity` and `stain`, columns of parameters
+in `photometric`); a test holds every one of the two executions against each other. OpenCV's
+kernels are vectorised for interleaved pixels, which makes them two to four times as fast as torch's on planes, and one
+patch with its temporaries stays in the cache. Patches run on as many threads as torch is set to; each is computed
+by one thread alone, so that the bytes do not depend on their number.
+"""
+
+import math
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from histo_monai.transforms import geometry, photometric
+from histo_monai.transforms.intensity import LUMA
+from histo_monai.transforms.parameters import PretrainParameters
+from histo_monai.transforms.sequence import UNUSED
+from histo_monai.transforms.stain import DARKEST
+
+Pixels = NDArray[np.float32]
+
+
+@dataclass
+class _Desk:
+    """One thread's buffers, used for patch after patch: what OpenCV is given to write to, it writes to.
+
+    Attributes:
+        pixels: The patch as it stands, shape (P, P, 3), 0..1.
+        spare: For results that cannot be written in place; `swap` makes them the patch.
+        source: The uint8 patch as floats, 0..255, with an idle fourth channel, shape (H, H, 4).
+        warped: The same after the warp, shape (P, P, 4).
+        planes: One array (P, P) per channel.
+    """
+
+    pixels: Pixels
+    spare: Pixels
+    source: Pixels
+    warped: Pixels
+    planes: tuple[Pixels, ...]
+
+    @classmethod
+    def of(cls, side_px: int, size_px: int) -> "_Desk":
+        pixels, spare = np.empty((2, size_px, size_px, 3), np.float32)
+        source, warped = (np.empty((side, side, 4), np.float32) for side in (side_px, size_px))
+        return cls(pixels, spare, source, warped, tuple(np.empty((3, size_px, size_px), np.float32)))
+
+    def swap(self) -> None:
+        self.pixels, self.spare = self.spare, self.pixels
+
+
+# (the desk with the patch, this patch's parameters): the patch is changed.
+_Operation = Callable[[_Desk, list[float]], None]
+
+
+def augment(
+    patches: torch.Tensor, drawn: PretrainParameters, noise_pool: torch.Tensor, size_px: int
+) -> torch.Tensor:
+    """Warps each patch and runs it through its own photometric operations.
+
+    Args:
+        patches: Shape (N S, 3, H, H), uint8, on the CPU, not modified.
+        drawn: Parameters of these N samples of S patches.
+        noise_pool: Standard normal values on the CPU (`intensity.add_noise`).
+        size_px: Side of the result.
+
+    Returns:
+        Shape (N S, 3, size_px, size_px), float32, 0..1.
+    """
+    matrices = drawn.matrices.flatten(0, 1)
+    levels = geometry.pooling_levels(matrices, patches.shape[-1], size_px)
+    to_pixels = geometry.pixel_matrices(matrices, geometry.side_at(patches.shape[-1], levels), size_px)
+    warps = list(zip(to_pixels.numpy(), levels.tolist(), strict=True))
+    parameters = [part.flatten(0, 1).tolist() for part in drawn.photometric]
+    schedule = drawn.patch_schedule().tolist()
+    sources, pool = patches.contiguous().numpy(), noise_pool.numpy()
+    views = torch.empty((len(patches), 3, size_px, size_px), dtype=torch.float32)
+    planes = views.numpy()
+
+    def run(rows: range) -> None:
+        operations = _operations(pool)
+        desk = _Desk.of(patches.shape[-1], size_px)
+        for row in rows:
+            _warp(desk, sources[row], *warps[row])
+            for step in schedule[row]:
+                if step != UNUSED:
+                    operations[step](desk, parameters[step][row])
+            cv2.split(desk.pixels, list(planes[row]))
+
+    threads = min(torch.get_num_threads(), len(patches))
+    with _opencv_on_the_callers_thread():
+        if threads <= 1:
+            run(range(len(patches)))
+        else:
+            # A pool per call costs 0.1 ms; one that lives on would be dead in forked loader workers.
+            with ThreadPoolExecutor(threads) as workers:
+                list(workers.map(run, (range(first, len(patches), threads) for first in range(threads))))
+    return views
+
+
+_opencv_lock = threading.Lock()
+_opencv_users: list[int] = []
+
+
+@contextmanager
+def _opencv_on_the_callers_thread() -> Iterator[None]:
+    """Keeps OpenCV from starting threads of its own, and leaves its setting as it was.
+
+    They would compete with ours, and threads that exist when loader workers are forked are missing in these:
+    OpenCV would wait for them for ever.
+    """
+    with _opencv_lock:
+        _opencv_users.append(cv2.getNumThreads())
+        cv2.setNumThreads(1)
+    try:
+        yield
+    finally:
+        with _opencv_lock:
+            threads = _opencv_users.pop()
+            if not _opencv_users:
+                cv2.setNumThreads(threads)
+
+
+def _warp(desk: _Desk, patch: NDArray[np.uint8], matrix: NDArray[np.float64], level: int) -> None:
+    """`geometry.warp` of one patch (3, H, H), by a matrix between pixels of the halved patch and the view."""
+    red, green, blue = patch
+    # Four channels, one of them idle: OpenCV's warp and halving take half the time that they need for three.
+    np.copyto(desk.source, cv2.merge([red, green, blue, blue]))
+    halved = desk.source
+    for _ in range(level):
+        halved = _halve(halved)
+    size_yx = desk.warped.shape[:2]
+    flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+    cv2.warpAffine(halved, matrix, size_yx, desk.warped, flags, cv2.BORDER_REFLECT)
+    cv2.cvtColor(desk.warped, cv2.COLOR_RGBA2RGB, dst=desk.pixels)
+    desk.pixels *= np.float32(1 / 255)
+
+
+def _halve(source: Pixels) -> Pixels:
+    side = source.shape[0]
+    if side % 2 == 0:
+        halved = np.empty((side // 2, side // 2, 4), np.float32)
+        cv2.resize(source, halved.shape[:2], dst=halved, interpolation=cv2.INTER_AREA)
+        return halved
+    planes = geometry.halve(torch.from_numpy(source).permute(2, 0, 1)[None])[0]
+    return np.ascontiguousarray(planes.permute(1, 2, 0).numpy())
+
+
+def _operations(noise_pool: Pixels) -> tuple[_Operation, ...]:
+    """The operations in the order of `photometric.NAMES`."""
+
+    def noise(desk: _Desk, parameters: list[float]) -> None:
+        sigma, start = parameters[0], int(parameters[1])
+        # The pool is cut into planes, as in `intensity.add_noise`.
+        planes = noise_pool[start : start + desk.pixels.size].reshape(3, *desk.pixels.shape[:2])
+        cv2.merge(list(planes), dst=desk.spare)
+        cv2.scaleAdd(desk.spare, sigma, desk.pixels, dst=desk.pixels)
+        np.clip(desk.pixels, 0, 1, out=desk.pixels)
+
+    by_name: dict[str, _Operation] = {
+        "noise": noise,
+        "hue_saturation": _hue_saturation,
+        "brightness_contrast": _brightness_contrast,
+        "blur": _blur,
+        "hed": _hed,
+    }
+    return tuple(by_name[name] for name in photometric.NAMES)
+
+
+def _hue_saturation(desk: _Desk, parameters: list[float]) -> None:
+    turns, ratio = parameters
+    hue, saturation, value = desk.planes
+    cv2.cvtColor(desk.pixels, cv2.COLOR_RGB2HSV, dst=desk.spare)
+    cv2.split(desk.spare, [hue, saturation, value])
+    # OpenCV takes any hue from 0 up, in degrees, but no negative one.
+    hue += np.float32(turns % 1 * 360)
+    # The patch's own memory is free until the colours return to it.
+    factor = desk.pixels.reshape(3, *hue.shape)[0]
+    np.multiply(saturation, np.float32(-max(ratio, 0)), out=factor)
+    factor += np.float32(1 + ratio)
+    saturation *= factor
+    _clip_at_one(saturation)
+    cv2.merge([hue, saturation, value], dst=desk.spare)
+    cv2.cvtColor(desk.spare, cv2.COLOR_HSV2RGB, dst=desk.pixels)
+
+
+def _brightness_contrast(desk: _Desk, parameters: list[float]) -> None:
+    brightness, contrast = parameters
+    if brightness > 1:
+        desk.pixels *= np.float32(brightness)
+        _clip_at_one(desk.pixels)
+        brightness = 1.0
+    # Darker needs no clipping: brightness and contrast are one straight line.
+    red, green, blue, _ = cv2.sumElems(desk.pixels)
+    grey = brightness * (LUMA[0] * red + LUMA[1] * green + LUMA[2] * blue) / (desk.pixels.size / 3)
+    cv2.addWeighted(
+        desk.pixels, contrast * brightness, desk.pixels, 0, grey * (1 - contrast), dst=desk.pixels
+    )
+    np.clip(desk.pixels, 0, 1, out=desk.pixels)
+
+
+def _blur(desk: _Desk, parameters: list[float]) -> None:
+    half = np.trim_zeros(np.array(parameters, np.float32), "b")
+    if len(half) == 1:
+        return
+    kernel = np.concatenate([half[:0:-1], half])
+    cv2.sepFilter2D(desk.pixels, -1, kernel, kernel, dst=desk.spare, borderType=cv2.BORDER_REFLECT_101)
+    desk.swap()
+    # Rounded weights may sum to a little over one.
+    _clip_at_one(desk.pixels)
+
+
+def _hed(desk: _Desk, parameters: list[float]) -> None:
+    linear, offset = np.array(parameters[:9]).reshape(3, 3), np.array(parameters[9:])[:, None]
+    # `stain.hed_map` ends in powers of two, OpenCV has those of e.
+    base_e = math.log(2) * np.concatenate([linear, offset], axis=1)
+    np.clip(desk.pixels, DARKEST, 1, out=desk.pixels)
+    cv2.log(desk.pixels, dst=desk.pixels)
+    cv2.transform(desk.pixels, base_e.astype(np.float32), dst=desk.spare)
+    cv2.exp(desk.spare, dst=desk.spare)
+    desk.swap()
+    _clip_at_one(desk.pixels)
+
+
+def _clip_at_one(pixels: Pixels) -> None:
+    cv2.threshold(pixels, 1, 1, cv2.THRESH_TRUNC, dst=pixels)
