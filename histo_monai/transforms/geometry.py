@@ -195,6 +195,26 @@ def pixel_matrices(matrices: torch.Tensor, sizes_in_px: torch.Tensor, size_out_p
     )
 
 
+def margins(matrices: torch.Tensor, sizes_in_px: torch.Tensor, size_out_px: int) -> torch.Tensor:
+    """How far a warp reaches over the edges of its image.
+
+    Args:
+        matrices: `pixel_matrices`, shape (N, 2, 3).
+        sizes_in_px: Side of each image sampled from, shape (N,).
+        size_out_px: Side of the images asked for.
+
+    Returns:
+        Pixels beyond the top, bottom, left and right edge that bilinear sampling reads, shape (N, 4), int64.
+    """
+    last = size_out_px - 1
+    corners = torch.tensor([[0, last, 0, last], [0, 0, last, last], [1, 1, 1, 1]], dtype=matrices.dtype)
+    reached = matrices @ corners
+    before = -reached.amin(-1).floor()
+    after = reached.amax(-1).floor() + 2 - sizes_in_px[:, None]
+    beyond = torch.stack([before[:, 1], after[:, 1], before[:, 0], after[:, 0]], dim=-1)
+    return beyond.clamp_min(0).to(torch.int64)
+
+
 def warp(
     images: torch.Tensor,
     matrices: torch.Tensor,

@@ -1,18 +1,20 @@
 """Execution of a drawing on the CPU: one patch after the other through OpenCV, what a core's cache wants.
 
-The operations are those of `batched` (defined in `geometry`, `intensity` and `stain`, columns of parameters
-in `photometric`); a test holds every one of the two executions against each other. OpenCV's
-kernels are vectorised for interleaved pixels, which makes them two to four times as fast as torch's on planes, and one
-patch with its temporaries stays in the cache. Patches run on as many threads as torch is set to; each is computed
-by one thread alone, so that the bytes do not depend on their number.
+The operations are those of `batched` (defined in `geometry`, `intensity` and `stain`, columns of parameters in
+`photometric`); a test holds the two executions of every one against each other. OpenCV's kernels are vectorised
+for interleaved pixels, which makes them two to four times as fast as torch's on planes, and one patch with its
+temporaries stays in the cache.
+
+On the caller's thread alone: two threads of Python took longer than one (1.0 against 0.5 ms per patch of
+256 px), because kernels of some 20 µs make them wait for the interpreter's lock after each.
 """
 
 import math
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -30,30 +32,36 @@ Pixels = NDArray[np.float32]
 
 @dataclass
 class _Desk:
-    """One thread's buffers, used for patch after patch: what OpenCV is given to write to, it writes to.
+    """The buffers, used for patch after patch: what OpenCV is given to write to, it writes to.
 
     Attributes:
         pixels: The patch as it stands, shape (P, P, 3), 0..1.
         spare: For results that cannot be written in place; `swap` makes them the patch.
-        source: The uint8 patch as floats, 0..255, with an idle fourth channel, shape (H, H, 4).
-        warped: The same after the warp, shape (P, P, 4).
+        warped: The patch after the warp, 0..255, with an idle fourth channel, shape (P, P, 4).
         planes: One array (P, P) per channel.
     """
 
     pixels: Pixels
     spare: Pixels
-    source: Pixels
     warped: Pixels
     planes: tuple[Pixels, ...]
 
     @classmethod
-    def of(cls, side_px: int, size_px: int) -> "_Desk":
+    def of(cls, size_px: int) -> "_Desk":
         pixels, spare = np.empty((2, size_px, size_px, 3), np.float32)
-        source, warped = (np.empty((side, side, 4), np.float32) for side in (side_px, size_px))
-        return cls(pixels, spare, source, warped, tuple(np.empty((3, size_px, size_px), np.float32)))
+        warped = np.empty((size_px, size_px, 4), np.float32)
+        return cls(pixels, spare, warped, tuple(np.empty((3, size_px, size_px), np.float32)))
 
     def swap(self) -> None:
         self.pixels, self.spare = self.spare, self.pixels
+
+
+class _Warp(NamedTuple):
+    """One patch's warp: pixels of the view to pixels of the halved patch, and what `geometry.margins` says."""
+
+    matrix: NDArray[np.float64]
+    level: int
+    margins: tuple[int, int, int, int]
 
 
 # (the desk with the patch, this patch's parameters): the patch is changed.
@@ -74,34 +82,19 @@ def augment(
     Returns:
         Shape (N S, 3, size_px, size_px), float32, 0..1.
     """
-    matrices = drawn.matrices.flatten(0, 1)
-    levels = geometry.pooling_levels(matrices, patches.shape[-1], size_px)
-    to_pixels = geometry.pixel_matrices(matrices, geometry.side_at(patches.shape[-1], levels), size_px)
-    warps = list(zip(to_pixels.numpy(), levels.tolist(), strict=True))
+    warps = _plan_warps(drawn.matrices.flatten(0, 1), patches.shape[-1], size_px)
     parameters = [part.flatten(0, 1).tolist() for part in drawn.photometric]
     schedule = drawn.patch_schedule().tolist()
     sources, pool = patches.contiguous().numpy(), noise_pool.numpy()
     views = torch.empty((len(patches), 3, size_px, size_px), dtype=torch.float32)
-    planes = views.numpy()
-
-    def run(rows: range) -> None:
-        operations = _operations(pool)
-        desk = _Desk.of(patches.shape[-1], size_px)
-        for row in rows:
-            _warp(desk, sources[row], *warps[row])
+    operations, desk = _operations(pool), _Desk.of(size_px)
+    with _opencv_on_the_callers_thread():
+        for row, planes in enumerate(views.numpy()):
+            _warp(desk, sources[row], warps[row])
             for step in schedule[row]:
                 if step != UNUSED:
                     operations[step](desk, parameters[step][row])
-            cv2.split(desk.pixels, list(planes[row]))
-
-    threads = min(torch.get_num_threads(), len(patches))
-    with _opencv_on_the_callers_thread():
-        if threads <= 1:
-            run(range(len(patches)))
-        else:
-            # A pool per call costs 0.1 ms; one that lives on would be dead in forked loader workers.
-            with ThreadPoolExecutor(threads) as workers:
-                list(workers.map(run, (range(first, len(patches), threads) for first in range(threads))))
+            cv2.split(desk.pixels, list(planes))
     return views
 
 
@@ -113,7 +106,7 @@ _opencv_users: list[int] = []
 def _opencv_on_the_callers_thread() -> Iterator[None]:
     """Keeps OpenCV from starting threads of its own, and leaves its setting as it was.
 
-    They would compete with ours, and threads that exist when loader workers are forked are missing in these:
+    Patches are too small to share, and threads that exist when loader workers are forked are missing in these:
     OpenCV would wait for them for ever.
     """
     with _opencv_lock:
@@ -128,19 +121,33 @@ def _opencv_on_the_callers_thread() -> Iterator[None]:
                 cv2.setNumThreads(threads)
 
 
-def _warp(desk: _Desk, patch: NDArray[np.uint8], matrix: NDArray[np.float64], level: int) -> None:
-    """`geometry.warp` of one patch (3, H, H), by a matrix between pixels of the halved patch and the view."""
+def _warp(desk: _Desk, patch: NDArray[np.uint8], plan: _Warp) -> None:
+    """`geometry.warp` of one patch (3, H, H)."""
     red, green, blue = patch
     # Four channels, one of them idle: OpenCV's warp and halving take half the time that they need for three.
-    np.copyto(desk.source, cv2.merge([red, green, blue, blue]))
-    halved = desk.source
-    for _ in range(level):
-        halved = _halve(halved)
+    source: NDArray[Any] = cv2.merge([red, green, blue, blue])
+    for _ in range(plan.level):
+        source = _halve(source.astype(np.float32, copy=False))
+    matrix = plan.matrix
+    top, bottom, left, right = plan.margins
+    if 0 < max(plan.margins) <= len(source):
+        # Sampling beyond the edge is slow in OpenCV: mirror first, then everything is inside.
+        source = cv2.copyMakeBorder(source, top, bottom, left, right, cv2.BORDER_REFLECT)
+        matrix = matrix + np.array([[0, 0, left], [0, 0, top]])
     size_yx = desk.warped.shape[:2]
     flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-    cv2.warpAffine(halved, matrix, size_yx, desk.warped, flags, cv2.BORDER_REFLECT)
+    floats = source.astype(np.float32, copy=False)
+    cv2.warpAffine(floats, matrix, size_yx, desk.warped, flags, cv2.BORDER_REFLECT)
     cv2.cvtColor(desk.warped, cv2.COLOR_RGBA2RGB, dst=desk.pixels)
     desk.pixels *= np.float32(1 / 255)
+
+
+def _plan_warps(matrices: torch.Tensor, side_px: int, size_px: int) -> list[_Warp]:
+    levels = geometry.pooling_levels(matrices, side_px, size_px)
+    sides = geometry.side_at(side_px, levels)
+    to_pixels = geometry.pixel_matrices(matrices, sides, size_px)
+    margins = geometry.margins(to_pixels, sides, size_px)
+    return list(map(_Warp, to_pixels.numpy(), levels.tolist(), margins.tolist()))
 
 
 def _halve(source: Pixels) -> Pixels:
@@ -203,7 +210,8 @@ def _brightness_contrast(desk: _Desk, parameters: list[float]) -> None:
     cv2.addWeighted(
         desk.pixels, contrast * brightness, desk.pixels, 0, grey * (1 - contrast), dst=desk.pixels
     )
-    np.clip(desk.pixels, 0, 1, out=desk.pixels)
+    if contrast > 1:
+        np.clip(desk.pixels, 0, 1, out=desk.pixels)
 
 
 def _blur(desk: _Desk, parameters: list[float]) -> None:

@@ -49,7 +49,7 @@ class PretrainAugmentation(RandomizableTransform):
     Reproducible: everything is drawn on the CPU from `self.R` by `randomize`, in one go, whatever the
     device and the number of loader workers. The same state gives the same bytes on the same device, whatever
     the number of threads. Between CPU (`one_by_one`) and GPU (`batched`) parameters and noise are bit-equal, and
-    pixels agree to about 1e-5.
+    pixels agree to a tenth of a grey level in white noise.
 
     Reading of the paper where it leaves room:
         * rotation, scale, affine: about the patch's centre. Scale is the magnification (1.2 enlarges);

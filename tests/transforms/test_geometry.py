@@ -193,3 +193,18 @@ def test_pixel_matrices_map_whole_numbers_at_pixel_centers():
     corners = torch.tensor([[0, 0, 1], [4, 0, 1], [0, 4, 1]], dtype=torch.float64).T
     expected = torch.tensor([[4, 0], [4, 4], [0, 0]], dtype=torch.float64).T
     assert torch.allclose(pixels @ corners, expected, atol=1e-12)
+
+
+def test_margins_are_the_pixels_that_bilinear_sampling_reads_beyond_each_edge():
+    # Down by 2.5 and right by 1 of 8 pixels: rows from -2.5 need rows -3 and -2, columns from -1 need column -1.
+    # To the other side rows end at 4.5 and 5, inside.
+    shifts = [
+        geometry.shift_matrix(torch.tensor(shift, dtype=torch.float64))
+        for shift in ([2.5 / 8, 1 / 8], [-2.5 / 8, -1 / 8], [0.0, 0.0])
+    ]
+    sides = torch.full((3,), 8)
+    pixels = geometry.pixel_matrices(torch.stack(shifts), sides, 8)
+    reach = geometry.margins(pixels, sides, 8)
+    assert reach[0].tolist() == [3, 0, 1, 0]
+    # The last index, 9.5, needs rows 9 and 10; exactly 8 reads 9 too, with weight 0.
+    assert reach[1].tolist() == [0, 3, 0, 2]
