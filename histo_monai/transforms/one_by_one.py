@@ -169,7 +169,7 @@ def _operations(noise_pool: Pixels) -> tuple[_Operation, ...]:
         planes = noise_pool[start : start + desk.pixels.size].reshape(3, *desk.pixels.shape[:2])
         cv2.merge(list(planes), dst=desk.spare)
         cv2.scaleAdd(desk.spare, sigma, desk.pixels, dst=desk.pixels)
-        np.clip(desk.pixels, 0, 1, out=desk.pixels)
+        _clip(desk.pixels)
 
     by_name: dict[str, _Operation] = {
         "noise": noise,
@@ -183,19 +183,21 @@ def _operations(noise_pool: Pixels) -> tuple[_Operation, ...]:
 
 def _hue_saturation(desk: _Desk, parameters: list[float]) -> None:
     turns, ratio = parameters
-    hue, saturation, value = desk.planes
+    # OpenCV takes any hue from 0 degrees up, but no negative one. Less saturation is a factor, and rides along.
+    linear = np.diag([1, 1 + min(ratio, 0), 1, 0])[:3].astype(np.float32)
+    linear[0, 3] = turns % 1 * 360
     cv2.cvtColor(desk.pixels, cv2.COLOR_RGB2HSV, dst=desk.spare)
-    cv2.split(desk.spare, [hue, saturation, value])
-    # OpenCV takes any hue from 0 up, in degrees, but no negative one.
-    hue += np.float32(turns % 1 * 360)
-    # The patch's own memory is free until the colours return to it.
-    factor = desk.pixels.reshape(3, *hue.shape)[0]
-    np.multiply(saturation, np.float32(-max(ratio, 0)), out=factor)
-    factor += np.float32(1 + ratio)
-    saturation *= factor
-    _clip_at_one(saturation)
-    cv2.merge([hue, saturation, value], dst=desk.spare)
-    cv2.cvtColor(desk.spare, cv2.COLOR_HSV2RGB, dst=desk.pixels)
+    cv2.transform(desk.spare, linear, dst=desk.pixels)
+    if ratio > 0:
+        saturation, factor, _ = desk.planes
+        cv2.extractChannel(desk.pixels, 1, saturation)
+        np.multiply(saturation, np.float32(-ratio), out=factor)
+        factor += np.float32(1 + ratio)
+        saturation *= factor
+        _clip_at_one(saturation)
+        cv2.insertChannel(saturation, desk.pixels, 1)
+    cv2.cvtColor(desk.pixels, cv2.COLOR_HSV2RGB, dst=desk.spare)
+    desk.swap()
 
 
 def _brightness_contrast(desk: _Desk, parameters: list[float]) -> None:
@@ -211,7 +213,7 @@ def _brightness_contrast(desk: _Desk, parameters: list[float]) -> None:
         desk.pixels, contrast * brightness, desk.pixels, 0, grey * (1 - contrast), dst=desk.pixels
     )
     if contrast > 1:
-        np.clip(desk.pixels, 0, 1, out=desk.pixels)
+        _clip(desk.pixels)
 
 
 def _blur(desk: _Desk, parameters: list[float]) -> None:
@@ -235,6 +237,12 @@ def _hed(desk: _Desk, parameters: list[float]) -> None:
     cv2.exp(desk.spare, dst=desk.spare)
     desk.swap()
     _clip_at_one(desk.pixels)
+
+
+def _clip(pixels: Pixels) -> None:
+    # Two thresholds take two thirds of the time of np.clip.
+    _clip_at_one(pixels)
+    cv2.threshold(pixels, 0, 1, cv2.THRESH_TOZERO, dst=pixels)
 
 
 def _clip_at_one(pixels: Pixels) -> None:
