@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks and times everything that a GPU does, in one call, on a machine that has one: about five minutes.
 #     benchmarks/gpu.sh [folder for the logs]
-# Needs the packages of pyproject.toml but DVC, pytest, and for reading on the GPU the extra `gpu`.
+# Needs pytest and the packages of pyproject.toml, but not DVC.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root=$PWD

@@ -292,3 +292,15 @@ def test_the_command_of_a_stranger_in_an_empty_folder(tmp_path: Path) -> None:
 def test_an_error_of_another_process_is_told_if_the_input_caused_it(last_line: str, told: str | None) -> None:
     text = "Caught X in DataLoader worker process 0.\nOriginal Traceback (most recent call last):\n"
     assert _one_line(RuntimeError(text + last_line)) == told
+
+
+def test_a_training_prints_nothing_but_its_own(project: Callable[..., Path]) -> None:
+    here = project()
+    _good_corpus(here)
+    for stage in (["index"], ["pretrain", "--method", "random"]):
+        command = [sys.executable, "-m", "histo_monai", *stage]
+        done = subprocess.run(command, cwd=here, capture_output=True, text=True, check=True)
+        assert done.stdout == ""
+        own = ("slides:", "INFO histo_monai")
+        assert [line for line in done.stderr.splitlines() if line and not line.startswith(own)] == []
+    assert {path.name for path in here.iterdir()} == {"data", "params.yaml"}

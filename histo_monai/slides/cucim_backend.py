@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,12 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from histo_monai.quiet import quiet_library
 from histo_monai.slides.errors import SlideError
 from histo_monai.slides.resample import WHITE
 from histo_monai.slides.tiff import ADOBE_DEFLATE, DEFLATE, JPEG, JPEG2000, LZW, UNCOMPRESSED, Page
 from histo_monai.slides.tiles import TileGuard
-
-logger = logging.getLogger(__name__)
 
 CACHE_MIB = 128
 """Decoded tiles kept per process, MiB: concentric and neighbouring patches share tiles."""
@@ -35,27 +32,6 @@ _BATCH_BYTES = 16 * 2**20
 _MAX_BATCH = 16
 _MAX_DEVICE_DIFFERENCE = 2.0
 _is_loaded = False
-
-
-@contextlib.contextmanager
-def quiet_library() -> Iterator[None]:
-    """Keep what C libraries print away from the terminal and pass it to the log at DEBUG instead."""
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):
-            stream.flush()
-    saved = [(number, os.dup(number)) for number in (1, 2)]
-    with tempfile.TemporaryFile() as sink:
-        try:
-            for number, _ in saved:
-                os.dup2(sink.fileno(), number)
-            yield
-        finally:
-            for number, copy in saved:
-                os.dup2(copy, number)
-                os.close(copy)
-            sink.seek(0)
-            for line in sink.read().decode("utf-8", "replace").splitlines():
-                logger.debug("%s", line)
 
 
 def why_not_cucim(path: Path, pages: list[Page]) -> str | None:

@@ -43,7 +43,9 @@ def run() -> None:
         slides.to_csv(folder / artifacts.SLIDES_CSV.name, index=False)
         centers.to_csv(folder / artifacts.CENTERS_CSV.name, index=False)
         skipped.to_csv(folder / artifacts.SKIPPED_CSV.name, index=False)
-        artifacts.write_json(folder / artifacts.INDEX_METRICS.name, _counts(slides, centers, skipped))
+        counts = _counts(slides, centers, skipped)
+        artifacts.write_json(folder / artifacts.INDEX_METRICS.name, counts)
+    _LOG.info("%s written: %s", artifacts.INDEX, ", ".join(f"{name} {n}" for name, n in counts.items()))
 
 
 def read_corpus(params: Params) -> pd.DataFrame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import logging
 import os
 from functools import partial
 from typing import Any
@@ -23,6 +24,8 @@ from histo_monai.networks import save_model
 from histo_monai.params import Params, load_params
 from histo_monai.pretext import PRETEXTS, Pretext
 from histo_monai.randomness import derive_seed
+
+_LOG = logging.getLogger(__name__)
 
 
 def run(method: str) -> None:
@@ -153,3 +156,5 @@ def _write(method: str, params: Params, pretext: Pretext, result: PretrainResult
             folder / artifacts.CURVES, index=False, float_format="%.6g"
         )
         image.imsave(folder / artifacts.ANSWERS, result.picture)
+    told = ", ".join(f"{name} {value:g}" for name, value in metrics.items())
+    _LOG.info("%s written: %s", artifacts.model_folder(method), told)
