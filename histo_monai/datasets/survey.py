@@ -26,7 +26,10 @@ _SURPLUS = 4
 
 @dataclass(frozen=True)
 class Placement:
-    """Where centers may lie.
+    """Where centers may lie: on tissue, and with the field of the coarsest patch inside the slide.
+
+    A field that crosses the edge would be filled with white, the more of it the coarser the patch: the resolution could
+    be told from the width of the white strip.
 
     Args:
         patch_px: side of a patch.
@@ -73,13 +76,23 @@ def survey_slide(
                 side_um=placement.patch_px * placement.mpps[0],
                 min_tissue_fraction=placement.min_tissue_fraction,
                 generator=generator(seed, "centers", slide_id),
+                within_um=placement.patch_px * placement.mpps[-1],
             )
             if not len(centers):
-                least = f"index.min_tissue_fraction {placement.min_tissue_fraction:g}"
-                return SlideSurvey(slide_id, problem=f"{path}: no tissue found on it ({least})")
+                return SlideSurvey(slide_id, problem=f"{path}: {_why_no_center(bool(mask.any()), placement)}")
             return SlideSurvey(slide_id, slide.mpp, slide.size_yx, float(mask.mean()), centers)
     except (ValueError, OSError) as error:
         return SlideSurvey(slide_id, problem=str(error))
+
+
+def _why_no_center(has_tissue: bool, placement: Placement) -> str:
+    if not has_tissue:
+        return "no tissue found on it"
+    field_um = placement.patch_px * placement.mpps[-1]
+    return (
+        f"no place on its tissue holds a field of {field_um:g} µm inside the slide "
+        f"(patch_px × coarsest mpp) and {placement.min_tissue_fraction:g} tissue (index.min_tissue_fraction)"
+    )
 
 
 def _check_resolution(path: Path, level_mpps: tuple[float, ...], mpp: float) -> None:

@@ -40,7 +40,7 @@ class Lookahead(Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         """One step of the inner optimiser, and every k-th time the slow step."""
-        loss = self.inner.step(closure)  # type: ignore[arg-type]
+        loss = self.inner.step(closure)
         self._taken += 1
         if self._taken % self.steps == 0:
             fast = self._parameters()

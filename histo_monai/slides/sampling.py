@@ -18,6 +18,7 @@ def sample_centers(
     min_tissue_fraction: float,
     generator: np.random.Generator,
     grid_px: int = 1,
+    within_um: float = 0.0,
 ) -> NDArray[np.int64]:
     """Random centers whose square field holds enough tissue, spread uniformly over where such centers lie.
 
@@ -36,6 +37,8 @@ def sample_centers(
         grid_px: Centers are multiples of this many level-0 pixels. With the coarsest level's downsample and an
             even side_px, boxes of the levels' own resolutions fall on whole pixels of every level and are read
             without resampling.
+        within_um: Side of a field that must lie inside the slide altogether, µm; the mask's last row and column
+            do not count, since they may reach beyond the slide's edge. 0 lets centers lie anywhere.
 
     Returns:
         Shape (n, 2), int64, (y, x) in level-0 pixels; n < num where fewer differ, 0 where none is eligible.
@@ -43,9 +46,12 @@ def sample_centers(
     Raises:
         ValueError: If an argument is out of range.
     """
-    _check(mask, (mask_mpp, slide_mpp, side_um), num, min_tissue_fraction, grid_px)
+    _check(mask, (mask_mpp, slide_mpp, side_um), num, min_tissue_fraction, grid_px, within_um)
     field_px, step_px = side_um / mask_mpp, grid_px * slide_mpp / mask_mpp
+    low = within_um / mask_mpp / 2
+    high = np.array(mask.shape) - (low + 1 if within_um else 0)
     pixels = _may_hold(mask, field_px, min_tissue_fraction)
+    pixels = pixels[((pixels + 1 >= low) & (pixels <= high)).all(axis=1)]
     # The grid points inside each pixel: `count` of them from `first` on, along y and x.
     first = np.ceil(pixels / step_px - 1e-9).astype(np.int64)
     count = np.ceil((pixels + 1) / step_px - 1e-9).astype(np.int64) - first
@@ -61,8 +67,10 @@ def sample_centers(
             # A random start and then a stride that meets every point of the pixel once.
             number = (start[chosen] + turn * stride[chosen]) % points[chosen]
             grid = first[chosen] + np.stack(np.divmod(number, count[chosen, 1]), axis=1)
-            fraction = tissue_fraction(mask, grid * step_px, field_px)
-            eligible = grid[(fraction > 0) & (fraction >= min_tissue_fraction - 1e-9)][:missing]
+            places = grid * step_px
+            fraction = tissue_fraction(mask, places, field_px)
+            is_inside = ((places >= low) & (places <= high)).all(axis=1)
+            eligible = grid[(fraction > 0) & (fraction >= min_tissue_fraction - 1e-9) & is_inside][:missing]
             found.append(eligible)
             missing -= len(eligible)
         if missing <= 0:
@@ -128,11 +136,14 @@ def _check(
     num: int,
     min_tissue_fraction: float,
     grid_px: int,
+    within_um: float,
 ) -> None:
     if mask.ndim != 2 or mask.dtype != bool or mask.size == 0:
         raise ValueError(f"the tissue mask must be (h, w) bool, got {mask.shape} {mask.dtype}")
     if not min(lengths_um) > 0:
         raise ValueError(f"mask_mpp, slide_mpp and side_um must be positive, got {lengths_um}")
+    if within_um < 0:
+        raise ValueError(f"within_um must be at least 0, got {within_um}")
     if num < 0 or grid_px < 1:
         raise ValueError(f"num must be at least 0 and grid_px at least 1, got {num} and {grid_px}")
     if not 0 <= min_tissue_fraction <= 1:

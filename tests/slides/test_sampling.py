@@ -112,3 +112,39 @@ def test_a_resolution_that_does_not_divide_the_masks_is_handled(mask):
 def test_arguments_out_of_range_are_refused_by_name(mask, changes, named):
     with pytest.raises(ValueError, match=named):
         draw(mask, **changes)
+
+
+def test_the_field_that_must_be_inside_is_inside():
+    mask = np.ones((40, 50), bool)
+    within_um = 16 * 12.5
+    centers = sample_centers(
+        mask,
+        mask_mpp=16.0,
+        slide_mpp=0.5,
+        num=3000,
+        side_um=32,
+        min_tissue_fraction=0.5,
+        generator=np.random.default_rng(0),
+        within_um=within_um,
+    )
+    assert len(centers) == 3000
+    um = centers * 0.5
+    assert um.min() >= within_um / 2
+    assert (um <= np.array([39, 49]) * 16 - within_um / 2).all()
+    assert (um.min(axis=0) < within_um / 2 + 16).all()
+    assert (um.max(axis=0) > np.array([39, 49]) * 16 - within_um / 2 - 16).all()
+
+
+def test_a_slide_smaller_than_the_field_that_must_be_inside_has_no_center():
+    mask = np.ones((10, 10), bool)
+    centers = sample_centers(
+        mask,
+        mask_mpp=16.0,
+        slide_mpp=0.5,
+        num=5,
+        side_um=32,
+        min_tissue_fraction=0.5,
+        generator=np.random.default_rng(0),
+        within_um=200.0,
+    )
+    assert centers.shape == (0, 2)
