@@ -4,8 +4,8 @@
 
 Run in a project's root after `dvc repro index`. The parts are reading (loader alone), copying and augmenting, and the
 network (forward, backward, optimiser) on one batch that stays on the device; "all" is a step of the engine on fresh
-batches. "All" can at best be as fast as the slowest part; the last line says how near it comes. Medians of the steps;
-on a GPU every step is waited for.
+batches. "All" can at best be as fast as the slowest part; the last line says how near it comes. Medians; the parts take
+turns, and on a GPU every step is waited for.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def main() -> None:
             device,
         ),
     }
-    seconds = {name: median_seconds(part, arguments.steps, device) for name, part in parts.items()}
+    seconds = median_seconds(parts, arguments.steps, device)
     print(f"{arguments.patch_px} px, {batch_size} triples a step, {arguments.workers} workers, {device}")
     for name, value in seconds.items():
         print(f"  {name:<13} {1e3 * value:8.1f} ms a step {batch_size / value:9.1f} triples/s")
@@ -93,15 +93,17 @@ def endless(loader: Any) -> Iterator[Any]:
         yield from loader
 
 
-def median_seconds(part: Callable[[], Any], steps: int, device: torch.device) -> float:
-    times = []
+def median_seconds(parts: dict[str, Callable[[], Any]], steps: int, device: torch.device) -> dict[str, float]:
+    """Of each part; they take turns, so that a busy moment of the machine meets all of them."""
+    times: dict[str, list[float]] = {name: [] for name in parts}
     for _ in range(steps + 3):
-        start = time.perf_counter()
-        part()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        times.append(time.perf_counter() - start)
-    return statistics.median(times[3:])
+        for name, part in parts.items():
+            start = time.perf_counter()
+            part()
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+            times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(values[3:]) for name, values in times.items()}
 
 
 if __name__ == "__main__":

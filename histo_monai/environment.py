@@ -7,7 +7,8 @@
 | HISTO_MONAI_WORKERS | reading processes of each training process | half the cores, at most 8; 0 on two cores |
 | HISTO_MONAI_CPUS | processes that simulate and survey slides | all cores |
 
-None of them changes a result.
+None of them changes a random decision. On the CPU, loader workers change no byte; other numbers of cores or ranks, and
+another device, add up floats in another order.
 """
 
 from __future__ import annotations
