@@ -70,6 +70,28 @@ def _cache_settings() -> Iterator[None]:
             del os.environ["CUCIM_CONFIG_PATH"]
 
 
+_files_by_cache_key: dict[tuple[int, int, int], tuple[int, int, int]] = {}
+
+
+def _refuse_stale_tiles(path: Path) -> None:
+    """Refuse a file that cuCIM's cache would take for another one.
+
+    The cache knows a file by device, inode and the fraction of a second of its last change, and outlives the handle.
+    A file written in place of another, or on the inode of a deleted one, can have all three in common with it: cuCIM
+    then hands out the other file's pixels (seen in 26.10).
+
+    Raises:
+        RuntimeError: If this process has read another file under the same three.
+    """
+    status = path.stat()
+    key = (status.st_dev, status.st_ino, status.st_mtime_ns % 10**9)
+    file = (status.st_mtime_ns, status.st_ctime_ns, status.st_size)
+    if _files_by_cache_key.setdefault(key, file) != file:
+        raise RuntimeError(
+            "the file was changed after cuCIM had read it, and its cache may hold the old pixels"
+        )
+
+
 def open_cucim(path: Path) -> Any:
     """A `CuImage`; imports cuCIM on first use, without its warnings on machines without a GPU.
 
@@ -99,8 +121,10 @@ class CucimBackend:
         """Open a file and decode one pixel of every level, so that an unreadable one shows now.
 
         Raises:
-            ImportError, RuntimeError, ValueError: If cuCIM is absent or cannot read the file.
+            ImportError, RuntimeError, ValueError: If cuCIM is absent, cannot read the file or would take it for
+                another one.
         """
+        _refuse_stale_tiles(path)
         self._image = open_cucim(path)
         resolutions = self._image.resolutions
         self._downsamples = [float(value) for value in resolutions["level_downsamples"]]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import itertools
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from PIL import Image
 from histo_monai.slides import Slide, open_slide, reader
 
 TILE = 64
+_FILE_NUMBER = itertools.count()
 
 
 def reduce_exactly(image: NDArray[np.uint8], factor: int, size_yx: tuple[int, int]) -> NDArray[np.uint8]:
@@ -72,6 +75,9 @@ def write_slide(tmp_path: Path) -> Callable[..., Path]:
                 for page in file.pages:
                     page.tags["Compression"].overwrite(7)
                     page.tags["PhotometricInterpretation"].overwrite(6)
+        # Inodes come back and clocks are coarse: without a nanosecond of its own, cuCIM may take a file for another.
+        changed_ns = 10**18 + next(_FILE_NUMBER)
+        os.utime(path, ns=(changed_ns, changed_ns))
         return path
 
     return write

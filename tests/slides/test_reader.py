@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import subprocess
 import sys
 
@@ -327,3 +328,19 @@ def test_the_same_file_opens_in_openslide_itself(write_slide, noise):
     """The slides of these tests are slides to others too."""
     with openslide.OpenSlide(str(write_slide(noise, jpeg=True))) as slide:
         assert slide.level_count == 3
+
+
+def test_a_file_that_cucim_takes_for_the_one_it_replaced_is_read_anew(write_slide, noise, caplog):
+    first = write_slide(np.full_like(noise, 50))
+    os.utime(first, ns=(10**18 + 999_999_999, 10**18 + 999_999_999))
+    box = Box((200, 250), 64, 0.25)
+    with open_slide(first) as slide:
+        assert slide.backend == "cucim"
+        assert (slide.read(box) == 50).all()
+    content = write_slide(np.full_like(noise, 200), name="second.tif").read_bytes()
+    with first.open("r+b") as file:  # the same inode
+        file.write(content)
+    os.utime(first, ns=(2 * 10**18 + 999_999_999, 2 * 10**18 + 999_999_999))
+    with caplog.at_level(logging.INFO, logger="histo_monai.slides"), open_slide(first) as slide:
+        assert (slide.read(box) == 200).all()
+    assert any("its cache may hold the old pixels" in text for text in caplog.messages)
