@@ -49,7 +49,10 @@ def _train(local_rank: int, method: str, params: Params, environment: Environmen
         torch.set_num_threads(max(1, environment.cpus // idist.get_world_size()))
     torch.manual_seed(derive_seed(params.pretrain.seed, "initialisation"))
     pretext = build_pretext(method, params)
-    load = partial(_loader, params=params, batch_size=pretext.batch_size, environment=environment)
+    slides, centers = read_index()
+    load = partial(
+        _loader, slides, centers, params=params, batch_size=pretext.batch_size, environment=environment
+    )
     stage = f"pretrain-{method}"
     result = pretrain(
         pretext,
@@ -62,7 +65,7 @@ def _train(local_rank: int, method: str, params: Params, environment: Environmen
         fingerprint=_fingerprint(method, params),
     )
     if idist.get_rank() == 0:
-        _write(method, params, pretext, result)
+        _write(method, params, pretext, result, num_validation=int((centers["split"] == "validation").sum()))
         artifacts.checkpoint_path(stage).unlink(missing_ok=True)
 
 
@@ -102,8 +105,14 @@ def read_index() -> tuple[pd.DataFrame, pd.DataFrame]:
     return slides, pd.read_csv(artifacts.CENTERS_CSV, dtype=text, keep_default_na=False)
 
 
-def _loader(split: str, params: Params, batch_size: int, environment: Environment) -> DataLoader[Any]:
-    slides, centers = read_index()
+def _loader(
+    slides: pd.DataFrame,
+    centers: pd.DataFrame,
+    split: str,
+    params: Params,
+    batch_size: int,
+    environment: Environment,
+) -> DataLoader[Any]:
     dataset = ConcentricPatches(
         slides, centers[centers["split"] == split], mpps=params.corpus_section.mpps, patch_px=params.patch_px
     )
@@ -125,13 +134,14 @@ def _fingerprint(method: str, params: Params) -> str:
     return digest.hexdigest()
 
 
-def _write(method: str, params: Params, pretext: Pretext, result: PretrainResult) -> None:
+def _write(
+    method: str, params: Params, pretext: Pretext, result: PretrainResult, num_validation: int
+) -> None:
     commit, digest = code_version()
-    counts = read_index()[1]["split"].value_counts()
     metrics = {
         **{f"validation_{name}": round(value, 6) for name, value in result.validation.items()},
         "best_epoch": result.best_epoch,
-        "num_validation": int(counts["validation"]),
+        "num_validation": num_validation,
     }
     description = {
         "kind": "encoder",
