@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -115,6 +115,6 @@ def _step(share: float) -> tuple[float, float]:
     return level - 0.06, level + 0.06
 
 
-def _paint(tile: Tile, painter: object, weight: F32 | None) -> None:
+def _paint(tile: Tile, painter: Callable[[Tile, F32], None], weight: F32 | None) -> None:
     if weight is not None and tile.touches(weight):
-        painter(tile, weight)  # type: ignore[operator]
+        painter(tile, weight)

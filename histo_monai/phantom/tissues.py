@@ -107,10 +107,3 @@ def paint_infiltrate(tile: Tile, weight: F32) -> None:
     seed, spacing = tile.world.seed, tile.world.traits.lymphoid_cell_um
     tile.seed_nuclei("lymphocyte", spacing + 0.8, 0.8 * weight, seed + 91)
     tile.seed_nuclei("plasma", 17, 0.4 * weight, seed + 92)
-
-
-def paint_glass(tile: Tile, weight: F32) -> None:
-    """Nothing: the empty glass, with dust so faint that only noise remains."""
-    tile.clear(tile.full(weight))
-    # Nuclei were kept inside the tissue by their chance; those astride its edge go with the edge.
-    tile.nuclei *= (1 - tile.full(weight))[..., None]
