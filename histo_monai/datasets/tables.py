@@ -14,6 +14,26 @@ CORPUS_COLUMNS = ("slide_id", "path", "patient_id", "mpp", "split")
 """Slides to pretrain on, one row each: `patient_id` empty where unknown, `mpp` missing where the file must tell it,
 `split` empty where it is still to be drawn."""
 
+PATCH_COLUMNS = (
+    "patch_id",
+    "path",
+    "slide_id",
+    "patient_id",
+    "y",
+    "x",
+    "mpp",
+    "side_px",
+    "label",
+    "score",
+    "rater_a",
+    "rater_b",
+    "split",
+    "label_rank",
+)
+"""Labeled patches, one row each. A patch is either a whole image file (`path` names it, through a zip as if that were a
+folder) or a square of a slide (`slide_id` is in the table, `path` is the slide's file, `y` and `x` are the center in
+level-0 pixels, `mpp` the resolution to read at). Texts are empty and numbers missing where a dataset has none."""
+
 
 def corpus_table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """Rows -> a table with `CORPUS_COLUMNS`, in the order given.
