@@ -17,13 +17,19 @@ INDEX = DATA / "index"
 SLIDES_CSV = INDEX / "slides.csv"
 CENTERS_CSV = INDEX / "centers.csv"
 SKIPPED_CSV = INDEX / "skipped.csv"
+PATCHES_CSV = INDEX / "patches.csv"
 INDEX_METRICS = INDEX / "metrics.json"
 
-# Names inside `model_folder`.
+# Names inside the folders below.
 ENCODER = "encoder.safetensors"
+MODEL = "model.safetensors"
 METRICS = "metrics.json"
+SUMMARY = "summary.json"
+CHOICE = "choice.json"
 CURVES = "curves.csv"
 ANSWERS = "answers.png"
+PREDICTIONS = "predictions.csv"
+PLOTS = "plots"
 
 
 def dataset_folder(source: str, dataset: str) -> Path:
@@ -34,6 +40,21 @@ def dataset_folder(source: str, dataset: str) -> Path:
 def model_folder(method: str) -> Path:
     """What `pretrain --method METHOD` leaves: encoder, its description, metrics, curves, pictures."""
     return DATA / "models" / method
+
+
+def finetuned_folder(method: str, seed: int) -> Path:
+    """What `finetune --method METHOD --seed SEED` leaves: model, its description, metrics, curves, pictures."""
+    return DATA / "models" / f"{method}-{seed}" / "finetuned"
+
+
+def student_folder(method: str, seed: int) -> Path:
+    """What `consistency --method METHOD --seed SEED` leaves: the last student, the choice, metrics, curves, pictures."""
+    return DATA / "models" / f"{method}-{seed}" / "student"
+
+
+def evaluation_folder(method: str, seed: int) -> Path:
+    """What `evaluate --method METHOD --seed SEED` leaves: predictions, metrics with intervals, a summary, plots."""
+    return DATA / "evaluation" / f"{method}-{seed}"
 
 
 def tensorboard_folder(stage: str) -> Path:

@@ -55,10 +55,13 @@ class Unique:
 
 @dataclass(frozen=True)
 class Ascending:
-    """Three numbers, each larger than the one before."""
+    """Numbers, each larger than the one before; `length` of them, or any number."""
+
+    length: int | None = None
 
     def __str__(self) -> str:
-        return "three numbers, each larger than the one before"
+        count = {None: "numbers", 3: "three numbers"}[self.length]
+        return f"{count}, each larger than the one before"
 
 
 Count = Annotated[int, Range(1)]
@@ -67,7 +70,9 @@ Seed = Annotated[int, Range(0, 2**32 - 1)]
 Fraction = Annotated[float, Range(0.0, 1.0)]
 Positive = Annotated[float, Range(0.0, exclusive_low=True)]
 MicronsPerPixel = Annotated[float, Range(0.05, 64.0)]
-Mpps = Annotated[tuple[MicronsPerPixel, ...], Ascending()]
+Mpps = Annotated[tuple[MicronsPerPixel, ...], Ascending(3)]
+Seeds = Annotated[tuple[Seed, ...], Unique()]
+Milestones = Annotated[tuple[Annotated[int, Range(1)], ...], Ascending()]
 
 
 @dataclass(frozen=True)
@@ -94,6 +99,67 @@ class Corpora:
     breastpathq: SlidesCorpus
     camelyon16: Camelyon16Corpus
     own: SlidesCorpus
+
+
+@dataclass(frozen=True)
+class RaterColumn:
+    """Where the scores of one pathologist stand: a csv in the test folder, and its column."""
+
+    file: str
+    column: str
+
+
+@dataclass(frozen=True)
+class BreastPathQLabels:
+    """BreastPathQ: the columns of its test labels, which differ between releases."""
+
+    slide_column: str
+    region_column: str
+    rater_a: RaterColumn
+    rater_b: RaterColumn
+
+
+@dataclass(frozen=True)
+class PatchCounts:
+    """How many patches to draw inside and outside the outlines."""
+
+    num_tumor: CountOrZero
+    num_normal: CountOrZero
+
+
+@dataclass(frozen=True)
+class Camelyon16Labels:
+    """Camelyon16: patches drawn from the slides. A tumour patch has at least `min_tumor_fraction` of its field inside."""
+
+    mpp: MicronsPerPixel
+    min_tumor_fraction: Annotated[float, Range(0.0, 1.0, exclusive_low=True)]
+    train: PatchCounts
+    validation: PatchCounts
+    test: PatchCounts
+
+
+@dataclass(frozen=True)
+class KatherLabels:
+    """Kather: which of the two published training folders."""
+
+    folder: Literal["NCT-CRC-HE-100K", "NCT-CRC-HE-100K-NONORM"]
+
+
+@dataclass(frozen=True)
+class OwnLabels:
+    """Your own: whether validation may be drawn from the training patients, where there is but one."""
+
+    validation_within_patients: bool
+
+
+@dataclass(frozen=True)
+class Labels:
+    """One section for each dataset; `dataset` at the top of the file names the one in use."""
+
+    breastpathq: BreastPathQLabels
+    camelyon16: Camelyon16Labels
+    kather: KatherLabels
+    own: OwnLabels
 
 
 @dataclass(frozen=True)
@@ -162,6 +228,51 @@ class PretrainParams:
 
 
 @dataclass(frozen=True)
+class TrainingParams:
+    """A training with labels. "sgd" has Nesterov momentum 0.9, "adam" betas 0.9 and 0.999; lr x 0.1 at `milestones`."""
+
+    epochs: Count
+    batch_size: Count
+    optimizer: Literal["adam", "sgd"]
+    lr: Positive
+    weight_decay: Annotated[float, Range(0.0)]
+    milestones: Milestones
+
+
+@dataclass(frozen=True)
+class FinetuneParams:
+    """Supervised fine-tuning: one section for each dataset."""
+
+    breastpathq: TrainingParams
+    camelyon16: TrainingParams
+    kather: TrainingParams
+    own: TrainingParams
+
+
+@dataclass(frozen=True)
+class ConsistencyParams:
+    """Teacher-student training: weight of the consistency loss, confidence asked of a pseudo label, and the sections.
+
+    `batch_size` of a section counts labeled images; mu times as many unlabeled ones come with them.
+    """
+
+    weight: Annotated[float, Range(0.0)]
+    threshold: Annotated[float, Range(0.0, 0.999)]
+    breastpathq: TrainingParams
+    camelyon16: TrainingParams
+    kather: TrainingParams
+    own: TrainingParams
+
+
+@dataclass(frozen=True)
+class EvaluateParams:
+    """Seed of the bootstrap, and how many images to predict at a time."""
+
+    seed: Seed
+    batch_size: Count
+
+
+@dataclass(frozen=True)
 class Params:
     """One experiment."""
 
@@ -169,16 +280,39 @@ class Params:
     dataset: Dataset
     corpus: Corpus
     methods: Annotated[tuple[Method, ...], Unique()]
+    seeds: Seeds
+    alpha: Annotated[float, Range(0.0, 1.0, exclusive_low=True)]
+    mu: Count
+    n_aug: Annotated[int, Range(1, 10)]
     patch_px: Annotated[int, Range(32, 2048)]
     corpora: Corpora
+    labels: Labels
     phantom: PhantomParams
     index: IndexParams
     pretrain: PretrainParams
+    finetune: FinetuneParams
+    consistency: ConsistencyParams
+    evaluate: EvaluateParams
 
     @property
     def corpus_section(self) -> SlidesCorpus:
         """The section of `corpora` that `corpus` names."""
         return getattr(self.corpora, self.corpus)
+
+    @property
+    def labels_section(self) -> BreastPathQLabels | Camelyon16Labels | KatherLabels | OwnLabels:
+        """The section of `labels` that `dataset` names."""
+        return getattr(self.labels, self.dataset)
+
+    @property
+    def finetune_section(self) -> TrainingParams:
+        """The section of `finetune` that `dataset` names."""
+        return getattr(self.finetune, self.dataset)
+
+    @property
+    def consistency_section(self) -> TrainingParams:
+        """The section of `consistency` that `dataset` names."""
+        return getattr(self.consistency, self.dataset)
 
 
 def load_params(path: Path) -> Params:
@@ -275,7 +409,7 @@ def _holds(rule: object, value: Any) -> bool:
     if isinstance(rule, Unique):
         return len(value) > 0 and len(set(value)) == len(value)
     if isinstance(rule, Ascending):
-        return len(value) == 3 and all(a < b for a, b in itertools.pairwise(value))
+        return len(value) == (rule.length or len(value)) and all(a < b for a, b in itertools.pairwise(value))
     raise TypeError(f"no such rule: {rule!r}")
 
 
