@@ -23,7 +23,8 @@ from histo_monai.datasets.loaders import ConcentricPatches, EpochBatches, patch_
 from histo_monai.engines.pretrain import placed, training_step
 from histo_monai.environment import read_environment
 from histo_monai.params import load_params
-from histo_monai.pretext import RSP, Step
+from histo_monai.pretext import RSP
+from histo_monai.randomness import Step
 from histo_monai.stages.pretrain import read_index
 
 

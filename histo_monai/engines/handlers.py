@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,18 +40,18 @@ def stop_when_not_finite(engine: Engine) -> None:
 
 
 class BestState:
-    """The weights of the lowest score so far, on the CPU."""
+    """The weights of the lowest rank so far, on the CPU. A rank is a tuple; its first number decides, then the next."""
 
     def __init__(self, network: nn.Module) -> None:
         self._network = network
         self.epoch = 0
-        self._score = float("inf")
+        self._rank: tuple[float, ...] = (float("inf"),)
         self._weights: dict[str, torch.Tensor] = {}
 
-    def offer(self, score: float, epoch: int) -> None:
-        """Keep the present weights if `score` is below all before; a NaN never is."""
-        if score < self._score:
-            self._score, self.epoch = score, epoch
+    def offer(self, rank: tuple[float, ...], epoch: int) -> None:
+        """Keep the present weights if `rank` is below all before; one with a NaN never is."""
+        if not any(map(math.isnan, rank)) and rank < self._rank:
+            self._rank, self.epoch = rank, epoch
             self._weights = {
                 name: value.detach().cpu().clone() for name, value in self._network.state_dict().items()
             }
@@ -62,16 +62,13 @@ class BestState:
             self._network.load_state_dict(self._weights)
 
     def state_dict(self) -> dict[str, Any]:
-        """Score, epoch and weights."""
-        return {"score": self._score, "epoch": self.epoch, "weights": self._weights}
+        """Rank, epoch and weights."""
+        return {"rank": list(self._rank), "epoch": self.epoch, "weights": self._weights}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore what `state_dict` gave."""
-        self._score, self.epoch, self._weights = (
-            state_dict["score"],
-            state_dict["epoch"],
-            state_dict["weights"],
-        )
+        self._rank = tuple(state_dict["rank"])
+        self.epoch, self._weights = state_dict["epoch"], state_dict["weights"]
 
 
 class Curves:
@@ -130,6 +127,7 @@ def attach_tensorboard(
     evaluator: Engine,
     optimizer: torch.optim.Optimizer,
     picture: Callable[[], np.ndarray],
+    samples_per_step: int,
 ) -> None:
     """Event files for TensorBoard: losses and measures, learning rate, samples per second, a picture per epoch.
 
@@ -139,6 +137,7 @@ def attach_tensorboard(
         evaluator: has run when the trainer's epoch is completed.
         optimizer: whose learning rate is drawn.
         picture: gives (H, W, 3) uint8 after validation.
+        samples_per_step: of this process.
     """
     logger = TensorboardLogger(log_dir=str(folder))
     timer = Timer(average=False)
@@ -152,7 +151,7 @@ def attach_tensorboard(
             writer.add_scalar(f"train/{name}", float(values.mean()), engine.state.iteration)
 
     def log_epoch(engine: Engine) -> None:
-        samples = engine.state.epoch_length * len(engine.state.output["loss"]) * idist.get_world_size()
+        samples = engine.state.epoch_length * samples_per_step * idist.get_world_size()
         writer.add_scalar(
             "throughput/samples_per_second", samples / max(timer.value(), 1e-9), engine.state.iteration
         )
@@ -165,3 +164,15 @@ def attach_tensorboard(
     trainer.add_event_handler(Events.EPOCH_COMPLETED, log_epoch)
     logger.attach(trainer, OptimizerParamsHandler(optimizer), Events.ITERATION_STARTED(every=10))
     trainer.add_event_handler(Events.COMPLETED, lambda: logger.close())
+
+
+def attach_step_decay(trainer: Engine, optimizer: torch.optim.Optimizer, milestones: Sequence[int]) -> None:
+    """Learning rate x 0.1 after each of these epochs; a function of the epoch alone, so it needs no state to resume."""
+    start = [float(group["lr"]) for group in optimizer.param_groups]
+
+    def choose(engine: Engine) -> None:
+        passed = sum(engine.state.epoch > milestone for milestone in milestones)
+        for group, lr in zip(optimizer.param_groups, start, strict=True):
+            group["lr"] = lr * 0.1**passed
+
+    trainer.add_event_handler(Events.EPOCH_STARTED, choose)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,6 +15,21 @@ import torch
 from ignite.engine import Engine
 
 _LOG = logging.getLogger(__name__)
+
+
+def fingerprint(content: object, files: Sequence[Path], code: str) -> str:
+    """A digest of what decides a training: plain values, the bytes of files, and the code.
+
+    Args:
+        content: anything that JSON can hold.
+        files: read whole.
+        code: digest of the code.
+    """
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
+    for path in files:
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    digest.update(code.encode())
+    return digest.hexdigest()
 
 
 class Stateful(Protocol):

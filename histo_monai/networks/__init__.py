@@ -4,16 +4,34 @@ from histo_monai.networks.batchnorm import ProcessBatchNorm2d, synchronise_batch
 from histo_monai.networks.checkpoint import load_into, load_model, save_model
 from histo_monai.networks.encoder import NUM_FEATURES, Encoder
 from histo_monai.networks.heads import PAIR_FEATURES, OrderHead, PairMLP
+from histo_monai.networks.task_model import (
+    HEADS,
+    LinearHead,
+    PairHead,
+    TaskModel,
+    describe_task_model,
+    from_encoder,
+    from_task_model,
+    num_outputs,
+)
 
 __all__ = [
+    "HEADS",
     "NUM_FEATURES",
     "PAIR_FEATURES",
     "Encoder",
+    "LinearHead",
     "OrderHead",
+    "PairHead",
     "PairMLP",
     "ProcessBatchNorm2d",
+    "TaskModel",
+    "describe_task_model",
+    "from_encoder",
+    "from_task_model",
     "load_into",
     "load_model",
+    "num_outputs",
     "save_model",
     "synchronise_batchnorm",
 ]

@@ -15,7 +15,8 @@ from torch import nn
 from histo_monai.networks import Encoder, OrderHead, PairMLP
 from histo_monai.pretext.lookahead import Lookahead
 from histo_monai.pretext.pictures import mosaic_of_triples
-from histo_monai.pretext.protocol import Step, Task
+from histo_monai.pretext.protocol import Task
+from histo_monai.randomness import Step
 from histo_monai.transforms.views import PretrainAugmentation, plain_view
 
 ORDERS = tuple(itertools.permutations(range(3)))
@@ -155,6 +156,7 @@ class RSP:
         encoder = self.network.encoder
         return {
             "architecture": "resnet18 trunk, pair MLP 1024-512-256",
+            "head": "pair",
             "patch_px": self.patch_px,
             "mpps": list(self.mpps),
             "num_features": 512,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import logging
 import os
 from functools import partial
@@ -18,7 +16,9 @@ from torch.utils.data import DataLoader
 
 from histo_monai import artifacts
 from histo_monai.datasets.loaders import ConcentricPatches, EpochBatches, patch_loader
+from histo_monai.engines.fit import Records
 from histo_monai.engines.pretrain import PretrainResult, pretrain
+from histo_monai.engines.resume import fingerprint
 from histo_monai.environment import Environment, code_version, read_environment
 from histo_monai.networks import save_model
 from histo_monai.params import Params, load_params
@@ -60,9 +60,15 @@ def _train(local_rank: int, method: str, params: Params, environment: Environmen
         load("validation"),
         seed=params.pretrain.seed,
         device=device,
-        tensorboard=artifacts.tensorboard_folder(stage),
-        resume=artifacts.checkpoint_path(stage),
-        fingerprint=_fingerprint(method, params),
+        records=Records(
+            artifacts.tensorboard_folder(stage),
+            artifacts.checkpoint_path(stage),
+            fingerprint(
+                [method, dataclasses.asdict(params)],
+                [artifacts.SLIDES_CSV, artifacts.CENTERS_CSV],
+                code_version()[1],
+            ),
+        ),
     )
     if idist.get_rank() == 0:
         _write(method, params, pretext, result, num_validation=int((centers["split"] == "validation").sum()))
@@ -124,14 +130,6 @@ def _loader(
         world_size=idist.get_world_size(),
     )
     return patch_loader(dataset, batches, workers=environment.workers, pin=environment.device.type == "cuda")
-
-
-def _fingerprint(method: str, params: Params) -> str:
-    digest = hashlib.sha256(json.dumps([method, dataclasses.asdict(params)], sort_keys=True).encode())
-    for path in (artifacts.SLIDES_CSV, artifacts.CENTERS_CSV):
-        digest.update(path.read_bytes())
-    digest.update(code_version()[1].encode())
-    return digest.hexdigest()
 
 
 def _write(

@@ -10,9 +10,11 @@ import torch.nn.functional as F
 from torch.utils.data import Dataset
 
 from histo_monai.datasets.loaders import EpochBatches, patch_loader
+from histo_monai.engines.fit import Records
 from histo_monai.engines.handlers import TrainingDivergedError
 from histo_monai.engines.pretrain import PretrainResult, pretrain
-from histo_monai.pretext import RSP, Random, Step, Task
+from histo_monai.pretext import RSP, Random, Task
+from histo_monai.randomness import Step
 
 SIDE = 32
 
@@ -78,20 +80,16 @@ def _pretrain(pretext: RSP, **changes: Any) -> PretrainResult:
     rank, world = idist.get_rank(), idist.get_world_size()
     training, validation = Stripes(40, 1), Stripes(12, 2)
     batches = EpochBatches(40, min(40, pretext.batch_size), seed=0, rank=rank, world_size=world)
-    settings = {
-        "seed": 0,
-        "device": torch.device("cpu"),
-        "tensorboard": None,
-        "resume": None,
-        "fingerprint": "x",
-    }
+    workers = changes.pop("workers", 0)
     return pretrain(
         pretext,
-        patch_loader(training, batches, workers=changes.pop("workers", 0), pin=False),
+        patch_loader(training, batches, workers=workers, pin=False),
         patch_loader(
             validation, EpochBatches(12, 6, seed=None, rank=rank, world_size=world), workers=0, pin=False
         ),
-        **{**settings, **changes},
+        seed=0,
+        device=torch.device("cpu"),
+        records=Records(**changes),
     )
 
 

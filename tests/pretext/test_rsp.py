@@ -7,7 +7,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from histo_monai.pretext import ORDERS, RSP, Random, RSPNetwork, Step
+from histo_monai.pretext import ORDERS, RSP, Random, RSPNetwork
+from histo_monai.randomness import Step
 
 SETTINGS = {
     "patch_px": 32,

@@ -1,0 +1,104 @@
+"""The frame of every training: epochs, validation, curves, the weights to keep, going on after a kill."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ignite.distributed as idist
+import numpy as np
+import torch
+from ignite.engine import Engine, Events
+
+from histo_monai.engines.handlers import (
+    BestState,
+    Curves,
+    attach_progress,
+    attach_tensorboard,
+    stop_when_not_finite,
+)
+from histo_monai.engines.resume import ResumePoint, Stateful
+
+
+@dataclass(frozen=True)
+class Records:
+    """Where a training leaves its traces.
+
+    Attributes:
+        tensorboard: folder of event files, None for none.
+        resume: file that keeps the state after every epoch, so that a killed run goes on where it was; None for none.
+        fingerprint: of everything that decides the result; a state under another fingerprint is not resumed.
+    """
+
+    tensorboard: Path | None = None
+    resume: Path | None = None
+    fingerprint: str = ""
+
+
+def fit(
+    trainer: Engine,
+    evaluator: Engine,
+    training: Any,
+    validation: Any,
+    *,
+    epochs: int,
+    optimizer: torch.optim.Optimizer,
+    parts: Mapping[str, Stateful],
+    best: BestState | None,
+    rank: Callable[[Mapping[str, float]], tuple[float, ...]],
+    picture: Callable[[], np.ndarray],
+    samples_per_step: int,
+    records: Records,
+) -> list[dict[str, float]]:
+    """Run the trainer; after every epoch validate, note the curves and offer the weights to `best`.
+
+    Args:
+        trainer: one step per batch; outputs are dicts of Shape (n,) tensors with "loss".
+        evaluator: gives the means of its measures.
+        training: batches; `batch_sampler.set_epoch` chooses their order. None if nothing trains.
+        validation: batches in a fixed order; None if there is nothing to validate on.
+        epochs: how many.
+        optimizer: whose learning rate is noted.
+        parts: by name, all that a resumed training needs beside `best` and the curves.
+        best: keeps the weights of the lowest rank; None keeps the last.
+        rank: means of the evaluator -> what is lowest for the weights to keep.
+        picture: (H, W, 3) uint8 of the last validation.
+        samples_per_step: of this process, for the throughput.
+        records: see `Records`.
+
+    Returns:
+        One row per epoch: epoch, lr, train_<measure>, validation_<measure>.
+
+    Raises:
+        ArithmeticError: the loss is not finite; names epoch, iteration and what to change.
+    """
+    curves = Curves(trainer, evaluator, optimizer)
+    kept: dict[str, Stateful] = {**parts, "curves": curves, **({"best": best} if best else {})}
+    point = ResumePoint(records.resume, records.fingerprint, kept)
+    trainer.add_event_handler(Events.ITERATION_COMPLETED, stop_when_not_finite)
+    if validation is not None:
+        trainer.add_event_handler(Events.EPOCH_COMPLETED, lambda: evaluator.run(validation))
+    trainer.add_event_handler(Events.EPOCH_COMPLETED, curves.add)
+    if best is not None and validation is not None:
+        trainer.add_event_handler(
+            Events.EPOCH_COMPLETED, lambda: best.offer(rank(evaluator.state.metrics), trainer.state.epoch)
+        )
+    trainer.add_event_handler(Events.EPOCH_COMPLETED, point.save)
+    attach_progress(trainer, evaluator)
+    done = point.restore()
+    if records.tensorboard is not None and idist.get_rank() == 0:
+        if done == 0:
+            shutil.rmtree(records.tensorboard, ignore_errors=True)  # the curves of another training
+        attach_tensorboard(records.tensorboard, trainer, evaluator, optimizer, picture, samples_per_step)
+    if training is not None and done < epochs:
+        order: Any = training.batch_sampler
+        trainer.add_event_handler(Events.EPOCH_STARTED, lambda: order.set_epoch(trainer.state.epoch))
+        length = len(training)
+        trainer.load_state_dict({"epoch_length": length, "max_epochs": epochs, "iteration": done * length})
+        trainer.run(training)
+    if best is not None:
+        best.restore()
+    return curves.rows

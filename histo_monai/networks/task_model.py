@@ -1,0 +1,131 @@
+"""The networks that are fine-tuned: a pretrained trunk and the head that its method brings (paper, section 3.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from histo_monai.networks.checkpoint import load_into, load_model
+from histo_monai.networks.encoder import NUM_FEATURES, Encoder
+from histo_monai.networks.heads import PAIR_FEATURES, PairMLP
+
+
+class PairHead(nn.Module):
+    """The head over features of RSP: pair MLP and a linear layer over three pairs, 768 -> K.
+
+    In fine-tuning the three branches see the same image, so all three pairs are (h, h) and give the same 256 numbers:
+    they are computed once and repeated. Outputs and gradients are those of the network with three branches.
+
+    Args:
+        num_outputs: K.
+    """
+
+    def __init__(self, num_outputs: int) -> None:
+        super().__init__()
+        self.pair_mlp = PairMLP()
+        self.linear = nn.Linear(3 * PAIR_FEATURES, num_outputs)
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        """(N, 512) -> (N, K)."""
+        return self.linear(self.pair_mlp(features, features).repeat(1, 3))
+
+
+class LinearHead(nn.Module):
+    """One linear layer over the pooled features, 512 -> K.
+
+    Args:
+        num_outputs: K.
+    """
+
+    def __init__(self, num_outputs: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(NUM_FEATURES, num_outputs)
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        """(N, 512) -> (N, K)."""
+        return self.linear(features)
+
+
+HEADS: dict[str, type[PairHead] | type[LinearHead]] = {"pair": PairHead, "linear": LinearHead}
+"""Name in the description of an encoder -> head. Parts of a head that are pretrained have the encoder's names."""
+
+
+class TaskModel(nn.Module):
+    """Patches -> outputs of the task: logits of K classes, or K = 1 score.
+
+    Input  (N, 3, H, W), float32, 0..1
+    Output (N, K), float32
+
+    Args:
+        head: a name in `HEADS`.
+        num_outputs: K.
+    """
+
+    def __init__(self, head: str, num_outputs: int) -> None:
+        super().__init__()
+        self.encoder = Encoder()
+        self.head = HEADS[head](num_outputs)
+
+    def forward(self, patches: torch.Tensor) -> torch.Tensor:
+        """Outputs of a batch of patches."""
+        return self.head(self.encoder(patches))
+
+
+def from_encoder(path: Path, num_outputs: int) -> tuple[TaskModel, dict[str, Any]]:
+    """A model to fine-tune: all that the encoder's file holds is loaded, the rest is random (`torch.manual_seed`).
+
+    Args:
+        path: encoder.safetensors of a pretraining.
+        num_outputs: K.
+
+    Returns:
+        The model and the description of the encoder.
+
+    Raises:
+        ValueError: the file is missing, damaged, or not an encoder of this version; names it.
+    """
+    state, description = load_model(path)
+    if description.get("kind") != "encoder" or description.get("head") not in HEADS:
+        raise ValueError(f"{path}: not an encoder to fine-tune from; run the pretrain stage again")
+    model = TaskModel(description["head"], num_outputs)
+    load_into(model.encoder, state, "encoder.", path)
+    rest = sorted({name.split(".")[0] for name in state} - {"encoder"})
+    for part in rest:
+        load_into(getattr(model.head, part), state, f"{part}.", path)
+    return model, description
+
+
+def from_task_model(path: Path) -> tuple[TaskModel, dict[str, Any]]:
+    """A fine-tuned model or a student, as its stage wrote it, and its description.
+
+    Raises:
+        ValueError: the file is missing, damaged, or not a model of a task; names it.
+    """
+    state, description = load_model(path)
+    if description.get("kind") != "task model":
+        raise ValueError(f"{path}: not a fine-tuned model; run the finetune stage again")
+    model = TaskModel(description["head"], num_outputs(description["classes"]))
+    load_into(model, state, "", path)
+    return model, description
+
+
+def num_outputs(classes: list[str] | None) -> int:
+    """One output per class; one for a score, where there are no classes."""
+    return len(classes) if classes else 1
+
+
+def describe_task_model(
+    encoder: Mapping[str, Any], *, classes: list[str] | None, patch_px: int
+) -> dict[str, Any]:
+    """What a model of a task is, for the JSON beside it; `encoder` is the description of what it started from."""
+    kept = ("method", "head", "architecture", "mpps", "num_features", "normalisation", "source", "corpus")
+    return {
+        "kind": "task model",
+        **{name: encoder[name] for name in kept},
+        "classes": classes,
+        "patch_px": patch_px,
+    }
