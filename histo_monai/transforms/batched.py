@@ -3,12 +3,12 @@
 import torch
 
 from histo_monai.transforms import geometry, photometric
-from histo_monai.transforms.parameters import PretrainParameters
+from histo_monai.transforms.parameters import ViewParameters
 from histo_monai.transforms.sequence import apply_in_sequence
 
 
 def augment(
-    patches: torch.Tensor, drawn: PretrainParameters, noise_pool: torch.Tensor, size_px: int
+    patches: torch.Tensor, drawn: ViewParameters, noise_pool: torch.Tensor, size_px: int
 ) -> torch.Tensor:
     """Warps all patches, then runs each through its own photometric operations.
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from histo_monai.transforms import geometry, photometric
 from histo_monai.transforms.intensity import LUMA
-from histo_monai.transforms.parameters import PretrainParameters
+from histo_monai.transforms.parameters import ViewParameters
 from histo_monai.transforms.sequence import UNUSED
 from histo_monai.transforms.stain import DARKEST
 
@@ -69,7 +69,7 @@ _Operation = Callable[[_Desk, list[float]], None]
 
 
 def augment(
-    patches: torch.Tensor, drawn: PretrainParameters, noise_pool: torch.Tensor, size_px: int
+    patches: torch.Tensor, drawn: ViewParameters, noise_pool: torch.Tensor, size_px: int
 ) -> torch.Tensor:
     """Warps each patch and runs it through its own photometric operations.
 

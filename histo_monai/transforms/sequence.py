@@ -1,9 +1,11 @@
-"""Applies different operations to different images of a batch, each image's own in its own order."""
+"""Different operations for different samples of a batch, each sample's own in its own order."""
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
+
+from histo_monai.transforms import geometry
 
 # (images (n, 3, H, W), this operation's parameters (n, k)) -> images
 Operation = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -28,6 +30,40 @@ def draw_schedule(
     order = random_state.rand(num_samples, num_operations).argsort(axis=1)
     selected = random_state.rand(num_samples, num_operations) < prob
     return np.where(np.take_along_axis(selected, order, axis=1), order, UNUSED)
+
+
+def draw_distinct(
+    random_state: np.random.RandomState, num_samples: int, num_operations: int, count: int
+) -> np.ndarray:
+    """Draws `count` different operations for each sample, uniformly, in random order.
+
+    Args:
+        random_state: Source of randomness; how much of it is used does not depend on `count`.
+        num_samples: N.
+        num_operations: K.
+        count: At most K.
+
+    Returns:
+        Shape (N, count), int64: numbers of operations in order of application.
+    """
+    return random_state.rand(num_samples, num_operations).argsort(axis=1)[:, :count]
+
+
+def compose_in_sequence(matrices: Sequence[torch.Tensor], schedule: np.ndarray) -> torch.Tensor:
+    """The one matrix per patch that does what its sample's geometric operations do in turn.
+
+    Args:
+        matrices: Per geometric operation, what it does to each patch, shape (N, S, 3, 3), float64.
+        schedule: Shape (N, steps), int: the operation of each step; other numbers change nothing.
+
+    Returns:
+        Shape (N, S, 3, 3), float64.
+    """
+    nothing = len(matrices)
+    unchanged = torch.eye(3, dtype=torch.float64).expand_as(matrices[0])
+    own = np.where((schedule == UNUSED) | (schedule >= nothing), nothing, schedule)
+    stacked, samples = torch.stack([*matrices, unchanged]), torch.arange(len(schedule))
+    return geometry.compose([stacked[torch.from_numpy(step), samples] for step in own.T])
 
 
 def apply_in_sequence(

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from histo_monai.transforms import batched, geometry, one_by_one, photometric
+from histo_monai.transforms.augmentation import MIN_NOISE_POOL
 from histo_monai.transforms.sequence import UNUSED
-from histo_monai.transforms.views import MIN_NOISE_POOL, PretrainAugmentation
+from histo_monai.transforms.views import PretrainAugmentation
 
 SIDE = 48
 
