@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from monai.transforms import RandomizableTransform
 
-from histo_monai.transforms import batched, one_by_one, photometric
+from histo_monai.transforms import batched, geometry, one_by_one, photometric
 from histo_monai.transforms.parameters import ViewParameters
 
 # One noise pool serves a batch; smaller ones would overlap too often in batches of small patches.
@@ -97,6 +97,10 @@ class Augmentation(RandomizableTransform, Generic[Drawn, Views]):
 
     def _uniform(self, low: float, high: float, shape: tuple[int, ...]) -> torch.Tensor:
         return torch.from_numpy(self.R.uniform(low, high, shape))
+
+    def _crop_matrix(self, areas: Range, shape: tuple[int, int]) -> torch.Tensor:
+        sides = geometry.crop_sides(self._uniform(*areas, shape), self._uniform(-1, 1, shape))
+        return geometry.crop_matrix(sides, self._uniform(0, 1, (*shape, 2)))
 
     def _noise_start(self, shape: tuple[int, int]) -> torch.Tensor:
         last = noise_pool_length(self.size_px) - 3 * self.size_px**2
