@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from tqdm import tqdm
 
+from histo_monai.datasets.processes import map_over_processes
 from histo_monai.datasets.splits import check_patients_apart, split_slides
 from histo_monai.randomness import generator
 from histo_monai.slides import choose_level, open_slide, sample_centers, tissue_mask
@@ -161,15 +159,8 @@ def _survey(
 ) -> Iterator[SlideSurvey]:
     work = partial(survey_slide, num=num, seed=seed, placement=placement)
     mpps = [None if np.isnan(mpp) else float(mpp) for mpp in corpus["mpp"]]
-    jobs = (corpus["slide_id"], [Path(path) for path in corpus["path"]], mpps)
-    bar = partial(tqdm, total=len(corpus), desc="slides", unit="slide")
-    if processes == 1:
-        yield from bar(map(work, *jobs))
-        return
-    # Forked before any reader is opened here, so no handle or thread of one crosses into a child.
-    context = multiprocessing.get_context("fork")
-    with ProcessPoolExecutor(processes, mp_context=context) as pool:
-        yield from bar(pool.map(work, *jobs))
+    jobs = (list(corpus["slide_id"]), [Path(path) for path in corpus["path"]], mpps)
+    yield from map_over_processes(work, *jobs, processes=processes, title="slides", unit="slide")
 
 
 def _slides_table(table: pd.DataFrame, good: list[SlideSurvey]) -> pd.DataFrame:

@@ -1,0 +1,35 @@
+"""Many files, several processes, one progress bar; results in the order of the files."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from typing import Any, TypeVar
+
+from tqdm import tqdm
+
+Result = TypeVar("Result")
+
+
+def map_over_processes(
+    work: Callable[..., Result], *columns: Sequence[Any], processes: int, title: str, unit: str
+) -> Iterator[Result]:
+    """Call `work` with the first of each column, the second of each, and so on.
+
+    Args:
+        work: a function of a module, or a `partial` of one; gives the same for the same arguments in any process.
+        columns: the arguments, of one length.
+        processes: calls made at the same time; 1 stays in this process.
+        title: of the progress bar.
+        unit: what one call handles.
+    """
+    bar = partial(tqdm, total=len(columns[0]), desc=title, unit=unit)
+    if processes == 1 or len(columns[0]) < 2:
+        yield from bar(map(work, *columns))
+        return
+    # Forked before any reader is opened here, so no handle or thread of one crosses into a child.
+    context = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(min(processes, len(columns[0])), mp_context=context) as pool:
+        yield from bar(pool.map(work, *columns))
