@@ -76,7 +76,8 @@ class WeakStrongViews(Augmentation[PairParameters, tuple[torch.Tensor, torch.Ten
           (0.4 to 1.6), rotation ± 90° m / 10. So affine is a strong operation even at magnitude 1.
         * "HSV intensity ratio between [-1, 1]": of saturation the ratio of Tellez et al. 2019, -1 is grey, +1 is
           S (2 - S); of hue, ± 1 reaches the opposite hue, half a turn, the farthest there is (a full turn would
-          change nothing). Hue and saturation have separate signs.
+          change nothing). Their signs are separate; over all signs the change grows with m, though grey, where
+          saturation -1 ends, has no hue left to turn.
         * random crop: the area of `PretrainAugmentation`, aspect ratio within 3/4-4/3.
 
     Args:

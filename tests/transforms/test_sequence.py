@@ -1,7 +1,14 @@
 import numpy as np
+import pytest
 import torch
 
-from histo_monai.transforms.sequence import UNUSED, apply_in_sequence, draw_schedule
+from histo_monai.transforms.sequence import (
+    UNUSED,
+    apply_in_sequence,
+    compose_in_sequence,
+    draw_distinct,
+    draw_schedule,
+)
 
 
 def test_each_image_goes_through_its_own_operations_in_its_own_order():
@@ -54,3 +61,29 @@ def test_probability_zero_and_one_select_nothing_and_everything():
     assert (draw_schedule(np.random.RandomState(0), 50, 4, 0.0) == UNUSED).all()
     everything = draw_schedule(np.random.RandomState(0), 50, 4, 1.0)
     assert (np.sort(everything, axis=1) == np.arange(4)).all()
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_distinct_operations_stand_at_every_step_equally_often(count):
+    schedule = draw_distinct(np.random.RandomState(0), 8000, 4, count)
+    assert schedule.shape == (8000, count)
+    ordered = np.sort(schedule, axis=1)
+    assert (ordered[:, 1:] > ordered[:, :-1]).all()
+    for step in schedule.T:
+        counts = np.bincount(step, minlength=4)
+        assert np.abs(counts - 2000).max() < 4 * np.sqrt(8000 * 0.25 * 0.75)
+
+
+def test_fewer_distinct_operations_are_the_first_of_more():
+    few, many = (draw_distinct(np.random.RandomState(0), 50, 10, count) for count in (3, 10))
+    assert (few == many[:, :3]).all()
+
+
+def test_each_sample_s_matrices_are_composed_in_its_own_order():
+    rng = np.random.default_rng(0)
+    first, second = torch.from_numpy(rng.normal(size=(2, 5, 2, 3, 3)))
+    schedule = np.array([[0, 1], [1, 0], [0, UNUSED], [UNUSED, UNUSED], [7, 1]])
+    composed = compose_in_sequence([first, second], schedule)
+    unchanged = torch.eye(3, dtype=torch.float64).expand(2, 3, 3)
+    expected = [first[0] @ second[0], second[1] @ first[1], first[2], unchanged, second[4]]
+    assert torch.allclose(composed, torch.stack(expected))

@@ -1,0 +1,106 @@
+import numpy as np
+import pytest
+import torch
+
+from histo_monai.transforms.supervised import SupervisedAugmentation
+from histo_monai.transforms.views import plain_view
+
+SIDE = 32
+
+
+@pytest.fixture
+def patches():
+    """Red grows to the right, green downwards, blue is constant: the pixels say where they come from."""
+    axis = 40 + 160 * (2 * torch.arange(SIDE) + 1) / (2 * SIDE)
+    down, right = torch.meshgrid(axis, axis, indexing="ij")
+    image = torch.stack([right, down, torch.full_like(right, 90)])
+    return image.round().to(torch.uint8).expand(40, 2, 3, SIDE, SIDE)
+
+
+def drawn_matrices(**settings):
+    augment = SupervisedAugmentation(SIDE, **settings).set_random_state(0)
+    return augment.randomize(3000, 1).matrices[:, 0].numpy()
+
+
+def test_angles_and_magnifications_fill_the_paper_s_ranges():
+    matrices = drawn_matrices(crop_area=(1.0, 1.0))
+    magnification = 1 / np.sqrt(np.linalg.det(matrices))
+    angle = np.degrees(np.arctan2(matrices[:, 1, 0], matrices[:, 0, 0]))
+    for values, low, high in ((magnification, 0.8, 1.2), (angle, -90, 90)):
+        width = high - low
+        assert low <= values.min() < low + 0.01 * width
+        assert high - 0.01 * width < values.max() <= high
+        assert values.mean() == pytest.approx((low + high) / 2, abs=0.03 * width)
+
+
+def test_crops_fill_their_range_of_areas_and_lie_inside_the_image():
+    matrices = drawn_matrices(rotation_deg=0.0, scale=(1.0, 1.0))
+    areas = np.linalg.det(matrices)
+    assert 0.7 <= areas.min() < 0.703
+    assert 0.997 < areas.max() <= 1
+    corners = matrices @ np.array([[-1, 1, -1, 1], [-1, -1, 1, 1], [1, 1, 1, 1]])
+    assert np.abs(corners[:, :2]).max() <= 1 + 1e-12
+
+
+def test_every_sample_gets_all_three_operations_and_with_a_probability_some_get_none():
+    matrices = drawn_matrices(crop_area=(0.7, 0.9))
+    identity = np.eye(3)
+    assert np.abs(matrices - identity).max(axis=(1, 2)).min() > 1e-3
+    assert np.abs(matrices[:, 0, 1]).min() > 0
+    seldom = drawn_matrices(crop_area=(0.7, 0.9), prob=0.5)
+    untouched = (np.abs(seldom - identity).max(axis=(1, 2)) < 1e-12).mean()
+    # One half to the third power, and four standard deviations of it in 3000 samples.
+    assert untouched == pytest.approx(1 / 8, abs=4 * np.sqrt(1 / 8 * 7 / 8 / 3000))
+
+
+def test_views_show_what_their_matrices_say_and_colours_stay(patches):
+    augment = SupervisedAugmentation(SIDE).set_random_state(0)
+    drawn = augment.randomize(*patches.shape[:2])
+    views = augment.apply(patches, drawn).double().numpy() * 255
+    axis = (2 * np.arange(SIDE) + 1) / SIDE - 1
+    x, y = np.meshgrid(axis, axis)
+    source = np.einsum("nsij,jhw->nsihw", drawn.matrices.numpy(), np.stack([x, y, np.ones_like(x)]))[:, :, :2]
+    inside = (np.abs(source) < 0.9).all(axis=2)
+    assert inside.mean() > 0.6
+    # Bytes are rounded, and halving never happens at these scales.
+    assert np.abs(views[:, :, :2] - (120 + 80 * source)).max(axis=2)[inside].max() < 0.6
+    assert np.abs(views[:, :, 2] - 90).max() < 1e-4
+    assert views.shape == (40, 2, 3, SIDE, SIDE)
+
+
+def test_probability_zero_gives_the_plain_view_at_any_size(patches):
+    for size_px in (SIDE, SIDE // 2, SIDE + 8):
+        views = SupervisedAugmentation(size_px, prob=0.0).set_random_state(0)(patches)
+        assert views.dtype == torch.float32
+        assert torch.allclose(views, plain_view(patches, size_px), atol=1e-5)
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(patches):
+    augment = SupervisedAugmentation(SIDE)
+    first = augment.set_random_state(1)(patches)
+    assert torch.equal(first, SupervisedAugmentation(SIDE).set_random_state(1)(patches))
+    assert not torch.equal(first, augment(patches))
+
+
+def test_some_of_the_samples_come_out_as_in_the_whole_batch(patches):
+    augment = SupervisedAugmentation(SIDE).set_random_state(0)
+    drawn = augment.randomize(*patches.shape[:2])
+    whole = augment.apply(patches, drawn)
+    assert torch.equal(augment.apply(patches[5:9], drawn.rows(slice(5, 9))), whole[5:9])
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_gives_the_same_supervised_views_as_the_cpu(patches):
+    on_cpu = SupervisedAugmentation(SIDE).set_random_state(0)(patches)
+    on_gpu = SupervisedAugmentation(SIDE).set_random_state(0)(patches.cuda())
+    assert on_gpu.is_cuda
+    assert torch.allclose(on_gpu.cpu(), on_cpu, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("prob", -0.1), ("scale", (1.2, 0.8)), ("crop_area", (0.5, 1.5))]
+)
+def test_impossible_ranges_are_named(name, value):
+    with pytest.raises(ValueError, match=name):
+        SupervisedAugmentation(SIDE, **{name: value})
