@@ -1,9 +1,13 @@
 """Speed of the pretraining augmentation against the same policy in albumentations 2.0.8.
 
     python benchmarks/augmentation.py                  # one CPU core, both, interleaved, medians
-    python benchmarks/augmentation.py --device cuda    # ours on a GPU, CUDA events, median
+    python benchmarks/augmentation.py --own            # all policies of ours alone, one CPU core
+    python benchmarks/augmentation.py --device cuda    # the same on a GPU, CUDA events, median
 
-Both start from uint8 in memory and end with a float32 (N, 3, P, P) tensor in 0..1. The albumentations
+Besides the policy of pretraining, those of fine-tuning and of consistency training are timed; the latter's image is a
+pair of views, weak and strong (n_aug = 7), and `weak` the first of these alone.
+
+All start from uint8 in memory and end with a float32 (N, 3, P, P) tensor in 0..1. The albumentations
 policy has the same operations, ranges and probabilities on uint8 images in its own layout (H, W, 3); its
 order is fixed, which costs the same. It has no operation on the three HED channels; two stand-ins are timed:
 its own `HEStain` (haematoxylin and eosin only, the residual is lost), and scikit-image's rgb2hed and hed2rgb in an
@@ -24,7 +28,12 @@ import torch
 import torch.nn.functional as F
 from skimage.color import hed2rgb, rgb2hed
 
+from histo_monai.transforms.augmentation import render
+from histo_monai.transforms.randaugment import WeakStrongViews
+from histo_monai.transforms.supervised import SupervisedAugmentation
 from histo_monai.transforms.views import PretrainAugmentation
+
+PRETRAINING = "pretraining"
 
 
 def perturb_with_scikit_image(image: np.ndarray, **_: object) -> np.ndarray:
@@ -87,6 +96,20 @@ def tissue_like_batch(num_samples: int, num_scales: int, size_px: int) -> torch.
     return pixels.unflatten(0, (num_samples, num_scales))
 
 
+def own_policies(batch: torch.Tensor, prob: float) -> dict[str, Callable[[], object]]:
+    """What augments the batch by each policy of histo_monai."""
+    size_px = batch.shape[-1]
+    pretraining = PretrainAugmentation(size_px, prob).set_random_state(0)
+    supervised = SupervisedAugmentation(size_px).set_random_state(0)
+    pairs = WeakStrongViews(size_px, n_aug=7).set_random_state(0)
+    return {
+        PRETRAINING: lambda: pretraining(batch),
+        "supervised": lambda: supervised(batch),
+        "weak and strong": lambda: pairs(batch),
+        "weak": lambda: render(batch, pairs.randomize(*batch.shape[:2]).weak, size_px),
+    }
+
+
 def cpu_seconds(run: Callable[[], object]) -> float:
     """Processor time: on one thread the wall time of an idle machine, and steadier on a busy one."""
     start = time.process_time()
@@ -94,53 +117,51 @@ def cpu_seconds(run: Callable[[], object]) -> float:
     return time.process_time() - start
 
 
-def compare_on_one_core(batch: torch.Tensor, prob: float, repeats: int) -> None:
+def compare_on_one_core(batch: torch.Tensor, prob: float, repeats: int, own_only: bool) -> None:
     """Prints images/s of each, medians of interleaved repeats, and ratios of medians."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     torch.set_num_threads(1)
     size_px, num_images = batch.shape[-1], batch.shape[0] * batch.shape[1]
-    ours = PretrainAugmentation(size_px, prob).set_random_state(0)
     images = list(np.ascontiguousarray(batch.flatten(0, 1).permute(0, 2, 3, 1).numpy()))
 
     def through(policy: Callable[[np.ndarray], np.ndarray]) -> torch.Tensor:
         augmented = torch.from_numpy(np.stack([policy(image) for image in images]))
         return augmented.permute(0, 3, 1, 2).to(torch.float32).div_(255).contiguous()
 
-    runs: dict[str, Callable[[], object]] = {
-        "histo_monai": lambda: ours(batch),
-        "albumentations, HEStain": partial(through, albumentations_policy(size_px, prob, "hestain")),
-        "albumentations, HED": partial(through, albumentations_policy(size_px, prob, "scikit-image")),
-    }
+    runs = own_policies(batch, prob)
+    if not own_only:
+        for name, stain in (("HEStain", "hestain"), ("HED", "scikit-image")):
+            runs[f"albumentations, {name}"] = partial(through, albumentations_policy(size_px, prob, stain))
     for run in runs.values():
         run()
     measured = [{name: cpu_seconds(run) for name, run in runs.items()} for _ in range(repeats)]
     medians = {name: statistics.median(repeat[name] for repeat in measured) / num_images for name in runs}
-    print(f"{num_images} images of {size_px} px, each operation with probability {prob}")
+    print(f"{num_images} images of {size_px} px, each operation of pretraining with probability {prob}")
     print(f"one CPU core, CPU time, medians of {repeats} interleaved repeats")
     for name, per_image in medians.items():
-        ratio = per_image / medians["histo_monai"]
-        print(f"{name:24s}{1 / per_image:6.0f} images/s  {1e3 * per_image:6.2f} ms/image  ratio {ratio:5.2f}")
+        ratio = per_image / medians[PRETRAINING]
+        print(f"{name:24s}{1 / per_image:6.0f} images/s  {1e3 * per_image:7.3f} ms/image  ratio {ratio:5.2f}")
 
 
 def time_on_cuda(batch: torch.Tensor, prob: float, repeats: int) -> None:
     """Prints images/s of ours on the GPU, with the batch already there."""
     on_device = batch.cuda()
     size_px, num_images = batch.shape[-1], batch.shape[0] * batch.shape[1]
-    ours = PretrainAugmentation(size_px, prob).set_random_state(0)
-    for _ in range(5):
-        ours(on_device)
-    milliseconds = []
-    for _ in range(repeats):
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        torch.cuda.synchronize()
-        start.record()
-        ours(on_device)
-        end.record()
-        end.synchronize()
-        milliseconds.append(start.elapsed_time(end))
-    median = statistics.median(milliseconds)
     print(f"{num_images} images of {size_px} px, probability {prob}, {torch.cuda.get_device_name()}")
-    print(f"histo_monai     {num_images / median * 1e3:8.0f} images/s  {median:6.2f} ms/batch")
+    for name, run in own_policies(on_device, prob).items():
+        median = statistics.median([cuda_milliseconds(run) for _ in range(repeats + 5)][5:])
+        print(f"{name:16s}{num_images / median * 1e3:8.0f} images/s  {median:6.2f} ms/batch")
+
+
+def cuda_milliseconds(run: Callable[[], object]) -> float:
+    """Time between two events around the work on the GPU."""
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    torch.cuda.synchronize()
+    start.record()
+    run()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end)
 
 
 def main() -> None:
@@ -149,15 +170,19 @@ def main() -> None:
     )
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--size-px", type=int, default=256)
-    parser.add_argument("--samples", type=int, default=8, help="of three patches each")
+    parser.add_argument("--samples", type=int, default=8)
+    parser.add_argument("--scales", type=int, default=3, help="patches per sample")
     parser.add_argument("--prob", type=float, default=0.5)
     parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--own", action="store_true", help="without albumentations")
     options = parser.parse_args()
     if options.device == "cuda" and not torch.cuda.is_available():
         raise SystemExit("no CUDA device here: run with --device cpu")
-    batch = tissue_like_batch(options.samples, 3, options.size_px)
-    run = time_on_cuda if options.device == "cuda" else compare_on_one_core
-    run(batch, options.prob, options.repeats)
+    batch = tissue_like_batch(options.samples, options.scales, options.size_px)
+    if options.device == "cuda":
+        time_on_cuda(batch, options.prob, options.repeats)
+    else:
+        compare_on_one_core(batch, options.prob, options.repeats, options.own)
 
 
 if __name__ == "__main__":
