@@ -13,7 +13,7 @@ from histo_monai.datasets.tables import PATCH_COLUMNS
 
 DTYPES = {
     **dict.fromkeys(("patch_id", "path", "slide_id", "patient_id", "label", "split"), "str"),
-    **dict.fromkeys(("y", "x", "mpp", "score", "rater_a", "rater_b", "label_rank"), "float64"),
+    **dict.fromkeys(("y", "x", "mpp", "score", "rater_a", "rater_b", "label_rank", "slide_mpp"), "float64"),
     "side_px": "int32",
 }
 """Of each of `PATCH_COLUMNS`."""

@@ -1,14 +1,23 @@
-"""Your own slides: a folder with `slides.csv`."""
+"""Your own data: a folder with `slides.csv`, and `patches.csv` where you have labels."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from histo_monai.datasets.tables import SPLITS, corpus_table, read_table
+from histo_monai.datasets.labeled import LabeledDataset, labeled_table
+from histo_monai.datasets.squares import check_inside
+from histo_monai.datasets.tables import SPLITS, corpus_table, first_row, read_numbers, read_table
 
 COLUMNS = ("slide_id", "path", "patient_id", "mpp", "label", "split")
+LABELED_COLUMNS = (
+    *("patch_id", "path", "slide_id", "y", "x", "mpp"),
+    *("side_px", "label", "score", "patient_id", "split"),
+)
+_MPP = "µm per pixel, 0.05 to 64"
 
 
 def pretraining_slides(root: Path) -> pd.DataFrame:
@@ -25,45 +34,160 @@ def pretraining_slides(root: Path) -> pd.DataFrame:
         ValueError: the file or a needed column is missing, a column is unknown, an id comes twice, or a value is not
             what its column holds; names file and row.
     """
+    table = _slides(root)
+    rows: list[dict[str, Any]] = table[table["split"] != "test"].to_dict("records")  # type: ignore[assignment]
+    return corpus_table(rows)
+
+
+def _slides(root: Path) -> pd.DataFrame:
+    """All of slides.csv, checked: `slide_id`, `path`, `patient_id`, `mpp`, `split`."""
     manifest = root / "slides.csv"
     if not manifest.is_file():
         raise ValueError(
             f"{manifest}: not found; list your slides there: slide_id,path[,patient_id,mpp,label,split]"
         )
-    table = read_table(manifest, needed=("slide_id", "path"), known=COLUMNS)
-    given = table["split"] if "split" in table else pd.Series("", index=table.index)
-    if (given == "").any() and (given != "").any():
-        bare = int((given == "").to_numpy().argmax()) + 2
+    table = _with_columns(read_table(manifest, needed=("slide_id", "path"), known=COLUMNS), COLUMNS)
+    _check_split(manifest, table["split"])
+    bare = table["split"] == ""
+    if bare.any() and not bare.all():
         raise ValueError(
-            f"{manifest}, row {bare}: no split, while other rows have one; fill the column split, or remove it"
+            f"{manifest}, row {first_row(bare)}: no split, while other rows have one; "
+            "fill the column split, or remove it"
         )
-    rows = []
-    records: list[dict[str, str]] = table.to_dict("records")  # type: ignore[assignment]  # all columns are text
-    for number, row in enumerate(records, start=2):
-        where = f"{manifest}, row {number}"
-        if row.get("split", "") not in ("", *SPLITS):
-            raise ValueError(f"{where}: split is {row['split']!r}; expected {', '.join(SPLITS)} or nothing")
-        rows.append(
-            {
-                "slide_id": row["slide_id"],
-                "path": root / row["path"],
-                "patient_id": row.get("patient_id", ""),
-                "mpp": _mpp(row.get("mpp", ""), where),
-                "split": row.get("split", ""),
-            }
-        )
-    return corpus_table([row for row in rows if row["split"] != "test"])
+    table["mpp"] = read_numbers(
+        manifest, table["mpp"], 0.05, 64.0, f"{_MPP}, or nothing where the file knows it"
+    )
+    table["path"] = [root / path for path in table["path"]]
+    return table.drop(columns="label")
 
 
-def _mpp(text: str, where: str) -> float | None:
-    if not text:
-        return None
-    try:
-        mpp = float(text)
-    except ValueError:
-        mpp = float("nan")
-    if not 0.05 <= mpp <= 64.0:
+def labeled_patches(root: Path, *, patch_px: int, processes: int = 1) -> LabeledDataset:
+    """The patches that `patches.csv` names, each with a class or a score.
+
+    A row with `path` is an image file (absolute, or relative to the folder of patches.csv; through a zip as if that
+    were a folder), its `y` and `x` only tell where it came from. A row with `slide_id` is a square of a slide of
+    slides.csv around `y`, `x` (center, level-0 pixels), read at `mpp`; its patient, and its split where patches.csv has
+    none, are the slide's. All rows have a `label`, or all a `score` in 0..1. `split` is given for all rows, or only as
+    `test`, and train and validation are drawn.
+
+    Args:
+        root: the folder.
+        patch_px: side of a square of a slide, where the column side_px does not tell.
+        processes: slides opened at the same time.
+
+    Returns:
+        `side_px` of image files is 0 where patches.csv does not tell it: the whole image, whatever its size.
+
+    Raises:
+        ValueError: the file or a needed value is missing, a value is not what its column holds, a slide is not in
+            slides.csv, or a patch reaches outside its slide; names file and row.
+    """
+    path = root / "patches.csv"
+    if not is_labeled(root):
         raise ValueError(
-            f"{where}: mpp is {text!r}; expected µm per pixel, 0.05 to 64, or nothing where the file knows it"
+            f"{path}: not found; list your labeled patches there: "
+            "path|slide_id,y,x[,mpp,label|score,patient_id,split]"
         )
-    return mpp
+    table = _checked(path)
+    of_slide = table["slide_id"] != ""
+    if of_slide.any():
+        table = _with_slides(path, table, _slides(root), patch_px)
+        check_inside(path, table, _slides(root), processes)
+    _check_mixture(path, table["split"])
+    table.loc[~of_slide, "path"] = [str(root / name) for name in table.loc[~of_slide, "path"]]
+    table.loc[~of_slide, ["y", "x"]] = np.nan
+    rows = pd.Series([f"row{number:07d}" for number in range(2, len(table) + 2)])
+    table["patch_id"] = table["patch_id"].where(table["patch_id"] != "", rows)
+    return LabeledDataset(labeled_table(table.assign(side_px=table["side_px"].fillna(0))))
+
+
+def _checked(path: Path) -> pd.DataFrame:
+    """All of patches.csv, each value what its column holds."""
+    table = _with_columns(read_table(path, needed=(), known=LABELED_COLUMNS, key=()), LABELED_COLUMNS)
+    ambiguous = (table["slide_id"] != "") == (table["path"] != "")
+    if ambiguous.any():
+        row = first_row(ambiguous)
+        told = "both" if table["path"].iloc[row - 2] else "neither"
+        raise ValueError(f"{path}, row {row}: expected a path or a slide_id, got {told}")
+    for name, low, high, expected in (
+        ("y", 0.0, np.inf, "level-0 pixels, 0 or more"),
+        ("x", 0.0, np.inf, "level-0 pixels, 0 or more"),
+        ("mpp", 0.05, 64.0, _MPP),
+        ("side_px", 1, 2**20, "pixels, 1 or more"),
+        ("score", 0.0, 1.0, "a fraction in 0..1"),
+    ):
+        table[name] = read_numbers(path, table[name], low, high, expected)
+    _check_labels(path, table)
+    _check_split(path, table["split"])
+    return table
+
+
+def is_labeled(root: Path) -> bool:
+    """Whether there is a patches.csv."""
+    return (root / "patches.csv").is_file()
+
+
+def _with_columns(table: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
+    return table.reindex(columns=list(columns), fill_value="")
+
+
+def _check_split(path: Path, split: pd.Series) -> None:
+    wrong = ~split.isin(["", *SPLITS])
+    if wrong.any():
+        row = first_row(wrong)
+        raise ValueError(
+            f"{path}, row {row}: split is {split.iloc[row - 2]!r}; expected {', '.join(SPLITS)} or nothing"
+        )
+
+
+def _check_mixture(path: Path, split: pd.Series) -> None:
+    bare = split == ""
+    if bare.any() and split.isin(["train", "validation"]).any():
+        raise ValueError(
+            f"{path}, row {first_row(bare)}: no split, while other rows are for training or validation; "
+            "fill the column split, or leave all but test empty"
+        )
+
+
+def _check_labels(path: Path, table: pd.DataFrame) -> None:
+    has_label, has_score = table["label"] != "", table["score"].notna()
+    if has_label.any() and has_score.any():
+        row = first_row(has_label if has_score.iloc[0] else has_score)
+        raise ValueError(f"{path}, row {row}: labels and scores in one table; keep one kind")
+    bare = ~(has_label | has_score)
+    if bare.any():
+        raise ValueError(f"{path}, row {first_row(bare)}: neither label nor score; every row needs one")
+
+
+def _with_slides(path: Path, table: pd.DataFrame, slides: pd.DataFrame, patch_px: int) -> pd.DataFrame:
+    """Fills in what the slides know of their patches."""
+    of_slide = table["slide_id"] != ""
+    slide_row = pd.Index(slides["slide_id"]).get_indexer(pd.Index(table["slide_id"]))
+    unknown = of_slide & (slide_row < 0)
+    if unknown.any():
+        row = first_row(unknown)
+        raise ValueError(
+            f"{path}, row {row}: slide {table['slide_id'].iloc[row - 2]!r} is not in {path.parent}/slides.csv"
+        )
+    for name in ("y", "x", "mpp"):
+        bare = of_slide & table[name].isna()
+        if bare.any():
+            raise ValueError(
+                f"{path}, row {first_row(bare)}: {name} is empty; a patch of a slide needs y, x, mpp"
+            )
+    of = slides.iloc[slide_row].set_axis(table.index)
+    given = table["patient_id"] != ""
+    differs = of_slide & given & (of["patient_id"] != "") & (table["patient_id"] != of["patient_id"])
+    if differs.any():
+        row = first_row(differs)
+        raise ValueError(
+            f"{path}, row {row}: patient {table['patient_id'].iloc[row - 2]!r}, "
+            f"but slides.csv says {of['patient_id'].iloc[row - 2]!r} of this slide"
+        )
+    return table.assign(
+        path=table["path"].where(~of_slide, of["path"].map(str)),
+        patient_id=table["patient_id"].where(~of_slide | given, of["patient_id"]),
+        split=table["split"].where(~of_slide | (table["split"] != ""), of["split"]),
+        side_px=table["side_px"].where(~of_slide | table["side_px"].notna(), float(patch_px)),
+        slide_mpp=of["mpp"].where(of_slide),
+    )

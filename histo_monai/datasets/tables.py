@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+
+from histo_monai.datasets.files import read_bytes
 
 SPLITS = ("train", "validation", "test")
 
@@ -29,10 +32,12 @@ PATCH_COLUMNS = (
     "rater_b",
     "split",
     "label_rank",
+    "slide_mpp",
 )
 """Labeled patches, one row each. A patch is either a whole image file (`path` names it, through a zip as if that were a
-folder) or a square of a slide (`slide_id` is in the table, `path` is the slide's file, `y` and `x` are the center in
-level-0 pixels, `mpp` the resolution to read at). Texts are empty and numbers missing where a dataset has none."""
+folder; `y` and `x` are missing) or a square of a slide (`path` is the slide's file, `y` and `x` are the center in
+level-0 pixels, `mpp` the resolution to read at, `slide_mpp` that of level 0 where the file must not be asked for it).
+Texts are empty and numbers missing where a dataset has none."""
 
 
 def corpus_table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
@@ -54,16 +59,31 @@ def corpus_table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     return table
 
 
-def read_table(path: Path, needed: Sequence[str], known: Sequence[str]) -> pd.DataFrame:
-    """Read a csv as text: every value a stripped `str`, empty where nothing stands.
+def read_table(
+    path: Path,
+    needed: Sequence[str],
+    known: Sequence[str] | None = None,
+    key: Sequence[str] | None = None,
+) -> pd.DataFrame:
+    """Read a csv, on disk or in a zip, as text: every value a stripped `str`, empty where nothing stands.
+
+    Args:
+        path: the csv.
+        needed: columns that must be there, with a value in every row.
+        known: columns that may be there; None for any.
+        key: columns that together name a row; None for the first needed one.
 
     Raises:
         ValueError: the file is not a csv, lacks a needed column, has an unknown one or no row, a needed value is empty,
-            or the first needed column holds a value twice; names the file and the row (the header is row 1).
+            or two rows have one key; names the file and the row (the header is row 1).
     """
     try:
         table = pd.read_csv(
-            path, dtype=str, keep_default_na=False, skipinitialspace=True, encoding="utf-8-sig"
+            io.BytesIO(read_bytes(path)),
+            dtype=str,
+            keep_default_na=False,
+            skipinitialspace=True,
+            encoding="utf-8-sig",
         )
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: not a csv ({' '.join(str(error).split())})") from None
@@ -73,19 +93,42 @@ def read_table(path: Path, needed: Sequence[str], known: Sequence[str]) -> pd.Da
         if column not in table:
             raise ValueError(f"{path}: column {column!r} is missing; has {', '.join(table.columns)}")
     for column in table.columns:
-        if column not in known:
+        if known is not None and column not in known:
             raise ValueError(f"{path}: unknown column {column!r}; known: {', '.join(known)}")
     if table.empty:
         raise ValueError(f"{path}: no row below the header")
     for column in needed:
         if (table[column] == "").any():
-            row = int((table[column] == "").to_numpy().argmax()) + 2
-            raise ValueError(f"{path}, row {row}: {column} is empty")
-    key = table[needed[0]]
-    if key.duplicated().any():
-        row = int(key.duplicated().to_numpy().argmax())
-        first = int((key == key.iloc[row]).to_numpy().argmax())
-        raise ValueError(
-            f"{path}, row {row + 2}: {needed[0]} {key.iloc[row]!r} stands in row {first + 2} already; ids are unique"
-        )
+            raise ValueError(f"{path}, row {first_row(table[column] == '')}: {column} is empty")
+    _check_key(path, table, list(needed[:1] if key is None else key))
     return table
+
+
+def _check_key(path: Path, table: pd.DataFrame, key: list[str]) -> None:
+    if not key or not table.duplicated(key).any():
+        return
+    second = table.duplicated(key).to_numpy().argmax()
+    same = (table[key] == table[key].iloc[second]).all(axis=1)
+    name = " ".join(f"{column} {table[column].iloc[second]!r}" for column in key)
+    raise ValueError(
+        f"{path}, row {second + 2}: {name} stands in row {first_row(same)} already; ids are unique"
+    )
+
+
+def first_row(wrong: pd.Series) -> int:
+    """Number of the first row of a csv for which `wrong` holds; the header is row 1."""
+    return int(wrong.to_numpy(dtype=bool).argmax()) + 2
+
+
+def read_numbers(path: Path, column: pd.Series, low: float, high: float, expected: str) -> pd.Series:
+    """Texts of a column of `read_table` -> float64, NaN where nothing stands.
+
+    Raises:
+        ValueError: a text is no number from `low` to `high`; names the file, the row and what was `expected`.
+    """
+    numbers = pd.to_numeric(column, errors="coerce").astype("float64")
+    wrong = (column != "") & ~numbers.between(low, high)
+    if wrong.any():
+        row = first_row(wrong)
+        raise ValueError(f"{path}, row {row}: {column.name} is {column.iloc[row - 2]!r}; expected {expected}")
+    return numbers
