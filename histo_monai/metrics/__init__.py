@@ -1,0 +1,49 @@
+"""Metrics with intervals: agreement, ROC, classification, calibration; numpy and scipy only."""
+
+from histo_monai.metrics.bootstrap import Resampling, grouped_bootstrap, paired_difference, weighted_mean
+from histo_monai.metrics.classification import (
+    ReliabilityBin,
+    accuracy,
+    brier_score,
+    expected_calibration_error,
+    macro_auc,
+    mean_one_versus_rest_accuracy,
+    reliability,
+    weighted_f1,
+)
+from histo_monai.metrics.delong import DeLongTest, auc, delong_test
+from histo_monai.metrics.estimate import Estimate
+from histo_monai.metrics.icc import intraclass_correlation
+from histo_monai.metrics.regression import mean_absolute_error, prediction_probability
+from histo_monai.metrics.summary import (
+    classification_estimates,
+    human_estimates,
+    regression_estimates,
+    score_estimates,
+)
+
+__all__ = [
+    "DeLongTest",
+    "Estimate",
+    "ReliabilityBin",
+    "Resampling",
+    "accuracy",
+    "auc",
+    "brier_score",
+    "classification_estimates",
+    "delong_test",
+    "expected_calibration_error",
+    "grouped_bootstrap",
+    "human_estimates",
+    "intraclass_correlation",
+    "macro_auc",
+    "mean_absolute_error",
+    "mean_one_versus_rest_accuracy",
+    "paired_difference",
+    "prediction_probability",
+    "regression_estimates",
+    "reliability",
+    "score_estimates",
+    "weighted_f1",
+    "weighted_mean",
+]

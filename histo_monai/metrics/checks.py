@@ -1,0 +1,89 @@
+"""What enters a metric: checked once, refused in one line that names the row."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+_SUM_TOLERANCE = 1e-3
+
+
+def column(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    """One finite number per row, shape (N,).
+
+    Raises:
+        ValueError: If the shape is another, there is no row, or a value is NaN or infinite.
+    """
+    array = np.asarray(values, np.float64)
+    if array.ndim != 1 or not len(array):
+        raise ValueError(f"{name} takes one number per row and at least one row, got shape {array.shape}")
+    _finite(name, array)
+    return array
+
+
+def table(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    """Finite numbers, shape (N, K).
+
+    Raises:
+        ValueError: If the shape is another, or a value is NaN or infinite.
+    """
+    array = np.asarray(values, np.float64)
+    if array.ndim != 2 or not array.size:
+        raise ValueError(f"{name} takes a table (rows, columns), got shape {array.shape}")
+    _finite(name, array)
+    return array
+
+
+def same_length(**arrays: NDArray) -> None:
+    """Raise a ValueError unless all have as many rows."""
+    lengths = {name: len(array) for name, array in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        told = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise ValueError(f"the same rows are expected in all columns, got {told}")
+
+
+def binary(labels: ArrayLike) -> NDArray[np.bool_]:
+    """Which rows are of the positive class: from 0 and 1, shape (N,).
+
+    Raises:
+        ValueError: If a label is neither, or one of the two classes is absent.
+    """
+    array = column("labels", labels)
+    other = np.flatnonzero((array != 0) & (array != 1))
+    if len(other):
+        raise ValueError(f"labels row {other[0]} is {array[other[0]]:g}: expected 0 or 1")
+    if array.min() == array.max():
+        raise ValueError(f"labels are all {array[0]:g}: an AUC needs rows of both classes")
+    return array == 1
+
+
+def classes_and_probabilities(
+    labels: ArrayLike, probabilities: ArrayLike
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Labels (N,), int, 0..K-1, and probabilities (N, K), each row summing to 1.
+
+    Raises:
+        ValueError: If a label is no class index, or a row of probabilities is none.
+    """
+    as_floats, shares = column("labels", labels), table("probabilities", probabilities)
+    same_length(labels=as_floats, probabilities=shares)
+    num_classes = shares.shape[1]
+    if num_classes < 2:
+        raise ValueError("probabilities have one column: expected one for each of at least two classes")
+    bad = np.flatnonzero((as_floats != np.floor(as_floats)) | (as_floats < 0) | (as_floats >= num_classes))
+    if len(bad):
+        raise ValueError(
+            f"labels row {bad[0]} is {as_floats[bad[0]]:g}: expected a class 0..{num_classes - 1}"
+        )
+    bad = np.flatnonzero((shares.min(axis=1) < 0) | (np.abs(shares.sum(axis=1) - 1) > _SUM_TOLERANCE))
+    if len(bad):
+        raise ValueError(
+            f"probabilities row {bad[0]} is {shares[bad[0]].tolist()}: expected 0..1, summing to 1"
+        )
+    return as_floats.astype(np.int64), shares
+
+
+def _finite(name: str, array: NDArray[np.float64]) -> None:
+    bad = np.argwhere(~np.isfinite(array))
+    if len(bad):
+        raise ValueError(f"{name} row {bad[0][0]} is {array[tuple(bad[0])]}: expected a finite number")
