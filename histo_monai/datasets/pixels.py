@@ -1,0 +1,114 @@
+"""What the pixels of patches and slides say before any training: are they whole, how large, and which are the same."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from histo_monai.datasets.files import read_image
+from histo_monai.datasets.processes import map_over_processes
+from histo_monai.slides import open_slide
+
+MAX_ASPECT = 1.1
+"""An image may be this much longer than wide; it is read as a square."""
+
+_THUMBNAIL_MPP = 32.0
+_NUM_AT_A_TIME = 64
+
+
+@dataclass(frozen=True)
+class ImageFacts:
+    """What one image file holds, or why it cannot be used (`problem`).
+
+    Attributes:
+        digest: the same for images with the same pixels; empty for an image of a single color, which many patches of
+            empty glass are.
+        side_px: the shorter side.
+        problem: one line that names the file; empty where there is none.
+    """
+
+    digest: str = ""
+    side_px: int = 0
+    problem: str = ""
+
+
+def survey_images(table: pd.DataFrame, processes: int) -> pd.DataFrame:
+    """Read every image file of a table of labeled patches.
+
+    Args:
+        table: `tables.PATCH_COLUMNS`; rows that are squares of slides are not looked at. Where `side_px` is not 0, the
+            image must have it.
+        processes: images read at the same time.
+
+    Returns:
+        Columns `digest` and `side_px` for the rows of `table`; empty and as given for squares of slides.
+
+    Raises:
+        ValueError: a file is missing or damaged, is no square, or has another size; names up to five.
+    """
+    facts = table[["side_px"]].assign(digest="")[["digest", "side_px"]]
+    images = table[table["y"].isna()]
+    if images.empty:
+        return facts
+    parts = np.array_split(np.arange(len(images)), -(-len(images) // _NUM_AT_A_TIME))
+    paths, sides = images["path"].to_numpy(dtype=object), images["side_px"].to_numpy()
+    jobs = ([paths[part].tolist() for part in parts], [sides[part].tolist() for part in parts])
+    found = map_over_processes(_survey_some, *jobs, processes=processes, title="images", unit="64 images")
+    rows = [row for some in found for row in some]
+    problems = [row.problem for row in rows if row.problem]
+    if problems:
+        more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
+        raise ValueError(
+            f"{len(problems)} of {len(rows)} images cannot be used: {'; '.join(problems[:5])}{more}"
+        )
+    facts.loc[images.index, "digest"] = [row.digest for row in rows]
+    facts.loc[images.index, "side_px"] = np.array([row.side_px for row in rows], np.int32)
+    return facts
+
+
+def _survey_some(paths: list[str], sides: list[int]) -> list[ImageFacts]:
+    return [_survey(path, side) for path, side in zip(paths, sides, strict=True)]
+
+
+def _survey(path: str, side_px: int) -> ImageFacts:
+    try:
+        pixels = read_image(Path(path))
+    except ValueError as error:
+        return ImageFacts(problem=str(error))
+    height, width = pixels.shape[:2]
+    if max(height, width) > MAX_ASPECT * min(height, width):
+        return ImageFacts(problem=f"{path}: {height} × {width} px; a patch is a square, to within a tenth")
+    if side_px and min(height, width) != side_px:
+        return ImageFacts(problem=f"{path}: {height} × {width} px; expected {side_px} × {side_px}")
+    is_plain = bool((pixels == pixels[:1, :1]).all())
+    return ImageFacts("" if is_plain else _digest(pixels), min(height, width))
+
+
+def thumbnail_digests(slides: pd.DataFrame, processes: int) -> pd.Series:
+    """The same text for slides whose thumbnails have the same pixels.
+
+    Args:
+        slides: `path`, and `mpp` (missing where the file must tell it).
+        processes: slides read at the same time.
+
+    Raises:
+        ValueError: a slide cannot be read.
+    """
+    mpps = [None if np.isnan(mpp) else float(mpp) for mpp in slides["mpp"]]
+    work = partial(map_over_processes, processes=processes, title="thumbnails", unit="slide")
+    return pd.Series(list(work(_thumbnail_digest, list(slides["path"]), mpps)), index=slides.index, dtype=str)
+
+
+def _thumbnail_digest(path: str, mpp: float | None) -> str:
+    with open_slide(path, mpp) as slide:
+        return _digest(slide.thumbnail(max(_THUMBNAIL_MPP, slide.mpp)))
+
+
+def _digest(pixels: np.ndarray) -> str:
+    shape = str(pixels.shape).encode()
+    return hashlib.blake2b(shape + np.ascontiguousarray(pixels).tobytes(), digest_size=16).hexdigest()
