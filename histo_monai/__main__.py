@@ -13,8 +13,12 @@ STAGES = {
     "phantom": "simulate a cohort of slides in the official layout of the dataset",
     "index": "find tissue, split the slides, draw the centers of the patches",
     "pretrain": "learn an encoder from unlabeled slides (--method)",
+    "finetune": "train encoder and head on a fraction of the labels (--method, --seed)",
+    "consistency": "train a student on labeled and unlabeled patches (--method, --seed)",
+    "evaluate": "predict validation and test patches: metrics with intervals (--method, --seed)",
 }
-_WITH_METHOD = ("pretrain",)
+_WITH_METHOD = ("pretrain", "finetune", "consistency", "evaluate")
+_WITH_SEED = ("finetune", "consistency", "evaluate")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -69,6 +73,8 @@ def _parser() -> argparse.ArgumentParser:
         stage = stages.add_parser(name, help=text, description=text)
         if name in _WITH_METHOD:
             stage.add_argument("--method", required=True, help="one of `methods` in params.yaml")
+        if name in _WITH_SEED:
+            stage.add_argument("--seed", required=True, type=int, help="one of `seeds` in params.yaml")
     return parser
 
 

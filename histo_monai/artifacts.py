@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 DATA = Path("data")
 PARAMS = Path("params.yaml")
@@ -28,6 +30,7 @@ SUMMARY = "summary.json"
 CHOICE = "choice.json"
 CURVES = "curves.csv"
 ANSWERS = "answers.png"
+PAIRS = "pairs.png"
 PREDICTIONS = "predictions.csv"
 PLOTS = "plots"
 
@@ -88,3 +91,11 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     draft = path.with_name(f".{path.name}.draft")
     draft.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     os.replace(draft, path)
+
+
+def write_curves(
+    path: Path, rows: Sequence[Mapping[str, float]], columns: Sequence[str] | None = None
+) -> None:
+    """One row per epoch; `columns` are needed where there may be none."""
+    table = pd.DataFrame(rows, columns=None if columns is None else list(columns))
+    table.to_csv(path, index=False, float_format="%.6g")

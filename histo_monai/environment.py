@@ -31,6 +31,11 @@ class Environment:
     workers: int
     cpus: int
 
+    def use_cpus(self, processes: int = 1) -> None:
+        """Share the cores among this many training processes; a GPU needs no say in it."""
+        if self.device.type == "cpu":
+            torch.set_num_threads(max(1, self.cpus // processes))
+
 
 def read_environment() -> Environment:
     """The environment of this process.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import typing
 from pathlib import Path
 from typing import Any
@@ -70,10 +71,20 @@ def test_dependencies_of_a_stage_exist(stage: str, pipeline: Any, root: Path) ->
 def test_params_of_a_stage_exist(stage: str, pipeline: Any, root: Path) -> None:
     tree = yaml.safe_load((root / "params.yaml").read_text())
     for dotted in pipeline[stage]["params"]:
-        for method in tree["methods"]:
+        choices = itertools.product(tree["methods"], typing.get_args(params_module.Dataset))
+        for method, dataset in choices:
+            named = {"${item.method}": method, "${dataset}": dataset, "${corpus}": tree["corpus"]}
+            filled = dotted
+            for template, value in named.items():
+                filled = filled.replace(template, value)
             section = tree
-            for key in (
-                dotted.replace("${item.method}", method).replace("${corpus}", tree["corpus"]).split(".")
-            ):
-                assert key in section, dotted
+            for key in filled.split("."):
+                assert key in section, filled
                 section = section[key]
+
+
+@pytest.mark.parametrize("stage", sorted(STAGES))
+def test_alpha_mu_and_n_aug_reach_neither_index_nor_pretrain(stage: str, pipeline: Any) -> None:
+    used = set(pipeline[stage]["params"]) & {"alpha", "mu", "n_aug", "seeds"}
+    expected = {"finetune": {"alpha"}, "consistency": {"alpha", "mu", "n_aug"}, "evaluate": {"alpha"}}
+    assert used == expected.get(stage, set())

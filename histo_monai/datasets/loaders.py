@@ -141,7 +141,7 @@ def _as_read(batch: Any) -> Any:
 
 
 def patch_loader(
-    dataset: Dataset[Patches], batches: EpochBatches, *, workers: int, pin: bool
+    dataset: Dataset[Patches], batches: Sampler[list[int]], *, workers: int, pin: bool
 ) -> DataLoader[Patches]:
     """A loader whose workers live as long as it does; each opens its own slide handles after the fork.
 

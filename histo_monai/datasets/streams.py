@@ -68,6 +68,7 @@ class SideBySide:
             raise ValueError(f"{len(labeled)} labeled batches beside {len(unlabeled)} unlabeled ones")
         self._loaders = (labeled, unlabeled)
         self.batch_sampler = self
+        self.images_per_step = sum(loader.batch_sampler.batch_size for loader in self._loaders)  # type: ignore
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch of both streams."""

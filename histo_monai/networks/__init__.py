@@ -14,6 +14,7 @@ from histo_monai.networks.task_model import (
     from_task_model,
     num_outputs,
 )
+from histo_monai.networks.teacher_student import TeacherStudent
 
 __all__ = [
     "HEADS",
@@ -26,6 +27,7 @@ __all__ = [
     "PairMLP",
     "ProcessBatchNorm2d",
     "TaskModel",
+    "TeacherStudent",
     "describe_task_model",
     "from_encoder",
     "from_task_model",

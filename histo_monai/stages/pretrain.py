@@ -45,8 +45,7 @@ def run(method: str) -> None:
 
 def _train(local_rank: int, method: str, params: Params, environment: Environment) -> None:
     device = idist.device() if idist.get_world_size() > 1 else environment.device
-    if device.type == "cpu":
-        torch.set_num_threads(max(1, environment.cpus // idist.get_world_size()))
+    environment.use_cpus(idist.get_world_size())
     torch.manual_seed(derive_seed(params.pretrain.seed, "initialisation"))
     pretext = build_pretext(method, params)
     slides, centers = read_index()
@@ -160,9 +159,7 @@ def _write(
             "lr",
             *(f"{part}_{name}" for part in ("train", "validation") for name in pretext.MEASURES),
         ]
-        pd.DataFrame(result.curves, columns=columns).to_csv(
-            folder / artifacts.CURVES, index=False, float_format="%.6g"
-        )
+        artifacts.write_curves(folder / artifacts.CURVES, result.curves, columns)
         image.imsave(folder / artifacts.ANSWERS, result.picture)
     told = ", ".join(f"{name} {value:g}" for name, value in metrics.items())
     _LOG.info("%s written: %s", artifacts.model_folder(method), told)

@@ -1,0 +1,38 @@
+"""What a table of labeled patches asks for: classes or a score, targets, and which patches belong together."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import torch
+
+
+def task_classes(table: pd.DataFrame) -> list[str] | None:
+    """Names of the classes in alphabetical order, which is the order of their numbers; None where there are scores.
+
+    Raises:
+        ValueError: the table has no labeled patch.
+    """
+    if table.empty:
+        raise ValueError(
+            "there is no labeled patch; give the dataset its labels and run `dvc repro index` again"
+        )
+    return None if table["score"].notna().any() else sorted(table["label"].unique())
+
+
+def task_targets(table: pd.DataFrame, classes: list[str] | None) -> torch.Tensor:
+    """Class numbers, int64, or scores, float32. Shape (rows,)."""
+    if classes is None:
+        return torch.tensor(table["score"].to_numpy(np.float32))
+    return torch.from_numpy(pd.Index(classes).get_indexer(pd.Index(table["label"])).astype(np.int64))
+
+
+def split_rows(table: pd.DataFrame, split: str) -> pd.DataFrame:
+    """The rows of a split, numbered anew."""
+    return table[table["split"] == split].reset_index(drop=True)
+
+
+def dependence_groups(table: pd.DataFrame) -> np.ndarray:
+    """Patches of one patient, else of one slide, belong together; else each is on its own. Shape (rows,), texts."""
+    slide = table["slide_id"].where(table["slide_id"] != "", "patch " + table["patch_id"])
+    return table["patient_id"].where(table["patient_id"] != "", "slide " + slide).to_numpy(dtype=object)

@@ -1,0 +1,66 @@
+"""Do no harm: the student replaces the fine-tuned model only where validation shows that it is better."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pandas as pd
+from torch import nn
+
+from histo_monai.datasets.tasks import dependence_groups
+from histo_monai.engines.labeled import LabeledLoader, LabeledTask, predict
+from histo_monai.metrics import Estimate, grouped_bootstrap, weighted_mean
+
+Model = Literal["finetuned", "student"]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which model to use, and why.
+
+    Attributes:
+        chosen: "student" if the interval of the difference lies above zero, else "finetuned".
+        measure: what was compared, larger is better: accuracy, or the negative squared error.
+        difference: student minus fine-tuned, mean over the validation patches, resampled by patient or slide.
+    """
+
+    chosen: Model
+    measure: str
+    difference: Estimate
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"chosen": self.chosen, "measure": self.measure, "difference": self.difference.as_dict()}
+
+
+def choose(
+    finetuned: nn.Module,
+    student: nn.Module,
+    task: LabeledTask,
+    rows: pd.DataFrame,
+    validation: LabeledLoader,
+    *,
+    seed: int,
+) -> Choice:
+    """Compare two models on the same validation patches by a paired interval.
+
+    The fine-tuned model was selected on these patches and the student was not, so the comparison leans to the former.
+
+    Args:
+        finetuned: patches -> outputs.
+        student: the same.
+        task: what is predicted.
+        rows: the validation patches.
+        validation: their loader.
+        seed: of the bootstrap.
+    """
+    goodness = [
+        task.objective.right(predict(model, task, validation.loader), validation.targets).double().numpy()
+        for model in (finetuned, student)
+    ]
+    difference = grouped_bootstrap(
+        weighted_mean, (goodness[1] - goodness[0],), dependence_groups(rows), seed=seed, weighted=True
+    )
+    chosen: Model = "student" if difference.low > 0 else "finetuned"
+    return Choice(chosen, "accuracy" if task.classes else "negative squared error", difference)

@@ -1,0 +1,129 @@
+"""Predictions of several models on the same patches -> numbers with intervals (method, section 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import nn
+
+from histo_monai.datasets.tasks import dependence_groups, split_rows, task_targets
+from histo_monai.engines.color_baseline import COLOR_FEATURES, ColorBaseline, color_features
+from histo_monai.engines.labeled import LabeledTask, predict
+from histo_monai.metrics import (
+    Estimate,
+    classification_estimates,
+    grouped_bootstrap,
+    human_estimates,
+    regression_estimates,
+    score_estimates,
+    weighted_mean,
+)
+
+Predictions = dict[str, np.ndarray]
+"""Name of a model -> Shape (n, K): probabilities of the classes, or the score."""
+
+Estimates = dict[str, dict[str, Estimate]]
+"""Name of a model -> name of a metric -> value and interval."""
+
+_TOLD = ("patch_id", "split", "slide_id", "patient_id", "label", "score", "rater_a", "rater_b")
+
+
+def predict_splits(
+    models: Mapping[str, nn.Module],
+    task: LabeledTask,
+    labeled: pd.DataFrame,
+    splits: tuple[str, ...],
+    batch_size: int,
+) -> dict[str, Predictions]:
+    """Predictions of every model, and of the color baselines, for every split that has patches.
+
+    Args:
+        models: patches -> outputs, by name.
+        task: what is predicted.
+        labeled: the training patches with labels, for the color baselines.
+        splits: names; the baselines choose their strength on "validation".
+        batch_size: images at a time.
+
+    Returns:
+        By split, in the order of `split_rows`.
+    """
+    rows = {split: split_rows(task.patches, split) for split in splits}
+    loaders = {split: task.in_order(table, batch_size) for split, table in rows.items() if len(table)}
+    found: dict[str, Predictions] = {
+        split: {name: predict(model, task, loader.loader).numpy() for name, model in models.items()}
+        for split, loader in loaders.items()
+    }
+    learned = task.in_order(labeled, batch_size)
+    colors = {split: color_features(loader.loader) for split, loader in loaders.items()}
+    learned_colors = color_features(learned.loader)
+    for name in COLOR_FEATURES:
+        baseline = ColorBaseline(
+            task.objective,
+            learned_colors[name],
+            learned.targets.numpy(),
+            colors["validation"][name],
+            loaders["validation"].targets.numpy(),
+        )
+        for split, features in colors.items():
+            found[split][f"color_{name}"] = baseline.predict(features[name])
+    return found
+
+
+def estimate(task: LabeledTask, rows: pd.DataFrame, predictions: Predictions, *, seed: int) -> Estimates:
+    """Metrics of every model with 95 % intervals, resampled by patient or slide; ICC: by its F distribution.
+
+    Where two pathologists rated the patches, "human" is the agreement of the second with the first: the ceiling.
+    """
+    groups = dependence_groups(rows)
+    if task.classes:
+        labels = pd.Index(task.classes).get_indexer(pd.Index(rows["label"]))
+        return {
+            name: classification_estimates(labels, said, groups, seed=seed)
+            for name, said in predictions.items()
+        }
+    a, b = (rows[f"rater_{rater}"].to_numpy() for rater in "ab")
+    if np.isnan(a).any():
+        score = rows["score"].to_numpy()
+        return {
+            name: score_estimates(score, said[:, 0], groups, seed=seed) for name, said in predictions.items()
+        }
+    return {
+        **{
+            name: regression_estimates(a, b, said[:, 0], groups, seed=seed)
+            for name, said in predictions.items()
+        },
+        "human": human_estimates(a, b, groups, seed=seed),
+    }
+
+
+def differences(task: LabeledTask, rows: pd.DataFrame, predictions: Predictions, *, seed: int) -> Estimates:
+    """Paired differences of goodness (accuracy, or negative squared error): student minus each other model."""
+    targets = task_targets(rows, task.classes)
+    goodness = {
+        name: task.objective.right(torch.from_numpy(said), targets).double().numpy()
+        for name, said in predictions.items()
+    }
+    measure = "accuracy" if task.classes else "negative_squared_error"
+    groups = dependence_groups(rows)
+    return {
+        f"student_minus_{name}": {
+            measure: grouped_bootstrap(
+                weighted_mean, (goodness["student"] - other,), groups, seed=seed, weighted=True
+            )
+        }
+        for name, other in goodness.items()
+        if name != "student"
+    }
+
+
+def predictions_table(task: LabeledTask, rows: pd.DataFrame, predictions: Predictions) -> pd.DataFrame:
+    """One row per patch: what it is, and `<model>_<class>` probabilities or the `<model>` score."""
+    columns = {
+        f"{name}_{label}" if label else name: said[:, k]
+        for name, said in predictions.items()
+        for k, label in enumerate(task.classes or [""])
+    }
+    return pd.concat([rows[list(_TOLD)], pd.DataFrame(columns, index=rows.index)], axis=1)

@@ -1,0 +1,198 @@
+"""What trainings with labels share: labels beside the loader of their patches, optimisers, a pass without gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from ignite.engine import Engine
+from torch import nn
+from torch.utils.data import DataLoader, Sampler
+
+from histo_monai.datasets.loaders import EpochBatches, patch_loader
+from histo_monai.datasets.patches import LabeledPatches
+from histo_monai.datasets.streams import ShuffledBatches
+from histo_monai.datasets.tasks import task_classes, task_targets
+from histo_monai.engines.device import in_memory_order, precision, to_device
+from histo_monai.engines.means import attach_means
+from histo_monai.losses import Classification, Objective, Regression
+from histo_monai.networks import num_outputs
+from histo_monai.transforms.views import plain_view
+
+
+@dataclass(frozen=True)
+class LabeledLoader:
+    """Batches of patches with their labels.
+
+    Attributes:
+        loader: gives pixels (n, 1, 3, P, P) uint8 and rows (n,) int64 of a table.
+        targets: by row: class numbers int64, or scores float32. Shape (rows of the table,).
+    """
+
+    loader: DataLoader[Any]
+    targets: torch.Tensor
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of a batch."""
+        return self.loader.batch_sampler.batch_size  # type: ignore[union-attr]  # ours has it
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long and how fast to train.
+
+    Attributes:
+        epochs: how many.
+        optimizer: "sgd" (Nesterov momentum 0.9) or "adam" (betas 0.9, 0.999).
+        lr: learning rate at the start.
+        weight_decay: L2.
+        milestones: epochs after which the learning rate falls to a tenth.
+    """
+
+    epochs: int
+    optimizer: str
+    lr: float
+    weight_decay: float
+    milestones: Sequence[int]
+
+    def build_optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        """The optimiser over `parameters`.
+
+        Raises:
+            ValueError: its name is unknown.
+        """
+        if self.optimizer == "sgd":
+            return torch.optim.SGD(
+                parameters, lr=self.lr, momentum=0.9, nesterov=True, weight_decay=self.weight_decay
+            )
+        if self.optimizer == "adam":
+            return torch.optim.Adam(
+                parameters, lr=self.lr, betas=(0.9, 0.999), weight_decay=self.weight_decay
+            )
+        raise ValueError(f"optimizer is {self.optimizer!r}; expected sgd or adam")
+
+
+class LabeledTask:
+    """A table of labeled patches and how it is read: what every stage after pretraining works on.
+
+    Args:
+        patches: `tables.PATCH_COLUMNS`, all splits.
+        patch_px: side of the patches that a network sees.
+        workers: reading processes.
+        device: where networks run.
+        threshold: see `Classification`.
+
+    Attributes:
+        patches: as above.
+        classes: names by number; None for scores.
+        objective: classification or regression.
+        patch_px: as above.
+        device: as above.
+    """
+
+    def __init__(
+        self,
+        patches: pd.DataFrame,
+        *,
+        patch_px: int,
+        workers: int,
+        device: torch.device,
+        threshold: float = 0.0,
+    ) -> None:
+        self.patches = patches
+        self.classes = task_classes(patches)
+        self.objective: Objective = (
+            Regression() if self.classes is None else Classification(self.classes, threshold)
+        )
+        self.patch_px = patch_px
+        self.device = device
+        self._workers = workers
+
+    @property
+    def num_outputs(self) -> int:
+        """Of a network for this task."""
+        return num_outputs(self.classes)
+
+    def in_order(self, rows: pd.DataFrame, batch_size: int) -> LabeledLoader:
+        """Every row once, in the order of the table."""
+        return self._loader(rows, EpochBatches(len(rows), batch_size, seed=None))
+
+    def shuffled(
+        self, rows: pd.DataFrame, batch_size: int, *, seed: int, purpose: str, num_batches: int | None = None
+    ) -> LabeledLoader:
+        """Full batches, see `ShuffledBatches`."""
+        batches = ShuffledBatches(len(rows), batch_size, num_batches=num_batches, seed=seed, purpose=purpose)
+        return self._loader(rows, batches)
+
+    def _loader(self, rows: pd.DataFrame, batches: Sampler[list[int]]) -> LabeledLoader:
+        dataset = LabeledPatches(rows, patch_px=self.patch_px)
+        pin = self.device.type == "cuda"
+        loader = patch_loader(dataset, batches, workers=self._workers, pin=pin)
+        return LabeledLoader(loader, task_targets(rows, self.classes))
+
+
+def single_view(patches: torch.Tensor, size_px: int, device: torch.device) -> torch.Tensor:
+    """(n, 1, 3, H, H) uint8 -> (n, 3, size_px, size_px) float32, 0..1, not augmented."""
+    return in_memory_order(plain_view(patches.to(device, non_blocking=True), size_px).squeeze(1), device)
+
+
+def first_patches(loader: DataLoader[Any], num: int) -> torch.Tensor:
+    """The first patches of a loader's table, whatever its order. Shape (n, 1, 3, P, P), uint8."""
+    dataset: Any = loader.dataset
+    return dataset.__getitems__(list(range(min(num, len(dataset)))))[0]
+
+
+def build_evaluator(
+    network: Callable[[torch.Tensor], torch.Tensor], task: LabeledTask, targets: torch.Tensor
+) -> Engine:
+    """An engine over validation batches: means of the objective's measures; keeps the first batch for pictures.
+
+    Args:
+        network: patches -> outputs, in evaluation mode.
+        task: what is measured, and where.
+        targets: by row.
+    """
+
+    def step(engine: Engine, batch: tuple[torch.Tensor, torch.Tensor]) -> dict[str, torch.Tensor]:
+        patches, rows = batch
+        with torch.no_grad(), precision(task.device):
+            outputs = network(single_view(patches, task.patch_px, task.device))
+        wanted = targets[rows].to(task.device)
+        if engine.state.iteration == 1:
+            said = task.objective.predictions(outputs).cpu().numpy()
+            engine.state.first = (patches.squeeze(1).numpy(), said, targets[rows].tolist())
+        return task.objective.measure(outputs, wanted)
+
+    evaluator = Engine(step)
+    attach_means(evaluator, task.objective.MEASURES)
+    return evaluator
+
+
+def predict(network: nn.Module, task: LabeledTask, loader: DataLoader[Any]) -> torch.Tensor:
+    """Predictions of patches that are not augmented, in the order of the loader.
+
+    Args:
+        network: patches -> outputs; moved to the task's device.
+        task: what is predicted, and where.
+        loader: of the patches.
+
+    Returns:
+        Shape (n, K), float32, on the CPU: probabilities of classes, or the score in 0..1.
+    """
+    to_device(network, task.device)
+    network.eval()
+    parts = []
+    for patches, _ in loader:
+        with torch.no_grad(), precision(task.device):
+            outputs = network(single_view(patches, task.patch_px, task.device))
+        parts.append(task.objective.predictions(outputs).cpu())
+    return torch.cat(parts)
+
+
+Picture = Callable[[np.ndarray, np.ndarray, Sequence[float]], np.ndarray]
+"""(patches (n, 3, H, H) uint8, predictions (n, K), targets) -> (H, W, 3) uint8."""

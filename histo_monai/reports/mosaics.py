@@ -1,0 +1,113 @@
+"""Patches with what a model says of them; for TensorBoard and `dvc plots`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+RIGHT, WRONG, PLAIN = "#1a7f37", "#b2182b", "#777777"
+
+
+def answers(
+    patches: np.ndarray,
+    predictions: np.ndarray,
+    targets: Sequence[float],
+    classes: list[str] | None,
+    num: int = 24,
+    columns: int = 8,
+) -> np.ndarray:
+    """Patches with the true label and the predicted one; a green frame where they agree, a red one where not.
+
+    Args:
+        patches: Shape (n, 3, H, H), uint8.
+        predictions: Shape (n, K): probabilities of the classes, or the score.
+        targets: class numbers or scores.
+        classes: names; None for scores, which have no frame of right or wrong.
+        num: how many to draw.
+        columns: side by side.
+
+    Returns:
+        Shape (H, W, 3), uint8.
+    """
+    num = min(num, len(patches))
+    rows = -(-num // columns)
+    figure = Figure(figsize=(columns * 1.45, rows * 1.8), dpi=110, layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False)
+    for i, axis in enumerate(axes.flat):
+        if i >= num:
+            axis.axis("off")
+            continue
+        _show(axis, patches[i].transpose(1, 2, 0) / 255)
+        said = _said(predictions[i], classes)
+        if classes is None:
+            axis.set_title(f"is {targets[i]:.2f}\nsaid {said}", fontsize=7)
+            continue
+        true = classes[int(targets[i])]
+        right = int(np.argmax(predictions[i])) == int(targets[i])
+        axis.set_title(f"is {true}\nsaid {said}", fontsize=7, color="black" if right else WRONG)
+        _frame(axis, RIGHT if right else WRONG)
+    return _drawn(figure)
+
+
+def weak_and_strong(
+    weak: np.ndarray,
+    strong: np.ndarray,
+    teacher: np.ndarray,
+    student: np.ndarray,
+    classes: list[str] | None,
+) -> np.ndarray:
+    """Pairs of views: above what the teacher saw and said, below what the student saw and said.
+
+    Args:
+        weak: Shape (n, 3, P, P), float32, 0..1.
+        strong: of the same images.
+        teacher: predictions of the weak views, Shape (n, K).
+        student: predictions of the strong views, Shape (n, K).
+        classes: names; None for scores.
+
+    Returns:
+        Shape (H, W, 3), uint8; green frames where the two agree on the class, red ones where not.
+    """
+    num = len(weak)
+    figure = Figure(figsize=(max(num, 2) * 1.45, 3.6), dpi=110, layout="constrained")
+    axes = figure.subplots(2, num, squeeze=False)
+    for i in range(num):
+        agree = int(np.argmax(teacher[i])) == int(np.argmax(student[i]))
+        color = PLAIN if classes is None else RIGHT if agree else WRONG
+        for row, (who, views, predictions) in enumerate(
+            (("teacher", weak, teacher), ("student", strong, student))
+        ):
+            axis = axes[row, i]
+            _show(axis, views[i].transpose(1, 2, 0))
+            axis.set_title(f"{who}: {_said(predictions[i], classes)}", fontsize=7)
+            _frame(axis, color)
+    return _drawn(figure)
+
+
+def _said(prediction: np.ndarray, classes: list[str] | None) -> str:
+    if classes is None:
+        return f"{float(prediction[0]):.2f}"
+    best = int(np.argmax(prediction))
+    return f"{classes[best]} {prediction[best]:.2f}"
+
+
+def _show(axis: Axes, pixels: np.ndarray) -> None:
+    axis.imshow(pixels, interpolation="nearest", vmin=0, vmax=1)
+    axis.set_xticks([])
+    axis.set_yticks([])
+
+
+def _frame(axis: Axes, color: str) -> None:
+    for spine in axis.spines.values():
+        spine.set_color(color)
+        spine.set_linewidth(2.5)
+
+
+def _drawn(figure: Figure) -> np.ndarray:
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return np.asarray(canvas.buffer_rgba())[..., :3].copy()

@@ -1,0 +1,111 @@
+"""Stage `consistency --method METHOD --seed SEED`: a fine-tuned model and unlabeled patches -> a student."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+
+from matplotlib import image
+
+from histo_monai import artifacts
+from histo_monai.datasets.labeled import read_patches
+from histo_monai.datasets.splits import labeled_rows
+from histo_monai.datasets.tasks import split_rows
+from histo_monai.engines.choice import choose
+from histo_monai.engines.consistency import ConsistencyViews, train_consistency
+from histo_monai.engines.fit import Records
+from histo_monai.engines.labeled import LabeledTask, Schedule
+from histo_monai.engines.resume import fingerprint
+from histo_monai.environment import code_version, read_environment
+from histo_monai.networks import TeacherStudent, from_task_model, save_model
+from histo_monai.params import load_params
+from histo_monai.randomness import derive_seed
+from histo_monai.reports.mosaics import weak_and_strong
+from histo_monai.transforms.randaugment import WeakStrongViews
+from histo_monai.transforms.supervised import SupervisedAugmentation
+
+_LOG = logging.getLogger(__name__)
+
+
+def run(method: str, seed: int) -> None:
+    """Write data/models/<method>-<seed>/student: model, choice.json, metrics.json, curves.csv, pairs.png."""
+    params = load_params(artifacts.PARAMS)
+    section = params.consistency_section
+    environment = read_environment()
+    environment.use_cpus()
+    task = LabeledTask(
+        read_patches(artifacts.PATCHES_CSV),
+        patch_px=params.patch_px,
+        workers=environment.workers,
+        device=environment.device,
+        threshold=params.consistency.threshold,
+    )
+    labeled, unlabeled = labeled_rows(task.patches, params.alpha), split_rows(task.patches, "train")
+    validation = split_rows(task.patches, "validation")
+    purpose = derive_seed(seed, "consistency")
+    path = artifacts.finetuned_folder(method, seed) / artifacts.MODEL
+    model, description = from_task_model(path)
+    per_step = params.mu * section.batch_size
+    steps = max(-(-len(labeled) // section.batch_size), -(-len(unlabeled) // per_step))
+    stage = f"consistency-{method}-{seed}"
+    decided_by = [method, seed, params.alpha, params.mu, params.n_aug, params.patch_px]
+    decided_by += [dataclasses.asdict(section), params.consistency.weight, params.consistency.threshold]
+    pair = TeacherStudent(model)
+    result = train_consistency(
+        pair,
+        task,
+        task.shuffled(labeled, section.batch_size, seed=purpose, purpose="labeled", num_batches=steps),
+        task.shuffled(unlabeled, per_step, seed=purpose, purpose="unlabeled", num_batches=steps).loader,
+        task.in_order(validation, params.evaluate.batch_size),
+        weight=params.consistency.weight,
+        views=ConsistencyViews(
+            SupervisedAugmentation(params.patch_px), WeakStrongViews(params.patch_px, params.n_aug)
+        ),
+        schedule=Schedule(
+            section.epochs, section.optimizer, section.lr, section.weight_decay, section.milestones
+        ),
+        seed=purpose,
+        picture=lambda *shown: weak_and_strong(*shown, task.classes),
+        records=Records(
+            artifacts.tensorboard_folder(stage),
+            artifacts.checkpoint_path(stage),
+            fingerprint(decided_by, [artifacts.PATCHES_CSV, path], code_version()[1]),
+        ),
+    )
+    choice = choose(
+        from_task_model(path)[0],
+        model,
+        task,
+        validation,
+        task.in_order(validation, params.evaluate.batch_size),
+        seed=params.evaluate.seed,
+    )
+    metrics = {
+        **{f"validation_{name}": round(value, 6) for name, value in result.validation.items()},
+        "num_labeled": len(labeled),
+        "num_unlabeled": len(unlabeled),
+        "num_validation": len(validation),
+        "student_chosen": int(choice.chosen == "student"),
+    }
+    commit, digest = code_version()
+    described = {
+        **description,
+        "stage": "consistency",
+        "mu": params.mu,
+        "n_aug": params.n_aug,
+        "metrics": metrics,
+        "params": dataclasses.asdict(section),
+        "weight": params.consistency.weight,
+        "threshold": params.consistency.threshold,
+        "git_commit": commit,
+        "code_sha256": digest,
+    }
+    with artifacts.whole_folder(artifacts.student_folder(method, seed)) as folder:
+        save_model(folder / artifacts.MODEL, model.state_dict(), described)
+        artifacts.write_json(folder / artifacts.CHOICE, choice.as_dict())
+        artifacts.write_json(folder / artifacts.METRICS, metrics)
+        artifacts.write_curves(folder / artifacts.CURVES, result.curves)
+        image.imsave(folder / artifacts.PAIRS, result.picture)
+    artifacts.checkpoint_path(stage).unlink(missing_ok=True)
+    told = ", ".join(f"{name} {value:g}" for name, value in metrics.items())
+    _LOG.info("%s written: %s", artifacts.student_folder(method, seed), told)

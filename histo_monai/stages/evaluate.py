@@ -1,0 +1,128 @@
+"""Stage `evaluate --method METHOD --seed SEED`: fine-tuned model and student -> predictions, metrics, pictures."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib import image
+
+from histo_monai import artifacts
+from histo_monai.datasets.labeled import read_patches
+from histo_monai.datasets.splits import labeled_rows
+from histo_monai.datasets.tasks import split_rows, task_targets
+from histo_monai.engines.evaluation import (
+    Estimates,
+    Predictions,
+    differences,
+    estimate,
+    predict_splits,
+    predictions_table,
+)
+from histo_monai.engines.labeled import LabeledTask, first_patches
+from histo_monai.environment import read_environment
+from histo_monai.networks import from_task_model
+from histo_monai.params import load_params
+from histo_monai.reports import figures
+from histo_monai.reports.mosaics import answers
+
+_LOG = logging.getLogger(__name__)
+
+SPLITS = ("validation", "test")
+NUM_BINS = 10
+HEADLINES = ("accuracy", "icc", "icc_a", "icc_b")
+"""What summary.json tells of each split, and `dvc metrics show` prints; everything else is in metrics.json."""
+
+
+def run(method: str, seed: int) -> None:
+    """Write data/evaluation/<method>-<seed>: predictions.csv, metrics.json, summary.json, plots/."""
+    params = load_params(artifacts.PARAMS)
+    environment = read_environment()
+    environment.use_cpus()
+    task = LabeledTask(
+        read_patches(artifacts.PATCHES_CSV),
+        patch_px=params.patch_px,
+        workers=environment.workers,
+        device=environment.device,
+    )
+    folders = {
+        "finetuned": artifacts.finetuned_folder(method, seed),
+        "student": artifacts.student_folder(method, seed),
+    }
+    models = {name: from_task_model(folder / artifacts.MODEL)[0] for name, folder in folders.items()}
+    choice = _read_json(folders["student"] / artifacts.CHOICE)
+    labeled = labeled_rows(task.patches, params.alpha)
+    predictions = predict_splits(models, task, labeled, SPLITS, params.evaluate.batch_size)
+    rows = {split: split_rows(task.patches, split) for split in predictions}
+    metrics: dict[str, Any] = {"choice": choice}
+    for split, said in predictions.items():
+        found = estimate(task, rows[split], said, seed=params.evaluate.seed)
+        found["chosen"] = found[choice["chosen"]]
+        found |= differences(task, rows[split], said, seed=params.evaluate.seed)
+        metrics[split] = _plain(found)
+    metrics["warnings"] = _read_json(artifacts.INDEX_METRICS)["warnings"]
+    folder = artifacts.evaluation_folder(method, seed)
+    with artifacts.whole_folder(folder) as draft:
+        tables = [predictions_table(task, rows[split], said) for split, said in predictions.items()]
+        pd.concat(tables).to_csv(draft / artifacts.PREDICTIONS, index=False, float_format="%.6g")
+        artifacts.write_json(draft / artifacts.METRICS, metrics)
+        artifacts.write_json(draft / artifacts.SUMMARY, summarise(metrics))
+        last = next(split for split in reversed(SPLITS) if split in predictions)
+        _draw(draft / artifacts.PLOTS, task, rows[last], predictions[last])
+    for name, value in summarise(metrics).items():
+        _LOG.info("%s: %s", name, ", ".join(f"{model} {x:.3f}" for model, x in value.items()))
+
+
+def summarise(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """The headline of every split: {"test_accuracy": {"student": 0.9, ...}, ...}."""
+    return {
+        f"{split}_{name}": {
+            model: found[name]["value"]
+            for model, found in metrics[split].items()
+            if name in found and "_minus_" not in model
+        }
+        for split in SPLITS
+        if split in metrics
+        for name in HEADLINES
+        if name in metrics[split]["student"]
+    }
+
+
+def _plain(estimates: Estimates) -> dict[str, dict[str, Any]]:
+    return {
+        model: {name: value.as_dict() for name, value in found.items()} for model, found in estimates.items()
+    }
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise ValueError(f"{path}: missing or not JSON; run the stage that makes it") from None
+
+
+def _draw(folder: Path, task: LabeledTask, rows: pd.DataFrame, predictions: Predictions) -> None:
+    """The pictures that `dvc plots show` opens: of the fine-tuned model and of the student."""
+    folder.mkdir()
+    both = {name: predictions[name] for name in ("finetuned", "student")}
+    targets = task_targets(rows, task.classes).numpy()
+    if task.classes:
+        decided = {name: said.argmax(axis=1) for name, said in both.items()}
+        image.imsave(folder / "confusion.png", figures.confusion(targets, decided, task.classes))
+        image.imsave(folder / "reliability.png", figures.reliability_diagram(targets, both, NUM_BINS))
+    else:
+        raters = {f"pathologist {rater.upper()}": rows[f"rater_{rater}"].to_numpy() for rater in "ab"}
+        if rows["rater_a"].isna().any():
+            raters = {"score": targets}
+        for name, said in both.items():
+            image.imsave(folder / f"scores_{name}.png", figures.scores(said[:, 0], raters))
+    # Patches of one slide stand together in the table: a step through it shows many slides.
+    some = np.linspace(0, len(rows) - 1, min(24, len(rows))).round().astype(int)
+    patches = first_patches(task.in_order(rows.iloc[some].reset_index(drop=True), 24).loader, 24)
+    picture = answers(patches.squeeze(1).numpy(), both["student"][some], targets[some].tolist(), task.classes)
+    image.imsave(folder / artifacts.ANSWERS, picture)

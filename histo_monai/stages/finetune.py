@@ -1,0 +1,88 @@
+"""Stage `finetune --method METHOD --seed SEED`: an encoder and a fraction of the labels -> a model of the task."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+
+import torch
+from matplotlib import image
+
+from histo_monai import artifacts
+from histo_monai.datasets.labeled import read_patches
+from histo_monai.datasets.splits import labeled_rows
+from histo_monai.datasets.tasks import split_rows
+from histo_monai.engines.fit import Records
+from histo_monai.engines.labeled import LabeledTask, Schedule
+from histo_monai.engines.resume import fingerprint
+from histo_monai.engines.supervised import finetune
+from histo_monai.environment import code_version, read_environment
+from histo_monai.networks import describe_task_model, from_encoder, save_model
+from histo_monai.params import load_params
+from histo_monai.randomness import derive_seed
+from histo_monai.reports.mosaics import answers
+
+_LOG = logging.getLogger(__name__)
+
+
+def run(method: str, seed: int) -> None:
+    """Write data/models/<method>-<seed>/finetuned: model, its description, metrics.json, curves.csv, answers.png."""
+    params = load_params(artifacts.PARAMS)
+    section = params.finetune_section
+    environment = read_environment()
+    environment.use_cpus()
+    task = LabeledTask(
+        read_patches(artifacts.PATCHES_CSV),
+        patch_px=params.patch_px,
+        workers=environment.workers,
+        device=environment.device,
+    )
+    labeled, validation = labeled_rows(task.patches, params.alpha), split_rows(task.patches, "validation")
+    purpose = derive_seed(seed, "finetune")
+    encoder = artifacts.model_folder(method) / artifacts.ENCODER
+    torch.manual_seed(derive_seed(purpose, "initialisation"))
+    model, description = from_encoder(encoder, task.num_outputs)
+    stage = f"finetune-{method}-{seed}"
+    decided_by = [method, seed, params.alpha, params.patch_px, dataclasses.asdict(section)]
+    result = finetune(
+        model,
+        task,
+        task.shuffled(labeled, section.batch_size, seed=purpose, purpose="labeled"),
+        task.in_order(validation, params.evaluate.batch_size),
+        schedule=Schedule(
+            section.epochs, section.optimizer, section.lr, section.weight_decay, section.milestones
+        ),
+        seed=purpose,
+        picture=lambda patches, said, targets: answers(patches, said, targets, task.classes),
+        records=Records(
+            artifacts.tensorboard_folder(stage),
+            artifacts.checkpoint_path(stage),
+            fingerprint(decided_by, [artifacts.PATCHES_CSV, encoder], code_version()[1]),
+        ),
+    )
+    metrics = {
+        **{f"validation_{name}": round(value, 6) for name, value in result.validation.items()},
+        "best_epoch": result.best_epoch,
+        "num_labeled": len(labeled),
+        "num_validation": len(validation),
+    }
+    commit, digest = code_version()
+    described = {
+        **describe_task_model(description, classes=task.classes, patch_px=params.patch_px),
+        "stage": "finetune",
+        "dataset": params.dataset,
+        "alpha": params.alpha,
+        "seed": seed,
+        "metrics": metrics,
+        "params": dataclasses.asdict(section),
+        "git_commit": commit,
+        "code_sha256": digest,
+    }
+    with artifacts.whole_folder(artifacts.finetuned_folder(method, seed)) as folder:
+        save_model(folder / artifacts.MODEL, model.state_dict(), described)
+        artifacts.write_json(folder / artifacts.METRICS, metrics)
+        artifacts.write_curves(folder / artifacts.CURVES, result.curves)
+        image.imsave(folder / artifacts.ANSWERS, result.picture)
+    artifacts.checkpoint_path(stage).unlink(missing_ok=True)
+    told = ", ".join(f"{name} {value:g}" for name, value in metrics.items())
+    _LOG.info("%s written: %s", artifacts.finetuned_folder(method, seed), told)

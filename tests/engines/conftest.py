@@ -1,0 +1,65 @@
+"""A task small enough to train in a test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+from torch.utils.data import Dataset
+
+from histo_monai.datasets.labeled import labeled_table
+from histo_monai.engines import labeled as labeled_module
+from histo_monai.engines.labeled import LabeledTask
+
+SIDE = 32
+
+
+class Waves(Dataset[Any]):
+    """Stands in for the reader: images of stripes, whose period tells the class or the score, on noise."""
+
+    def __init__(self, table: pd.DataFrame, *, patch_px: int) -> None:
+        period = torch.tensor([4.0 if label == "fine" else 12.0 for label in table["label"]])
+        if table["score"].notna().any():
+            period = 4.0 + 12.0 * torch.tensor(table["score"].to_numpy())
+        number = table["patch_id"].str.removeprefix("patch-").astype(int)
+        self.patches = torch.empty(len(table), 1, 3, patch_px, patch_px, dtype=torch.uint8)
+        for i, seed in enumerate(number):
+            generator = torch.Generator().manual_seed(int(seed))
+            phase = torch.rand(1, generator=generator) * 16
+            wave = torch.sin(2 * torch.pi * (torch.arange(patch_px) + phase) / period[i])
+            noise = 20 * torch.randn(3, patch_px, patch_px, generator=generator)
+            self.patches[i, 0] = (128 + 80 * wave + noise).clamp(0, 255).to(torch.uint8)
+
+    def __len__(self) -> int:
+        return len(self.patches)
+
+    def __getitems__(self, rows: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.patches[rows], torch.tensor(rows)
+
+
+def wave_table(num: int, scores: bool) -> pd.DataFrame:
+    """`num` patches of training, of validation and of test each, four to a patient."""
+    rows = []
+    for i in range(3 * num):
+        split = ("train", "validation", "test")[i // num]
+        row = {"patch_id": f"patch-{i}", "path": "x", "side_px": SIDE, "split": split}
+        told = {"score": i % num / num} if scores else {"label": ("fine", "coarse")[i % 2]}
+        rows.append({**row, **told, "patient_id": f"{split}-{i // 4}"})
+    table = labeled_table(rows)
+    table.loc[table["split"] == "train", "label_rank"] = [(i + 0.5) / num for i in range(num)]
+    return table
+
+
+@pytest.fixture
+def wave_task(monkeypatch: pytest.MonkeyPatch) -> Callable[..., LabeledTask]:
+    """A function that gives a task over `Waves`, on the CPU."""
+    monkeypatch.setattr(labeled_module, "LabeledPatches", Waves)
+
+    def build(num: int = 24, scores: bool = False, **changes: Any) -> LabeledTask:
+        settings = {"patch_px": SIDE, "workers": 0, "device": torch.device("cpu")}
+        return LabeledTask(wave_table(num, scores), **{**settings, **changes})
+
+    return build

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from histo_monai.datasets.tasks import split_rows
+from histo_monai.engines.choice import Choice, choose
+from histo_monai.engines.labeled import LabeledTask
+
+
+class Says(nn.Module):
+    """Says what it was told to, whatever it sees."""
+
+    def __init__(self, outputs: torch.Tensor) -> None:
+        super().__init__()
+        self.outputs, self.at = outputs, 0
+
+    def forward(self, patches: torch.Tensor) -> torch.Tensor:
+        said = self.outputs[self.at : self.at + len(patches)]
+        self.at += len(patches)
+        return said
+
+
+def _choose(task: LabeledTask, finetuned: torch.Tensor, student: torch.Tensor) -> Choice:
+    rows = split_rows(task.patches, "validation")
+    return choose(Says(finetuned), Says(student), task, rows, task.in_order(rows, 7), seed=0)
+
+
+@pytest.mark.parametrize(
+    ("wrong_before", "wrong_after", "chosen"), [(20, 0, "student"), (0, 20, "finetuned"), (3, 2, "finetuned")]
+)
+def test_the_student_is_chosen_only_where_it_is_shown_to_be_better(
+    wave_task: Callable[..., LabeledTask], wrong_before: int, wrong_after: int, chosen: str
+) -> None:
+    task = wave_task(40)
+    targets = task.in_order(split_rows(task.patches, "validation"), 7).targets
+
+    def with_errors(count: int) -> torch.Tensor:
+        said = nn.functional.one_hot(targets, 2).float()
+        flipped = torch.linspace(0, 39, max(count, 1)).long()[:count]
+        said[flipped] = 1 - nn.functional.one_hot(targets[flipped], 2).float()
+        return said
+
+    found = _choose(task, with_errors(wrong_before), with_errors(wrong_after))
+    assert found.chosen == chosen
+    assert found.difference.value == pytest.approx((wrong_before - wrong_after) / 40)
+    assert found.difference.n == 10  # patients
+
+
+def test_scores_are_compared_by_their_squared_errors(wave_task: Callable[..., LabeledTask]) -> None:
+    task = wave_task(40, scores=True)
+    targets = task.in_order(split_rows(task.patches, "validation"), 7).targets.unsqueeze(1)
+    found = _choose(task, targets + 0.2 * (targets < 0.5) - 0.2 * (targets >= 0.5), targets)
+    assert found.chosen == "student"
+    assert found.difference.value == pytest.approx(0.04, rel=1e-4)
+    assert found.as_dict()["measure"] == "negative squared error"

@@ -1,0 +1,246 @@
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from ignite.engine import Engine
+
+from histo_monai.datasets.tasks import split_rows
+from histo_monai.engines import consistency as consistency_module
+from histo_monai.engines.consistency import (
+    ConsistencyResult,
+    ConsistencyStep,
+    ConsistencyViews,
+    train_consistency,
+)
+from histo_monai.engines.fit import Records
+from histo_monai.engines.labeled import LabeledTask, Schedule
+from histo_monai.networks import TaskModel, TeacherStudent
+from histo_monai.randomness import Step
+from histo_monai.transforms.randaugment import WeakStrongViews
+from histo_monai.transforms.supervised import SupervisedAugmentation
+
+TaskBuilder = Callable[..., LabeledTask]
+B, MU, STEPS = 4, 3, 3
+SCHEDULE = Schedule(epochs=2, optimizer="sgd", lr=0.05, weight_decay=1e-4, milestones=(1,))
+
+
+def _pair(task: LabeledTask) -> TeacherStudent:
+    torch.manual_seed(0)
+    return TeacherStudent(TaskModel("pair", task.num_outputs))
+
+
+def _views(size_px: int) -> ConsistencyViews:
+    return ConsistencyViews(SupervisedAugmentation(size_px), WeakStrongViews(size_px, 7))
+
+
+def _labeled(task: LabeledTask) -> Any:
+    rows = split_rows(task.patches, "train").head(6)
+    return task.shuffled(rows, B, seed=0, purpose="labeled", num_batches=STEPS)
+
+
+def _train(pair: TeacherStudent, task: LabeledTask, **changes: Any) -> ConsistencyResult:
+    unlabeled = task.shuffled(
+        split_rows(task.patches, "train"), MU * B, seed=0, purpose="unlabeled", num_batches=STEPS
+    )
+    settings: dict[str, Any] = {
+        "weight": 1.0,
+        "views": _views(task.patch_px),
+        "schedule": SCHEDULE,
+        "seed": 0,
+        "picture": lambda *shown: np.zeros((2, 2, 3), np.uint8),
+        "records": Records(),
+    }
+    return train_consistency(
+        pair,
+        task,
+        _labeled(task),
+        unlabeled.loader,
+        task.in_order(split_rows(task.patches, "validation"), 16),
+        **{**settings, **changes},
+    )
+
+
+def _state(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {name: value.clone() for name, value in module.state_dict().items()}
+
+
+def _equal(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.parametrize("scores", [False, True])
+def test_the_trunk_stays_and_the_teacher_moves_only_at_the_end_of_an_epoch(
+    wave_task: TaskBuilder, scores: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = wave_task(scores=scores)
+    pair = _pair(task)
+    trunk, teacher, student = _state(pair.encoder), _state(pair.teacher), _state(pair.student)
+    seen: list[bool] = []
+    step = ConsistencyStep.__call__
+
+    def watched(self: ConsistencyStep, engine: Engine, batch: Any) -> dict[str, torch.Tensor]:
+        output = step(self, engine, batch)
+        if engine.state.epoch == 1:
+            seen.append(_equal(_state(pair.teacher), teacher))
+        return output
+
+    monkeypatch.setattr(ConsistencyStep, "__call__", watched)
+    _train(pair, task)
+    assert seen == [True] * STEPS
+    assert any(name.endswith("running_mean") for name in trunk)
+    assert _equal(_state(pair.encoder), trunk)
+    assert not _equal(_state(pair.student), student)
+    assert _equal(_state(pair.teacher), _state(pair.student))
+
+
+def test_the_student_of_an_epoch_teaches_the_next(
+    wave_task: TaskBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = wave_task()
+    pair = _pair(task)
+    at_the_end: list[dict[str, torch.Tensor]] = []
+    in_the_next: list[dict[str, torch.Tensor]] = []
+    step = ConsistencyStep.__call__
+
+    def watched(self: ConsistencyStep, engine: Engine, batch: Any) -> dict[str, torch.Tensor]:
+        in_the_next.append(_state(pair.teacher))
+        output = step(self, engine, batch)
+        if engine.state.iteration % STEPS == 0:
+            at_the_end.append(_state(pair.student))
+        return output
+
+    monkeypatch.setattr(ConsistencyStep, "__call__", watched)
+    _train(pair, task)
+    assert all(_equal(teacher, at_the_end[0]) for teacher in in_the_next[STEPS:])
+    assert not _equal(at_the_end[0], at_the_end[1])
+
+
+def _ids_seen(task: LabeledTask, monkeypatch: pytest.MonkeyPatch, shuffle: bool) -> list[tuple[Any, Any]]:
+    """Ids of the weak and the strong views that the trunk is given in each step: every image is a plain grey, its id.
+
+    Only geometry is left in the strong views, which keeps a plain image as it is.
+    """
+    seen: list[tuple[Any, Any]] = []
+    draw = ConsistencyViews.draw
+
+    def plain(self: ConsistencyViews, labeled: torch.Tensor, unlabeled: torch.Tensor, now: Step) -> Any:
+        ids = 3 * torch.arange(len(unlabeled), dtype=torch.uint8) + now.iteration
+        images = ids.view(-1, 1, 1, 1, 1).expand_as(unlabeled).contiguous()
+        views, weak, strong = draw(self, labeled, images, now)
+        if shuffle:
+            strong = strong[torch.randperm(len(strong), generator=torch.Generator().manual_seed(0))]
+        return views, weak, strong
+
+    pair = _pair(task)
+    features = TeacherStudent.features
+
+    def watched(self: TeacherStudent, patches: torch.Tensor) -> torch.Tensor:
+        if len(patches) == B + 2 * MU * B:
+            ids = (patches.mean(dim=(1, 2, 3)) * 255).round().int().tolist()
+            seen.append((ids[B : B + MU * B], ids[B + MU * B :]))
+        return features(self, patches)
+
+    monkeypatch.setattr(ConsistencyViews, "draw", plain)
+    monkeypatch.setattr(TeacherStudent, "features", watched)
+    monkeypatch.setattr(consistency_module, "NUM_SHOWN", 1)
+    geometry = WeakStrongViews(task.patch_px, 4)
+    monkeypatch.setattr(
+        "histo_monai.transforms.randaugment.draw_distinct",
+        lambda state, num, kinds, count: np.stack([state.permutation(count) for _ in range(num)]),
+    )
+    _train(pair, task, views=ConsistencyViews(SupervisedAugmentation(task.patch_px), geometry))
+    return seen
+
+
+def test_weak_and_strong_views_of_a_step_are_of_the_same_images(
+    wave_task: TaskBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = _ids_seen(wave_task(), monkeypatch, shuffle=False)
+    assert len(seen) == STEPS * SCHEDULE.epochs
+    assert all(weak == strong and len(set(weak)) == MU * B for weak, strong in seen)
+
+
+def test_shuffled_pairs_would_be_noticed(wave_task: TaskBuilder, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert any(weak != strong for weak, strong in _ids_seen(wave_task(), monkeypatch, shuffle=True))
+
+
+@pytest.mark.parametrize("scores", [False, True])
+def test_with_lambda_zero_the_student_is_plain_finetuning_of_the_head(
+    wave_task: TaskBuilder, scores: bool
+) -> None:
+    task = wave_task(scores=scores)
+    pair = _pair(task)
+    model = copy.deepcopy(pair)
+    _train(pair, task, weight=0.0)
+
+    head = model.student
+    optimizer = torch.optim.SGD(head.parameters(), lr=0.05, momentum=0.9, nesterov=True, weight_decay=1e-4)
+    augment, loader = SupervisedAugmentation(task.patch_px), _labeled(task)
+    iteration = 0
+    for epoch in (1, 2):
+        optimizer.param_groups[0]["lr"] = {1: 0.05, 2: 0.005}[epoch]
+        loader.loader.batch_sampler.set_epoch(epoch)
+        for patches, rows in loader.loader:
+            iteration += 1
+            augment.set_random_state(Step(0, epoch, iteration).derive_seed("augmentation"))
+            with torch.no_grad():
+                features = model.encoder(augment(patches).squeeze(1))
+            loss = task.objective.measure(head(features), loader.targets[rows])["loss"].mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    for name, value in head.state_dict().items():
+        torch.testing.assert_close(pair.student.state_dict()[name], value, rtol=1e-5, atol=1e-7)
+
+
+def test_the_unlabeled_part_moves_the_student(wave_task: TaskBuilder) -> None:
+    task = wave_task()
+    with_it, without = _pair(task), _pair(task)
+    _train(with_it, task)
+    _train(without, task, weight=0.0)
+    assert not _equal(_state(with_it.student), _state(without.student))
+
+
+def test_a_killed_training_goes_on_to_the_same_student(wave_task: TaskBuilder, tmp_path: Path) -> None:
+    task = wave_task()
+    whole, killed, resumed = (_pair(task) for _ in range(3))
+    records = Records(resume=tmp_path / "state.pt", fingerprint="x")
+    _train(whole, task)
+    _train(killed, task, schedule=Schedule(1, "sgd", 0.05, 1e-4, (1,)), records=records)
+    _train(resumed, task, records=records)
+    assert _equal(_state(whole), _state(resumed))
+
+
+def test_curves_and_tensorboard_tell_of_both_losses_and_of_the_pseudo_labels(
+    wave_task: TaskBuilder, tmp_path: Path
+) -> None:
+    task = wave_task()
+    result = _train(_pair(task), task, records=Records(tensorboard=tmp_path / "events"))
+    told = {
+        "train_loss", "train_supervised", "train_consistency", "train_accuracy", "train_teacher_accuracy",
+        "train_agreement", "train_teacher_entropy", "train_student_entropy", "validation_accuracy",
+    }  # fmt: skip
+    assert told <= set(result.curves[-1])
+    assert any((tmp_path / "events").iterdir())
+
+
+def test_every_image_is_seen_in_every_epoch(wave_task: TaskBuilder, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = wave_task()
+    seen: dict[str, set[int]] = {"labeled": set(), "unlabeled": set()}
+    step = ConsistencyStep.__call__
+
+    def watched(self: ConsistencyStep, engine: Engine, batch: Any) -> dict[str, torch.Tensor]:
+        if engine.state.epoch == 1:
+            for name, (_, rows) in zip(seen, batch, strict=True):
+                seen[name] |= set(rows.tolist())
+        return step(self, engine, batch)
+
+    monkeypatch.setattr(ConsistencyStep, "__call__", watched)
+    _train(_pair(task), task)
+    assert seen == {"labeled": set(range(6)), "unlabeled": set(range(24))}

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from histo_monai.networks import (
+    Encoder,
+    LinearHead,
+    PairHead,
+    PairMLP,
+    TaskModel,
+    TeacherStudent,
+    from_encoder,
+    from_task_model,
+    save_model,
+)
+
+ENCODER = {
+    "kind": "encoder",
+    "method": "rsp",
+    "head": "pair",
+    "architecture": "resnet18",
+    "mpps": [1.0, 2.0, 4.0],
+    "num_features": 512,
+    "normalisation": {},
+    "source": "phantom",
+    "corpus": "camelyon16",
+}
+
+
+class ThreeBranches(nn.Module):
+    """The paper's network, literally: three passes of the trunk over the same image, three pairs, one linear layer."""
+
+    def __init__(self, encoder: Encoder, head: PairHead) -> None:
+        super().__init__()
+        self.encoder, self.pair_mlp, self.linear = encoder, head.pair_mlp, head.linear
+
+    def forward(self, patches: torch.Tensor) -> torch.Tensor:
+        first, second, third = (self.encoder(patches) for _ in range(3))
+        pairs = [self.pair_mlp(*pair) for pair in ((first, second), (first, third), (second, third))]
+        return self.linear(torch.cat(pairs, dim=-1))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_single_pass_has_outputs_and_gradients_of_three_branches(training: bool) -> None:
+    torch.manual_seed(0)
+    single = TaskModel("pair", 9).double()
+    literal = ThreeBranches(*copy.deepcopy((single.encoder, single.head)))
+    single.train(training)
+    literal.train(training)
+    patches, targets = torch.rand(4, 3, 40, 40, dtype=torch.float64), torch.tensor([0, 3, 8, 3])
+    for model in (single, literal):
+        nn.functional.cross_entropy(model(patches), targets).backward()
+    torch.testing.assert_close(single(patches), literal(patches), rtol=1e-10, atol=1e-12)
+    other = {name.replace("head.", ""): p.grad for name, p in single.named_parameters()}
+    for name, parameter in literal.named_parameters():
+        torch.testing.assert_close(other[name], parameter.grad, rtol=1e-8, atol=1e-12)
+
+
+def _write_encoder(path: Path, head: str, parts: dict[str, nn.Module]) -> None:
+    state = {f"{part}.{name}": x for part, module in parts.items() for name, x in module.state_dict().items()}
+    save_model(path, state, {**ENCODER, "head": head})
+
+
+def test_all_that_pretraining_kept_is_loaded_and_only_that(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    encoder, pair_mlp = Encoder(), PairMLP()
+    _write_encoder(tmp_path / "encoder.safetensors", "pair", {"encoder": encoder, "pair_mlp": pair_mlp})
+    first, second = (from_encoder(tmp_path / "encoder.safetensors", 3)[0] for _ in range(2))
+    for model in (first, second):
+        for kept, given in ((model.encoder, encoder), (model.head.pair_mlp, pair_mlp)):
+            for name, value in given.state_dict().items():
+                torch.testing.assert_close(kept.state_dict()[name], value, rtol=0, atol=0)
+    assert not torch.equal(first.head.linear.weight, second.head.linear.weight)
+
+
+def test_a_method_without_pairs_gets_one_linear_layer(tmp_path: Path) -> None:
+    _write_encoder(tmp_path / "encoder.safetensors", "linear", {"encoder": Encoder()})
+    model, _ = from_encoder(tmp_path / "encoder.safetensors", 1)
+    assert isinstance(model.head, LinearHead)
+    assert model(torch.rand(2, 3, 32, 32)).shape == (2, 1)
+
+
+def test_files_that_are_no_model_of_the_right_kind_are_refused(tmp_path: Path) -> None:
+    _write_encoder(tmp_path / "encoder.safetensors", "unheard of", {"encoder": Encoder()})
+    with pytest.raises(ValueError, match="not an encoder to fine-tune from"):
+        from_encoder(tmp_path / "encoder.safetensors", 2)
+    with pytest.raises(ValueError, match="not a fine-tuned model"):
+        from_task_model(tmp_path / "encoder.safetensors")
+    with pytest.raises(ValueError, match="no such model"):
+        from_encoder(tmp_path / "nothing.safetensors", 2)
+
+
+def test_training_mode_reaches_the_student_alone() -> None:
+    pair = TeacherStudent(TaskModel("pair", 2)).train()
+    assert pair.student.training
+    assert not any(module.training for part in (pair.encoder, pair.teacher) for module in part.modules())
+    trained = {name for name, parameter in pair.named_parameters() if parameter.requires_grad}
+    assert trained == {f"student.{name}" for name, _ in pair.student.named_parameters()}
+
+
+def test_replacing_the_teacher_copies_and_does_not_share() -> None:
+    pair = TeacherStudent(TaskModel("linear", 2))
+    with torch.no_grad():
+        pair.student.linear.weight.add_(1.0)
+    assert not torch.equal(pair.teacher.linear.weight, pair.student.linear.weight)
+    pair.replace_teacher()
+    assert torch.equal(pair.teacher.linear.weight, pair.student.linear.weight)
+    assert pair.teacher.linear.weight.data_ptr() != pair.student.linear.weight.data_ptr()
