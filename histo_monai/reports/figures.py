@@ -1,0 +1,245 @@
+"""Pictures of how right a model is, drawn without a display; colours that colour-blind eyes tell apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import PercentFormatter
+from numpy.typing import ArrayLike
+
+from histo_monai.metrics import (
+    ReliabilityBin,
+    expected_calibration_error,
+    intraclass_correlation,
+    mean_absolute_error,
+    prediction_probability,
+    reliability,
+)
+
+_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe & Ito 2008.
+_MARKERS = "osD^vP"
+_INK, _GREY, _PALE = "#333333", "#767676", "#b0b0b0"
+_DPI = 100
+_SHARE_FROM = 0.55  # A cell this dark takes white digits.
+_FEWEST_ROWS = 5
+_NUM_TENTHS = 10
+_BAR = 0.86  # Of a bin's width.
+_MOST_LETTERS = 26  # Of level class names side by side under a matrix.
+
+
+def confusion(labels: ArrayLike, predictions: Mapping[str, ArrayLike], classes: Sequence[str]) -> np.ndarray:
+    """Confusion matrices side by side: how many patches of each true class (rows) were given each class.
+
+    The colour is the share of the true class, so that rare classes show; the number is the count.
+
+    Args:
+        labels: Shape (N,), int, 0..K-1.
+        predictions: name of the model -> predicted classes, shape (N,), int.
+        classes: K names.
+
+    Returns:
+        Shape (H, W, 3), uint8.
+    """
+    num = len(classes)
+    side = np.clip(2.2 + 0.34 * num, 3.4, 5.2)
+    figure = _figure(0.92 * side * len(predictions) + 0.8, side + 0.5)
+    axes = figure.subplots(1, len(predictions), squeeze=False)[0]
+    for axis, (name, predicted) in zip(axes, predictions.items(), strict=True):
+        counts = confusion_counts(labels, predicted, num)
+        _draw_confusion(axis, counts, classes)
+        axis.set_title(f"{name}: {np.trace(counts) / counts.sum():.1%} right", fontsize=11, color=_INK)
+        axis.set_xlabel("predicted class", color=_INK)
+        axis.tick_params(labelleft=axis is axes[0])
+    axes[0].set_ylabel("true class", color=_INK)
+    figure.supxlabel("number of patches; shade: share of the true class", fontsize=8.5, color=_GREY)
+    return _drawn(figure)
+
+
+def reliability_diagram(
+    labels: ArrayLike, probabilities: Mapping[str, ArrayLike], num_bins: int = 15
+) -> np.ndarray:
+    """Accuracy against confidence, a line per model, over a histogram of the confidence.
+
+    On the diagonal a model is as often right as it is sure; below it, it is too sure of itself. The legend
+    gives the expected calibration error, which weighs each bin's distance by its rows.
+
+    Args:
+        labels: Shape (N,), int, 0..K-1.
+        probabilities: name of the model -> shape (N, K).
+        num_bins: of confidence, equal-width on 0..1.
+
+    Returns:
+        Shape (H, W, 3), uint8.
+    """
+    figure = _figure(9.0, 6.4)
+    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
+    upper.plot([0, 1], [0, 1], color=_PALE, linestyle="--", linewidth=1.2, label="as right as sure")
+    least_sure = least_right = 1.0
+    for i, (name, shares) in enumerate(probabilities.items()):
+        color, marker = _COLORS[i % len(_COLORS)], _MARKERS[i % len(_MARKERS)]
+        bins = [cell for cell in reliability(labels, shares, num_bins) if cell.count]
+        least_sure = min(least_sure, bins[0].low)
+        least_right = min(least_right, *(cell.accuracy for cell in bins))
+        error = expected_calibration_error(labels, shares, num_bins)
+        _draw_reliability(upper, bins, color, marker, f"{name}, ECE {error:.3f}")
+        _draw_histogram(lower, bins, color, i, len(probabilities))
+    floor = np.floor(min(least_sure, least_right) * 10) / 10
+    upper.set(ylabel="accuracy", xlim=(least_sure - 0.01, 1.01), ylim=(floor - 0.02, 1.02))
+    upper.legend(frameon=False, loc="upper left", labelcolor=_INK)
+    lower.set(xlabel="confidence (largest probability)", ylabel="patches")
+    lower.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    for axis in (upper, lower):
+        _plain(axis)
+    return _drawn(figure)
+
+
+def scores(predicted: ArrayLike, ratings: Mapping[str, ArrayLike]) -> np.ndarray:
+    """Predicted against rated scores, a panel per rater, with the identity and the mean in each tenth of the range.
+
+    Args:
+        predicted: Shape (N,).
+        ratings: name of the rater -> scores, shape (N,), in the unit of `predicted`.
+
+    Returns:
+        Shape (H, W, 3), uint8.
+    """
+    guess = np.asarray(predicted, np.float64)
+    both = np.concatenate([guess, *(np.asarray(rated, np.float64) for rated in ratings.values())])
+    low, high = min(0.0, both.min()), max(1.0, both.max())
+    margin = 0.03 * (high - low)
+    figure = _figure(4.5 * len(ratings) + 0.3, 4.8)
+    axes = figure.subplots(1, len(ratings), squeeze=False, sharey=True)[0]
+    for axis, (name, rated) in zip(axes, ratings.items(), strict=True):
+        truth = np.asarray(rated, np.float64)
+        axis.plot([low, high], [low, high], color=_PALE, linestyle="--", linewidth=1.2, label="equal")
+        axis.plot(
+            truth, guess, "o", color=_COLORS[0], markersize=4, alpha=_opacity(len(truth)), markeredgewidth=0
+        )
+        axis.plot(
+            *tenths(truth, guess, low, high),
+            color=_COLORS[1],
+            marker="D",
+            markersize=5,
+            markeredgecolor="white",
+            label="mean in each tenth",
+        )
+        axis.set(xlim=(low - margin, high + margin), ylim=(low - margin, high + margin), aspect="equal")
+        axis.set_xlabel(name, color=_INK)
+        axis.set_title(_agreement(truth, guess), fontsize=9.5, color=_INK)
+        _plain(axis)
+    axes[0].set_ylabel("predicted score", color=_INK)
+    axes[0].legend(frameon=False, loc="upper left", labelcolor=_INK, fontsize=9)
+    return _drawn(figure)
+
+
+def confusion_counts(labels: ArrayLike, predicted: ArrayLike, num_classes: int) -> np.ndarray:
+    """Rows by true class (first axis) and predicted class, shape (K, K), int.
+
+    Raises:
+        ValueError: If the lengths differ, there is no row, or a class is not in 0..K-1.
+    """
+    true, said = np.asarray(labels, np.int64), np.asarray(predicted, np.int64)
+    if true.shape != said.shape or true.ndim != 1 or not len(true):
+        raise ValueError(
+            f"labels {true.shape} and predicted {said.shape}: expected one class per row in each"
+        )
+    if min(true.min(), said.min()) < 0 or max(true.max(), said.max()) >= num_classes:
+        raise ValueError(f"a class is outside 0..{num_classes - 1}: there are {num_classes} names")
+    return np.bincount(true * num_classes + said, minlength=num_classes**2).reshape(num_classes, num_classes)
+
+
+def tenths(
+    truth: np.ndarray, predicted: np.ndarray, low: float, high: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean reference and mean prediction in each tenth of low..high of the reference that has five rows or more."""
+    place = np.floor((truth - low) / (high - low) * _NUM_TENTHS)
+    place = np.clip(place, 0, _NUM_TENTHS - 1).astype(np.int64)
+    counts = np.bincount(place, minlength=_NUM_TENTHS)
+    shown = counts >= _FEWEST_ROWS
+    x, y = (
+        np.bincount(place, values, minlength=_NUM_TENTHS)[shown] / counts[shown]
+        for values in (truth, predicted)
+    )
+    return x, y
+
+
+def _draw_confusion(axis: Axes, counts: np.ndarray, classes: Sequence[str]) -> None:
+    num = len(classes)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    axis.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    size = 11 if num <= 3 else 9.5 if num <= 6 else 8.5
+    for true, said in np.ndindex(num, num):
+        count, share = counts[true, said], shares[true, said]
+        told = f"{count:,}\n{share:.0%}" if num <= 4 else f"{count:,}"
+        color = "white" if share > _SHARE_FROM else _INK if count else _PALE
+        axis.text(said, true, told, ha="center", va="center", color=color, fontsize=size)
+    crowded = num * max(map(len, classes)) > _MOST_LETTERS
+    axis.set_xticks(range(num), classes, rotation=45 * crowded, ha="right" if crowded else "center")
+    axis.set_yticks(range(num), classes)
+    axis.set_xticks(np.arange(num - 1) + 0.5, minor=True)
+    axis.set_yticks(np.arange(num - 1) + 0.5, minor=True)
+    axis.grid(which="minor", color="white", linewidth=1.5)
+    axis.tick_params(which="both", length=0, labelsize=9, labelcolor=_INK)
+    axis.spines[:].set_visible(False)
+
+
+def _draw_reliability(axis: Axes, bins: list[ReliabilityBin], color: str, marker: str, label: str) -> None:
+    axis.plot(
+        [cell.confidence for cell in bins],
+        [cell.accuracy for cell in bins],
+        color=color,
+        marker=marker,
+        markersize=7,
+        markeredgecolor="white",
+        linewidth=1.8,
+        label=label,
+    )
+
+
+def _draw_histogram(axis: Axes, bins: list[ReliabilityBin], color: str, place: int, num: int) -> None:
+    """Share of the rows in each bin; the bars of `num` models stand side by side in it."""
+    rows = sum(cell.count for cell in bins)
+    width = _BAR * (bins[0].high - bins[0].low) / num
+    lefts = [(cell.low + cell.high) / 2 + (place - num / 2) * width for cell in bins]
+    axis.bar(lefts, [cell.count / rows for cell in bins], width=width, align="edge", color=color)
+
+
+def _agreement(truth: np.ndarray, predicted: np.ndarray) -> str:
+    icc = intraclass_correlation(np.column_stack([truth, predicted]))
+    return (
+        f"ICC(2,1) {icc.value:.3f} ({icc.low:.3f}–{icc.high:.3f})\n"
+        f"$P_K$ {prediction_probability(truth, predicted):.3f}"
+        f"   MAE {mean_absolute_error(truth, predicted):.3f}   n = {len(truth):,}"
+    )
+
+
+def _opacity(num: int) -> float:
+    """Of a point: the more points, the more of them lie on one another."""
+    return float(np.clip(8 / np.sqrt(num), 0.08, 0.7))
+
+
+def _figure(width: float, height: float) -> Figure:
+    figure = Figure(figsize=(width, height), dpi=_DPI, layout=ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.08))
+    figure.set_facecolor("white")
+    return figure
+
+
+def _plain(axis: Axes) -> None:
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.spines[["left", "bottom"]].set_color(_PALE)
+    axis.tick_params(color=_PALE, labelcolor=_INK)
+    axis.grid(color="#eeeeee", linewidth=0.8)
+    axis.set_axisbelow(True)
+    axis.xaxis.label.set_color(_INK)
+    axis.yaxis.label.set_color(_INK)
+
+
+def _drawn(figure: Figure) -> np.ndarray:
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
