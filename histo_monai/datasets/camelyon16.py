@@ -20,6 +20,7 @@ from histo_monai.datasets.labeled_slides import (
     LabelPlacement,
     Lesions,
     draw_labeled_patches,
+    refuse_bad_slides,
 )
 from histo_monai.datasets.splits import split_slides
 from histo_monai.datasets.tables import corpus_table
@@ -128,7 +129,7 @@ def labeled_patches(
     slides = _split(root, _training_slides(root, reserved, found), validation_fraction, seed)
     if any(wanted["test"].values()):
         slides += _test_slides(root, found)
-    _refuse(found.problems, skip_bad_slides)
+    refuse_bad_slides(found.problems, skip_bad_slides)
     rows, bad = draw_labeled_patches(
         slides,
         wanted,
@@ -136,9 +137,9 @@ def labeled_patches(
         read_lesions=read_lesions,
         section=_SECTION,
         seed=seed,
+        skip_bad_slides=skip_bad_slides,
         processes=processes,
     )
-    _refuse(bad, skip_bad_slides)
     left_out = [f"left out: {problem}" for problem in (*found.problems, *bad)]
     return LabeledDataset(labeled_table(rows), (*found.notes, *left_out))
 
@@ -305,12 +306,3 @@ def _by_id(paths: Iterable[Path], kinds: Sequence[str], suffix: str) -> dict[str
             )
         found[key] = path
     return {f"{kind}_{number:03d}": found[kind, number] for kind, number in sorted(found)}
-
-
-def _refuse(problems: Sequence[str], skip_bad_slides: bool) -> None:
-    if problems and not skip_bad_slides:
-        more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
-        raise ValueError(
-            f"{len(problems)} of Camelyon16's files cannot be used: {'; '.join(problems[:5])}{more}. "
-            "Mend or remove them, or set index.skip_bad_slides: true to go on without them"
-        )

@@ -107,6 +107,7 @@ def draw_labeled_patches(
     read_lesions: Callable[[Path], Lesions],
     section: str,
     seed: int,
+    skip_bad_slides: bool,
     processes: int,
 ) -> tuple[pd.DataFrame, list[str]]:
     """Draw patches with and without tumour from slides that are split already.
@@ -121,6 +122,7 @@ def draw_labeled_patches(
         read_lesions: What an annotation file says; a function of a module, called in the processes.
         section: Of params, that errors name: it holds <split>.num_<label> and min_tumor_fraction.
         seed: Of the centers.
+        skip_bad_slides: Go on without slides that cannot be used.
         processes: Slides surveyed at the same time.
 
     Returns:
@@ -128,13 +130,15 @@ def draw_labeled_patches(
         slide that could not be used.
 
     Raises:
-        ValueError: the slides that can be used have no room for as many patches as asked for.
+        ValueError: slides cannot be used and `skip_bad_slides` is not set, or the slides have no room for as many
+            patches as asked for.
     """
     slides = [s for s in slides if any(n and s.offers(label) for label, n in wanted[s.split].items())]
     nums = [_offers(slide, slides, wanted[slide.split]) for slide in slides]
     work = partial(survey_labels, seed=seed, placement=placement, read_lesions=read_lesions)
     surveys = list(map_over_processes(work, slides, nums, processes=processes, title="slides", unit="slide"))
     problems = [survey.problem for survey in surveys if survey.problem]
+    refuse_bad_slides(problems, skip_bad_slides)
     parts = []
     for split, labels in wanted.items():
         here = [s for s in surveys if s.slide.split == split and not s.problem]
@@ -143,6 +147,16 @@ def draw_labeled_patches(
         parts += [pd.concat(turns).sort_index(kind="stable")] if turns else []
     rows = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
     return rows.assign(mpp=placement.mpp, side_px=placement.patch_px), problems
+
+
+def refuse_bad_slides(problems: Sequence[str], skip_bad_slides: bool) -> None:
+    """Raise a `ValueError` of one line that names the first problems, where they are not to be skipped."""
+    if problems and not skip_bad_slides:
+        more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
+        raise ValueError(
+            f"{len(problems)} slides cannot give labeled patches: {'; '.join(problems[:5])}{more}. "
+            "Mend or remove them, or set index.skip_bad_slides: true to go on without them"
+        )
 
 
 def _offers(
