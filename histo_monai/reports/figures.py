@@ -47,7 +47,7 @@ def confusion(labels: ArrayLike, predictions: Mapping[str, ArrayLike], classes: 
     """
     num = len(classes)
     side = np.clip(2.2 + 0.34 * num, 3.4, 5.2)
-    figure = _figure(0.92 * side * len(predictions) + 0.8, side + 0.5)
+    figure = _figure(0.92 * side * len(predictions) + 0.8, side + 0.6 + 0.06 * max(map(len, classes)))
     axes = figure.subplots(1, len(predictions), squeeze=False)[0]
     for axis, (name, predicted) in zip(axes, predictions.items(), strict=True):
         counts = confusion_counts(labels, predicted, num)
@@ -241,5 +241,6 @@ def _plain(axis: Axes) -> None:
 
 def _drawn(figure: Figure) -> np.ndarray:
     canvas = FigureCanvasAgg(figure)
+    figure.draw_without_rendering()  # The layout settles in a second pass where names are long.
     canvas.draw()
     return np.asarray(canvas.buffer_rgba())[..., :3].copy()
