@@ -62,6 +62,11 @@ def labeled_table(rows: pd.DataFrame | Sequence[Mapping[str, Any]]) -> pd.DataFr
     return full
 
 
+def empty_table() -> pd.DataFrame:
+    """A table as `labeled_table` makes it, without a row."""
+    return pd.DataFrame(columns=list(PATCH_COLUMNS)).astype(DTYPES)
+
+
 def write_patches(path: Path, table: pd.DataFrame) -> None:
     """Write a table as `labeled_table` makes it; `read_patches` gives it back to the last bit."""
     table.to_csv(path, index=False, columns=list(PATCH_COLUMNS))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from histo_monai.datasets import breastpathq, kather, own
+from histo_monai.datasets import breastpathq, camelyon16, kather, own
 from histo_monai.datasets.audit import check_leaks, find_leaks, same_pixels_other_label
 from histo_monai.datasets.labeled import LabeledDataset
 from histo_monai.datasets.pixels import survey_images
@@ -16,6 +16,7 @@ from histo_monai.randomness import generator
 
 LABELED: dict[str, Callable[..., LabeledDataset]] = {
     "breastpathq": breastpathq.labeled_patches,
+    "camelyon16": camelyon16.labeled_patches,
     "kather": kather.labeled_patches,
     "own": own.labeled_patches,
 }

@@ -1,4 +1,4 @@
-"""Stage `index`: slides on disk -> tables of slides and of patch centers."""
+"""Stage `index`: data on disk -> tables of slides, of patch centers and of labeled patches."""
 
 from __future__ import annotations
 
@@ -6,22 +6,37 @@ import dataclasses
 import logging
 import os
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from histo_monai import artifacts
+from histo_monai.datasets import own
 from histo_monai.datasets.corpora import CORPORA
+from histo_monai.datasets.labeled import empty_table, write_patches
+from histo_monai.datasets.labels import LABELED, build_labels, count_patches
 from histo_monai.datasets.survey import Placement, build_pretraining_index
+from histo_monai.datasets.tables import SPLITS
 from histo_monai.environment import read_environment
-from histo_monai.params import Params, SlidesCorpus, load_params
+from histo_monai.params import Camelyon16Labels, OwnLabels, Params, SlidesCorpus, load_params
 
 _LOG = logging.getLogger(__name__)
 
+_SHARED_WITH_CAMELYON16 = (
+    *("tissue_mpp", "min_tissue_fraction", "validation_fraction"),
+    *("seed", "skip_bad_slides"),
+)
+
 
 def run() -> None:
-    """Write data/index: slides.csv, centers.csv, skipped.csv and metrics.json."""
+    """Write data/index: slides.csv, centers.csv, skipped.csv, patches.csv and metrics.json.
+
+    Raises:
+        ValueError: slides, images or labels cannot be used, or what is tested on has a part in training.
+    """
     params = load_params(artifacts.PARAMS)
     corpus = read_corpus(params)
+    processes = read_environment().cpus
     section = params.corpus_section
     slides, centers, skipped = build_pretraining_index(
         corpus,
@@ -35,17 +50,65 @@ def run() -> None:
         validation_fraction=params.index.validation_fraction,
         seed=params.index.seed,
         skip_bad_slides=params.index.skip_bad_slides,
-        processes=read_environment().cpus,
+        processes=processes,
     )
     for row in skipped.itertuples():
         _LOG.warning("left out: %s", row.problem)
+    patches, warnings, label_counts = _labels(params, slides, processes)
+    for warning in warnings:
+        _LOG.info("%s", warning)
+    counts = _counts(slides, centers, skipped) | label_counts
     with artifacts.whole_folder(artifacts.INDEX) as folder:
         slides.to_csv(folder / artifacts.SLIDES_CSV.name, index=False)
         centers.to_csv(folder / artifacts.CENTERS_CSV.name, index=False)
         skipped.to_csv(folder / artifacts.SKIPPED_CSV.name, index=False)
-        counts = _counts(slides, centers, skipped)
-        artifacts.write_json(folder / artifacts.INDEX_METRICS.name, counts)
+        write_patches(folder / artifacts.PATCHES_CSV.name, patches)
+        artifacts.write_json(folder / artifacts.INDEX_METRICS.name, {**counts, "warnings": warnings})
     _LOG.info("%s written: %s", artifacts.INDEX, ", ".join(f"{name} {n}" for name, n in counts.items()))
+
+
+def _labels(
+    params: Params, slides: pd.DataFrame, processes: int
+) -> tuple[pd.DataFrame, list[str], dict[str, int]]:
+    """Labeled patches, warnings, and how many patches there are; none for slides of your own without labels."""
+    root = _existing_folder(params.source, params.dataset, "dataset")
+    section = params.labels_section
+    if isinstance(section, OwnLabels) and not own.is_labeled(root):
+        told = (
+            f"{root / 'patches.csv'}: not found; without labels there is nothing to fine-tune or to evaluate"
+        )
+        return empty_table(), [told], count_patches(empty_table())
+    labeled = LABELED[params.dataset](root, **_label_settings(params, processes))
+    paths = pd.Series({path: _portable(Path(path)) for path in labeled.table["path"].unique()}, dtype=str)
+    return build_labels(
+        dataclasses.replace(labeled, table=labeled.table.assign(path=labeled.table["path"].map(paths))),
+        corpus=slides,
+        shared_ids=params.corpus == params.dataset,
+        validation_fraction=params.index.validation_fraction,
+        seed=params.index.seed,
+        within_patients=isinstance(section, OwnLabels) and section.validation_within_patients,
+        processes=processes,
+    )
+
+
+def _label_settings(params: Params, processes: int) -> dict[str, Any]:
+    """What the reader of the dataset takes beside the folder."""
+    section = params.labels_section
+    if isinstance(section, OwnLabels):
+        return {"patch_px": params.patch_px, "processes": processes}
+    if not isinstance(section, Camelyon16Labels):
+        return {field.name: getattr(section, field.name) for field in dataclasses.fields(section)}
+    counts = {split: getattr(section, split) for split in SPLITS}
+    return {
+        "num_reserved_normal": params.corpora.camelyon16.num_normal,
+        "num_reserved_tumor": params.corpora.camelyon16.num_tumor,
+        "patch_px": params.patch_px,
+        "mpp": section.mpp,
+        "min_tumor_fraction": section.min_tumor_fraction,
+        "wanted": {split: {"tumor": n.num_tumor, "normal": n.num_normal} for split, n in counts.items()},
+        **{name: getattr(params.index, name) for name in _SHARED_WITH_CAMELYON16},
+        "processes": processes,
+    }
 
 
 def read_corpus(params: Params) -> pd.DataFrame:
@@ -54,16 +117,21 @@ def read_corpus(params: Params) -> pd.DataFrame:
     Raises:
         ValueError: the corpus's folder is missing or is not what its layout says.
     """
-    root = artifacts.dataset_folder(params.source, params.corpus)
-    if not root.is_dir():
-        raise ValueError(
-            f"{root}: not found; put or link the {params.corpus} data there, or set `corpus` in params.yaml"
-        )
+    root = _existing_folder(params.source, params.corpus, "corpus")
     section = params.corpus_section
     shared = {field.name for field in dataclasses.fields(SlidesCorpus)}
-    own = {field.name for field in dataclasses.fields(section) if field.name not in shared}
-    table = CORPORA[params.corpus](root, **{name: getattr(section, name) for name in own})
+    particular = {field.name for field in dataclasses.fields(section) if field.name not in shared}
+    table = CORPORA[params.corpus](root, **{name: getattr(section, name) for name in particular})
     return table.assign(path=[_portable(path) for path in table["path"]])
+
+
+def _existing_folder(source: str, name: str, key: str) -> Path:
+    root = artifacts.dataset_folder(source, name)
+    if not root.is_dir():
+        raise ValueError(
+            f"{root}: not found; put or link the {name} data there, or set `{key}` in params.yaml"
+        )
+    return root
 
 
 def _portable(path: Path) -> str:
