@@ -37,7 +37,7 @@ class Resampling:
         if num_rows < 1:
             raise ValueError("a bootstrap needs at least one row")
         self.num_rows, self.num_replicates = num_rows, num_replicates
-        self._seed = seed
+        self._seed, self._by_row = seed, groups is None
         self.group_of_row = np.arange(num_rows) if groups is None else _numbered(groups, num_rows)
         self.num_groups = int(self.group_of_row.max()) + 1
 
@@ -53,7 +53,7 @@ class Resampling:
 
     def weights(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
         """How often each row occurs, shape (N, B), given how often each group was drawn, (G, B)."""
-        return counts if self.num_groups == self.num_rows else counts[self.group_of_row]
+        return counts if self._by_row else counts[self.group_of_row]
 
     def estimate(
         self, value: float, replicates: ArrayLike, confidence: float = 0.95, *, center: bool = False

@@ -52,6 +52,12 @@ def test_weights_give_the_interval_that_resampled_rows_give(rows, grouped):
     assert by_rows.n == (7 if grouped else 60)
 
 
+def test_the_draws_of_a_group_reach_its_own_rows_also_where_each_row_is_a_group():
+    resampling = Resampling(4, ["d", "a", "c", "b"], seed=0, num_replicates=10)
+    (counts,) = resampling.blocks()
+    assert np.array_equal(resampling.weights(counts), counts[[3, 0, 2, 1]])
+
+
 def test_each_group_is_drawn_as_often_as_chance_would():
     drawn = np.hstack(list(Resampling(50, None, seed=0, num_replicates=4000).blocks()))
     # Multinomial counts: mean 1, variance 1 - 1/50.
