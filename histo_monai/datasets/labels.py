@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pandas as pd
 
@@ -32,7 +33,7 @@ def build_labels(
     seed: int,
     within_patients: bool,
     processes: int,
-) -> tuple[pd.DataFrame, list[str], dict[str, int]]:
+) -> tuple[pd.DataFrame, list[str], dict[str, Any]]:
     """Look at every image, draw what is not split yet, rank the labels, and let nothing leak.
 
     Args:
@@ -84,15 +85,13 @@ def build_labels(
     return table, warnings, count_patches(table)
 
 
-def count_patches(table: pd.DataFrame) -> dict[str, int]:
-    """Patches of each split, and of each class in it."""
-    counts = {f"patches_{split}": int((table["split"] == split).sum()) for split in SPLITS}
-    classes = table[table["label"] != ""].groupby(["split", "label"]).size()
+def count_patches(table: pd.DataFrame) -> dict[str, Any]:
+    """Patches of each split (`patches_train` ...), and below `classes` those of each class in each split."""
+    counts: dict[str, Any] = {f"patches_{split}": int((table["split"] == split).sum()) for split in SPLITS}
+    classes = sorted(table.loc[table["label"] != "", "label"].unique())
+    of = table.groupby(["label", "split"]).size()
     return counts | {
-        f"patches_{split}_{label}": int(classes[split, label])
-        for split in SPLITS
-        for label in sorted(classes.index.unique("label"))
-        if (split, label) in classes.index
+        "classes": {label: {split: int(of.get((label, split), 0)) for split in SPLITS} for label in classes}
     }
 
 

@@ -64,12 +64,13 @@ def run() -> None:
         skipped.to_csv(folder / artifacts.SKIPPED_CSV.name, index=False)
         write_patches(folder / artifacts.PATCHES_CSV.name, patches)
         artifacts.write_json(folder / artifacts.INDEX_METRICS.name, {**counts, "warnings": warnings})
-    _LOG.info("%s written: %s", artifacts.INDEX, ", ".join(f"{name} {n}" for name, n in counts.items()))
+    told = ", ".join(f"{name} {n}" for name, n in counts.items() if name != "classes")
+    _LOG.info("%s written: %s", artifacts.INDEX, told)
 
 
 def _labels(
     params: Params, slides: pd.DataFrame, processes: int
-) -> tuple[pd.DataFrame, list[str], dict[str, int]]:
+) -> tuple[pd.DataFrame, list[str], dict[str, Any]]:
     """Labeled patches, warnings, and how many patches there are; none for slides of your own without labels."""
     root = _existing_folder(params.source, params.dataset, "dataset")
     section = params.labels_section
