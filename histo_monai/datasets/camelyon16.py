@@ -12,16 +12,9 @@ from pathlib import Path
 import pandas as pd
 
 from histo_monai.datasets.files import find_tree, has_tree, read_bytes, split_archive
+from histo_monai.datasets.label_survey import NORMAL, TUMOR, AnnotatedSlide, LabelPlacement, Lesions
 from histo_monai.datasets.labeled import LabeledDataset, labeled_table
-from histo_monai.datasets.labeled_slides import (
-    NORMAL,
-    TUMOR,
-    AnnotatedSlide,
-    LabelPlacement,
-    Lesions,
-    draw_labeled_patches,
-    refuse_bad_slides,
-)
+from histo_monai.datasets.labeled_slides import draw_labeled_patches, refuse_bad_slides
 from histo_monai.datasets.splits import split_slides
 from histo_monai.datasets.tables import corpus_table
 from histo_monai.randomness import generator

@@ -12,8 +12,8 @@ import pytest
 from skimage.measure import points_in_poly
 
 from histo_monai.datasets import camelyon16
+from histo_monai.datasets.label_survey import AnnotatedSlide, LabelPlacement, survey_labels
 from histo_monai.datasets.labeled import LabeledDataset
-from histo_monai.datasets.labeled_slides import AnnotatedSlide, LabelPlacement, survey_labels
 from histo_monai.phantom import write_cohort
 from histo_monai.phantom.camelyon16 import make_world, slide_specs
 from histo_monai.slides import open_slide, tissue_mask

@@ -9,15 +9,16 @@ import tifffile
 from numpy.typing import NDArray
 from skimage.measure import points_in_poly
 
-from histo_monai.datasets import labeled_slides
-from histo_monai.datasets.labeled_slides import (
+from histo_monai.datasets import label_survey
+from histo_monai.datasets.label_survey import (
     AnnotatedSlide,
     LabelPlacement,
     LabelSurvey,
     Lesions,
-    draw_labeled_patches,
     survey_labels,
 )
+from histo_monai.datasets.labeled_slides import draw_labeled_patches
+from histo_monai.slides import open_slide
 from histo_monai.slides.annotations import Outline
 
 GLASS, TISSUE = (240, 240, 240), (190, 110, 170)
@@ -46,10 +47,11 @@ def slide_with(tmp_path: Path) -> Callable[[NDArray[np.bool_]], Path]:
         small = np.full((256, 256, 3), 255, np.uint8)
         small[:side, :side] = image.reshape(side, 8, side, 8, 3).mean((1, 3))
         with tifffile.TiffWriter(tmp_path / "slide.tif") as writer:
-            for level in (image, small):
+            for number, level in enumerate((image, small)):
                 writer.write(
                     level,
                     tile=(256, 256),
+                    subfiletype=min(number, 1),
                     photometric="rgb",
                     resolution=(10_000 / MPP, 10_000 / MPP),
                     resolutionunit="CENTIMETER",
@@ -77,7 +79,7 @@ def fractions(centers_yx: NDArray[np.int64]) -> NDArray[np.float64]:
 def test_labels_hold_at_any_resolution_of_slide_patch_and_mask(
     slide_with: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, most_mask_px: int
 ) -> None:
-    monkeypatch.setattr(labeled_slides, "_MOST_MASK_PX", most_mask_px)
+    monkeypatch.setattr(label_survey, "_MOST_MASK_PX", most_mask_px)
     found = survey(slide_with(np.ones((SIDE_PX, SIDE_PX), bool)))
     assert found.problem == ""
     tumor, normal = (fractions(found.centers_yx[label]) for label in ("tumor", "normal"))
@@ -92,13 +94,15 @@ def test_labels_hold_at_any_resolution_of_slide_patch_and_mask(
 def test_outlines_lie_on_what_they_outline_at_the_far_edge_of_a_padded_level(
     slide_with: Callable[..., Path],
 ) -> None:
-    """Tissue only where the lesion is: all tumour fields find it, and hardly a normal one does."""
+    """Tissue only where the lesion is: tumour fields find it, normal ones do not."""
     middles = np.stack(np.meshgrid(*[np.arange(SIDE_PX) + 0.5] * 2, indexing="ij"), axis=-1).reshape(-1, 2)
     tissue = (points_in_poly(middles, DIAMOND) & ~points_in_poly(middles, HOLE)).reshape(SIDE_PX, SIDE_PX)
     path = slide_with(tissue)
-    whole = LabelPlacement(32, 0.5, min_tumor_fraction=0.97, tissue_mpp=2.0, min_tissue_fraction=0.97)
+    with open_slide(path) as slide:
+        assert slide.level_downsamples == (1.0, 8.0)
+    whole = LabelPlacement(16, 0.5, min_tumor_fraction=0.97, tissue_mpp=2.0, min_tissue_fraction=0.97)
     assert survey(path, whole).room("tumor") == 400
-    some = LabelPlacement(32, 0.5, min_tumor_fraction=0.97, tissue_mpp=2.0, min_tissue_fraction=0.2)
+    some = LabelPlacement(16, 0.5, min_tumor_fraction=0.97, tissue_mpp=2.0, min_tissue_fraction=0.2)
     assert survey(path, some).room("normal") == 0
 
 
