@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from functools import partial
 
 from matplotlib import image
 
@@ -65,7 +66,7 @@ def run(method: str, seed: int) -> None:
             section.epochs, section.optimizer, section.lr, section.weight_decay, section.milestones
         ),
         seed=purpose,
-        picture=lambda *shown: weak_and_strong(*shown, task.classes),
+        picture=partial(weak_and_strong, classes=task.classes),
         records=Records(
             artifacts.tensorboard_folder(stage),
             artifacts.checkpoint_path(stage),

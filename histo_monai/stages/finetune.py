@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from functools import partial
 
 import torch
 from matplotlib import image
@@ -53,7 +54,7 @@ def run(method: str, seed: int) -> None:
             section.epochs, section.optimizer, section.lr, section.weight_decay, section.milestones
         ),
         seed=purpose,
-        picture=lambda patches, said, targets: answers(patches, said, targets, task.classes),
+        picture=partial(answers, classes=task.classes),
         records=Records(
             artifacts.tensorboard_folder(stage),
             artifacts.checkpoint_path(stage),
