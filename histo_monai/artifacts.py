@@ -51,7 +51,7 @@ def finetuned_folder(method: str, seed: int) -> Path:
 
 
 def student_folder(method: str, seed: int) -> Path:
-    """What `consistency --method METHOD --seed SEED` leaves: the last student, the choice, metrics, curves, pictures."""
+    """What `consistency --method METHOD --seed SEED` leaves: the last student, choice, metrics, curves, pictures."""
     return DATA / "models" / f"{method}-{seed}" / "student"
 
 

@@ -129,7 +129,7 @@ class PatchCounts:
 
 @dataclass(frozen=True)
 class Camelyon16Labels:
-    """Camelyon16: patches drawn from the slides. A tumour patch has at least `min_tumor_fraction` of its field inside."""
+    """Camelyon16: patches drawn from slides; a tumour patch has `min_tumor_fraction` of its field inside at least."""
 
     mpp: MicronsPerPixel
     min_tumor_fraction: Annotated[float, Range(0.0, 1.0, exclusive_low=True)]

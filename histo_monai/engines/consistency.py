@@ -21,7 +21,7 @@ from histo_monai.engines.labeled import (
     LabeledTask,
     Schedule,
     build_evaluator,
-    first_patches,
+    some_patches,
 )
 from histo_monai.engines.means import attach_means
 from histo_monai.networks import TeacherStudent
@@ -119,7 +119,7 @@ def train_consistency(
     evaluator = build_evaluator(lambda patches: student.eval()(patches), task, validation.targets)
     trainer.add_event_handler(Events.EPOCH_COMPLETED, pair.replace_teacher)
     batches = SideBySide(labeled.loader, unlabeled)
-    shown = first_patches(unlabeled, NUM_SHOWN)
+    shown = some_patches(unlabeled, NUM_SHOWN)
     curves = fit(
         trainer,
         evaluator,

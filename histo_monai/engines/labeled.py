@@ -141,16 +141,21 @@ def single_view(patches: torch.Tensor, size_px: int, device: torch.device) -> to
     return in_memory_order(plain_view(patches.to(device, non_blocking=True), size_px).squeeze(1), device)
 
 
-def first_patches(loader: DataLoader[Any], num: int) -> torch.Tensor:
-    """The first patches of a loader's table, whatever its order. Shape (n, 1, 3, P, P), uint8."""
+def spread(num_rows: int, num: int) -> np.ndarray:
+    """Up to `num` row numbers at equal steps: tables are sorted, and steps through one show all classes and slides."""
+    return np.linspace(0, num_rows - 1, min(num, num_rows)).round().astype(np.int64)
+
+
+def some_patches(loader: DataLoader[Any], num: int) -> torch.Tensor:
+    """The patches of the rows that `spread` gives, whatever the order of the loader. Shape (n, 1, 3, P, P), uint8."""
     dataset: Any = loader.dataset
-    return dataset.__getitems__(list(range(min(num, len(dataset)))))[0]
+    return dataset.__getitems__(spread(len(dataset), num).tolist())[0]
 
 
 def build_evaluator(
     network: Callable[[torch.Tensor], torch.Tensor], task: LabeledTask, targets: torch.Tensor
 ) -> Engine:
-    """An engine over validation batches: means of the objective's measures; keeps the first batch for pictures.
+    """An engine over validation batches: means of the objective's measures.
 
     Args:
         network: patches -> outputs, in evaluation mode.
@@ -163,9 +168,6 @@ def build_evaluator(
         with torch.no_grad(), precision(task.device):
             outputs = network(single_view(patches, task.patch_px, task.device))
         wanted = targets[rows].to(task.device)
-        if engine.state.iteration == 1:
-            said = task.objective.predictions(outputs).cpu().numpy()
-            engine.state.first = (patches.squeeze(1).numpy(), said, targets[rows].tolist())
         return task.objective.measure(outputs, wanted)
 
     evaluator = Engine(step)
@@ -173,13 +175,13 @@ def build_evaluator(
     return evaluator
 
 
-def predict(network: nn.Module, task: LabeledTask, loader: DataLoader[Any]) -> torch.Tensor:
+def predict(network: nn.Module, task: LabeledTask, loader: Iterable[Any]) -> torch.Tensor:
     """Predictions of patches that are not augmented, in the order of the loader.
 
     Args:
         network: patches -> outputs; moved to the task's device.
         task: what is predicted, and where.
-        loader: of the patches.
+        loader: batches of patches and anything beside them.
 
     Returns:
         Shape (n, K), float32, on the CPU: probabilities of classes, or the score in 0..1.

@@ -12,11 +12,23 @@ from ignite.engine import Engine
 from histo_monai.engines.device import in_memory_order, precision, to_device
 from histo_monai.engines.fit import Records, fit
 from histo_monai.engines.handlers import BestState, attach_step_decay
-from histo_monai.engines.labeled import LabeledLoader, LabeledTask, Picture, Schedule, build_evaluator
+from histo_monai.engines.labeled import (
+    LabeledLoader,
+    LabeledTask,
+    Picture,
+    Schedule,
+    build_evaluator,
+    predict,
+    some_patches,
+    spread,
+)
 from histo_monai.engines.means import attach_means
 from histo_monai.networks import TaskModel
 from histo_monai.randomness import Step
 from histo_monai.transforms.supervised import SupervisedAugmentation
+
+NUM_SHOWN = 24
+"""Validation patches in a picture."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +39,7 @@ class FinetuneResult:
         curves: one row per epoch: epoch, lr, train_loss, ..., validation_loss, ...
         best_epoch: whose weights were kept.
         validation: means over the validation patches, with the weights kept.
-        picture: a validation batch with the answers of the kept model, (H, W, 3) uint8.
+        picture: some validation patches with the answers of the kept model, (H, W, 3) uint8.
     """
 
     curves: list[dict[str, float]]
@@ -58,7 +70,7 @@ def finetune(
         validation: in a fixed order.
         schedule: see `Schedule`.
         seed: of the augmentation.
-        picture: draws a validation batch for TensorBoard.
+        picture: draws some validation patches for TensorBoard.
         records: where traces are left.
 
     Raises:
@@ -71,6 +83,13 @@ def finetune(
     attach_step_decay(trainer, optimizer, schedule.milestones)
     evaluator = build_evaluator(lambda views: model.eval()(views), task, validation.targets)
     best = BestState(model)
+    shown = some_patches(validation.loader, NUM_SHOWN)
+    targets = validation.targets[spread(len(validation.targets), NUM_SHOWN)].tolist()
+
+    def draw() -> np.ndarray:
+        said = predict(model, task, [(shown, None)])
+        return picture(shown.squeeze(1).numpy(), said.numpy(), targets)
+
     curves = fit(
         trainer,
         evaluator,
@@ -81,12 +100,12 @@ def finetune(
         parts={"network": model, "optimizer": optimizer},
         best=best,
         rank=task.objective.rank,
-        picture=lambda: picture(*evaluator.state.first),
+        picture=draw,
         samples_per_step=labeled.batch_size,
         records=records,
     )
     evaluator.run(validation.loader)
-    return FinetuneResult(curves, best.epoch, dict(evaluator.state.metrics), picture(*evaluator.state.first))
+    return FinetuneResult(curves, best.epoch, dict(evaluator.state.metrics), draw())
 
 
 def _step(

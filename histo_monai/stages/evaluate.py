@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib import image
 
@@ -24,7 +23,7 @@ from histo_monai.engines.evaluation import (
     predict_splits,
     predictions_table,
 )
-from histo_monai.engines.labeled import LabeledTask, first_patches
+from histo_monai.engines.labeled import LabeledTask, some_patches, spread
 from histo_monai.environment import read_environment
 from histo_monai.networks import from_task_model
 from histo_monai.params import load_params
@@ -35,6 +34,7 @@ _LOG = logging.getLogger(__name__)
 
 SPLITS = ("validation", "test")
 NUM_BINS = 10
+NUM_SHOWN = 24
 HEADLINES = ("accuracy", "icc", "icc_a", "icc_b")
 """What summary.json tells of each split, and `dvc metrics show` prints; everything else is in metrics.json."""
 
@@ -121,8 +121,7 @@ def _draw(folder: Path, task: LabeledTask, rows: pd.DataFrame, predictions: Pred
             raters = {"score": targets}
         for name, said in both.items():
             image.imsave(folder / f"scores_{name}.png", figures.scores(said[:, 0], raters))
-    # Patches of one slide stand together in the table: a step through it shows many slides.
-    some = np.linspace(0, len(rows) - 1, min(24, len(rows))).round().astype(int)
-    patches = first_patches(task.in_order(rows.iloc[some].reset_index(drop=True), 24).loader, 24)
-    picture = answers(patches.squeeze(1).numpy(), both["student"][some], targets[some].tolist(), task.classes)
+    some = spread(len(rows), NUM_SHOWN)
+    patches = some_patches(task.in_order(rows, NUM_SHOWN).loader, NUM_SHOWN).squeeze(1).numpy()
+    picture = answers(patches, both["student"][some], targets[some].tolist(), task.classes)
     image.imsave(folder / artifacts.ANSWERS, picture)
