@@ -20,6 +20,7 @@ SLIDES_CSV = INDEX / "slides.csv"
 CENTERS_CSV = INDEX / "centers.csv"
 SKIPPED_CSV = INDEX / "skipped.csv"
 PATCHES_CSV = INDEX / "patches.csv"
+LABELS_JSON = INDEX / "labels.json"
 INDEX_METRICS = INDEX / "metrics.json"
 
 # Names inside the folders below.

@@ -65,7 +65,7 @@ def run(method: str, seed: int) -> None:
         found["chosen"] = found[choice["chosen"]]
         found |= differences(task, rows[split], said, seed=params.evaluate.seed)
         metrics[split] = _plain(found)
-    metrics["warnings"] = _read_json(artifacts.INDEX_METRICS)["warnings"]
+    metrics["warnings"] = _read_json(artifacts.LABELS_JSON)["warnings"]
     folder = artifacts.evaluation_folder(method, seed)
     with artifacts.whole_folder(folder) as draft:
         tables = [predictions_table(task, rows[split], said) for split, said in predictions.items()]

@@ -29,7 +29,7 @@ _SHARED_WITH_CAMELYON16 = (
 
 
 def run() -> None:
-    """Write data/index: slides.csv, centers.csv, skipped.csv, patches.csv and metrics.json.
+    """Write data/index: slides.csv, centers.csv, skipped.csv, patches.csv, labels.json and metrics.json.
 
     Raises:
         ValueError: slides, images or labels cannot be used, or what is tested on has a part in training.
@@ -56,15 +56,17 @@ def run() -> None:
         _LOG.warning("left out: %s", row.problem)
     patches, warnings, label_counts = _labels(params, slides, processes)
     for warning in warnings:
-        _LOG.info("%s", warning)
+        _LOG.warning("%s", warning)
+    about_labels = {"classes": label_counts.pop("classes"), "warnings": warnings}
     counts = _counts(slides, centers, skipped) | label_counts
     with artifacts.whole_folder(artifacts.INDEX) as folder:
         slides.to_csv(folder / artifacts.SLIDES_CSV.name, index=False)
         centers.to_csv(folder / artifacts.CENTERS_CSV.name, index=False)
         skipped.to_csv(folder / artifacts.SKIPPED_CSV.name, index=False)
         write_patches(folder / artifacts.PATCHES_CSV.name, patches)
-        artifacts.write_json(folder / artifacts.INDEX_METRICS.name, {**counts, "warnings": warnings})
-    told = ", ".join(f"{name} {n}" for name, n in counts.items() if name != "classes")
+        artifacts.write_json(folder / artifacts.LABELS_JSON.name, about_labels)
+        artifacts.write_json(folder / artifacts.INDEX_METRICS.name, counts)
+    told = ", ".join(f"{name} {n}" for name, n in counts.items())
     _LOG.info("%s written: %s", artifacts.INDEX, told)
 
 

@@ -52,7 +52,11 @@ def _refused(capfd: pytest.CaptureFixture[str]) -> str:
 
 
 def _metrics() -> dict[str, Any]:
-    return json.loads(Path("data/index/metrics.json").read_text())
+    """Counts, and what is told of the labels."""
+    found: dict[str, Any] = {}
+    for name in ("metrics", "labels"):
+        found |= json.loads(Path(f"data/index/{name}.json").read_text())
+    return found
 
 
 def test_real_labels_are_indexed_from_their_zip_one_patient_to_train_and_one_to_test(
