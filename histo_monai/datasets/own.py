@@ -94,10 +94,11 @@ def labeled_patches(root: Path, *, patch_px: int, processes: int = 1) -> Labeled
         table = _with_slides(path, table, _slides(root), patch_px)
         check_inside(path, table, _slides(root), processes)
     _check_mixture(path, table["split"])
+    rows = pd.Series([f"-row{number:07d}" for number in range(2, len(table) + 2)])
+    names = table["path"].where(~of_slide, table["slide_id"] + rows)
+    table["patch_id"] = table["patch_id"].where(table["patch_id"] != "", names)
     table.loc[~of_slide, "path"] = [str(root / name) for name in table.loc[~of_slide, "path"]]
     table.loc[~of_slide, ["y", "x"]] = np.nan
-    rows = pd.Series([f"row{number:07d}" for number in range(2, len(table) + 2)])
-    table["patch_id"] = table["patch_id"].where(table["patch_id"] != "", rows)
     return LabeledDataset(labeled_table(table.assign(side_px=table["side_px"].fillna(0))))
 
 

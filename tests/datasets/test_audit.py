@@ -61,7 +61,7 @@ def test_what_two_splits_share_is_found_and_named(splits: tuple[str, str], kind:
         [kind, f"{splits[0]}2", splits[0], f"{splits[1]}0", splits[1], what],
     ]
     with pytest.raises(
-        ValueError, match=rf"1 leaks between splits: {what} is in {splits[0]} \({splits[0]}2\)"
+        ValueError, match=rf"1 leak between splits: {what} is in {splits[0]} \({splits[0]}2\)"
     ):
         check_leaks(leaks)
 

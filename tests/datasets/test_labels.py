@@ -78,7 +78,7 @@ def test_a_copy_of_a_test_image_among_the_training_images_fails_and_is_named(
     root = shutil.copytree(kather_tree, tmp_path / "tree")
     tested = next(root.glob("CRC-VAL-HE-7K/TUM/*.tif"))
     shutil.copy(tested, root / "NCT-CRC-HE-100K/TUM/TUM-COPY.tif")
-    with pytest.raises(ValueError, match=r"1 leaks .*TUM/TUM-COPY\.tif.* and in test .*TUM/") as caught:
+    with pytest.raises(ValueError, match=r"1 leak .*TUM/TUM-COPY\.tif.* and in test .*TUM/") as caught:
         _build(kather.labeled_patches(root, folder="NCT-CRC-HE-100K"))
     assert tested.name in str(caught.value)
 

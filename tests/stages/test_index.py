@@ -114,8 +114,8 @@ def test_a_test_slide_that_is_pretrained_on_fails_and_leaves_nothing(
     )
     (folder / "patches.csv").write_text(text)
     line = _refused(capfd)
-    assert "leaks between splits" in line
-    assert "is in test (row0000004) and in pretraining (breast)" in line
+    assert "1 leak between splits" in line
+    assert "is in test (breast-row0000004) and in pretraining (breast)" in line
 
 
 def test_slides_without_labels_can_be_pretrained_on(project: Callable[..., Path]) -> None:
