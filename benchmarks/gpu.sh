@@ -18,6 +18,11 @@ echo "== the GPU gives what the CPU gives"
 echo "== augmentation"
 "$python" benchmarks/augmentation.py --device cuda | tee "$logs/augmentation.log"
 
+echo "== one pass of the trunk against three; one trunk for teacher and student against two"
+for side in 64 256; do
+    "$python" benchmarks/finetuning.py --patch-px "$side" --batch-size 64 --device cuda
+done | tee "$logs/finetuning.log"
+
 echo "== reading, augmentation, network, all: 256 px, 64 triples a step"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -26,9 +31,13 @@ cp params/paper.yaml "$work/params.yaml"
 import sys, yaml
 tree = yaml.safe_load(open(sys.argv[1]))
 tree |= {"source": "phantom"}
-tree["phantom"] |= {"num_slides": 8, "num_test_slides": 0, "slide_side_px": 8192, "slide_mpp": 0.25}
+tree["phantom"] |= {"num_slides": 16, "num_test_slides": 4, "slide_side_px": 8192, "slide_mpp": 0.25}
 tree["corpora"]["camelyon16"] |= {"num_normal": 4, "num_tumor": 4, "num_train": 8192, "num_validation": 1024}
 tree["pretrain"]["rsp"]["epochs"] = 2
+for stage in ("finetune", "consistency"):
+    tree[stage]["camelyon16"]["epochs"] = 2
+for split, num in (("train", 1024), ("validation", 256), ("test", 256)):
+    tree["labels"]["camelyon16"][split] = {"num_tumor": num, "num_normal": num}
 yaml.safe_dump(tree, open(sys.argv[1], "w"))
 PY
 cd "$work"
@@ -38,5 +47,9 @@ for workers in 4 8 14; do
     "$python" "$root/benchmarks/pretraining.py" --patch-px 256 --batch-size 64 --workers "$workers"
 done | tee "$logs/pretraining.log"
 
-echo "== two epochs of the stage itself"
+echo "== two epochs of each stage itself"
 time "$python" -m histo_monai pretrain --method rsp 2>&1 | grep -a "^epoch" | tee "$logs/stage.log"
+for stage in finetune consistency evaluate; do
+    time "$python" -m histo_monai "$stage" --method rsp --seed 0 2>&1 | grep -a "^epoch\|accuracy" | tee -a "$logs/stage.log"
+done
+cat data/evaluation/rsp-0/summary.json
