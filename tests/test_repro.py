@@ -147,8 +147,8 @@ def test_metrics_and_plots_are_shown(clone: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("dataset", ["kather", "breastpathq"])
 def test_another_dataset_is_one_setting_and_shares_the_pretraining(clone: Path, dataset: str) -> None:
-    told = _run(f"dvc exp run -S dataset={dataset}", clone)
-    assert _ran(told) == EVERY | {"phantom", "index"}
+    told = _run(f"dvc exp run -S dataset={dataset} -S 'methods=[rsp]'", clone)
+    assert _ran(told) == {name for name in EVERY if "rsp" in name} | {"phantom", "index"}
     summary = json.loads((clone / "data/evaluation/rsp-0/summary.json").read_text())
     if dataset == "kather":
         assert 0.0 <= summary["test_accuracy"]["student"] <= 1.0
