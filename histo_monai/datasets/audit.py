@@ -70,9 +70,8 @@ def check_leaks(leaks: pd.DataFrame) -> None:
         for row in leaks.head(5).itertuples()
     )
     more = f"; and {len(leaks) - 5} more" if len(leaks) > 5 else ""
-    raise ValueError(
-        f"{len(leaks)} {'leak' if len(leaks) == 1 else 'leaks'} between splits: {shown}{more}. Remove one of each, or move it"
-    )
+    counted = "1 leak" if len(leaks) == 1 else f"{len(leaks)} leaks"
+    raise ValueError(f"{counted} between splits: {shown}{more}. Remove one of each, or move it")
 
 
 def same_pixels_other_label(table: pd.DataFrame, digests: pd.Series) -> list[str]:

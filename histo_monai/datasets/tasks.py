@@ -33,6 +33,23 @@ def split_rows(table: pd.DataFrame, split: str) -> pd.DataFrame:
 
 
 def dependence_groups(table: pd.DataFrame) -> np.ndarray:
-    """Patches of one patient, else of one slide, belong together; else each is on its own. Shape (rows,), texts."""
-    slide = table["slide_id"].where(table["slide_id"] != "", "patch " + table["patch_id"])
-    return table["patient_id"].where(table["patient_id"] != "", "slide " + slide).to_numpy(dtype=object)
+    """Patches of one patient, else of one slide, belong together; else each is on its own. Shape (rows,), texts.
+
+    Where all are of one patient nothing can be told of other patients: each patch is on its own then, and
+    `of_one_group` has the words for it.
+    """
+    groups = _patient_or_slide(table)
+    return (groups if groups.nunique() > 1 else table["patch_id"]).to_numpy(dtype=object)
+
+
+def of_one_group(table: pd.DataFrame, split: str) -> list[str]:
+    """What a reader of the numbers of a split must know, if all its patches are of one patient or slide."""
+    groups = _patient_or_slide(table).unique()
+    if len(groups) != 1 or len(table) == 1:
+        return []
+    return [f"all {split} patches are of {groups[0]}: intervals resample patches and are silent about others"]
+
+
+def _patient_or_slide(table: pd.DataFrame) -> pd.Series:
+    slide = ("slide " + table["slide_id"]).where(table["slide_id"] != "", "patch " + table["patch_id"])
+    return ("patient " + table["patient_id"]).where(table["patient_id"] != "", slide)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -117,6 +118,18 @@ class LabeledTask:
     def num_outputs(self) -> int:
         """Of a network for this task."""
         return num_outputs(self.classes)
+
+    def check_fits(self, description: Mapping[str, Any], path: Path) -> None:
+        """Refuse a model of other classes, or one that saw patches of another size.
+
+        Raises:
+            ValueError: names the file and what differs.
+        """
+        for name, ours in (("classes", self.classes), ("patch_px", self.patch_px)):
+            if description[name] != ours:
+                raise ValueError(
+                    f"{path}: its {name} are {description[name]}, those of the task {ours}; run finetune again"
+                )
 
     def in_order(self, rows: pd.DataFrame, batch_size: int) -> LabeledLoader:
         """Every row once, in the order of the table."""

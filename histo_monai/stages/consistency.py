@@ -46,6 +46,7 @@ def run(method: str, seed: int) -> None:
     purpose = derive_seed(seed, "consistency")
     path = artifacts.finetuned_folder(method, seed) / artifacts.MODEL
     model, description = from_task_model(path)
+    task.check_fits(description, path)
     per_step = params.mu * section.batch_size
     steps = max(-(-len(labeled) // section.batch_size), -(-len(unlabeled) // per_step))
     stage = f"consistency-{method}-{seed}"

@@ -14,7 +14,7 @@ from matplotlib import image
 from histo_monai import artifacts
 from histo_monai.datasets.labeled import read_patches
 from histo_monai.datasets.splits import labeled_rows
-from histo_monai.datasets.tasks import split_rows, task_targets
+from histo_monai.datasets.tasks import of_one_group, split_rows, task_targets
 from histo_monai.engines.evaluation import (
     Estimates,
     Predictions,
@@ -54,7 +54,10 @@ def run(method: str, seed: int) -> None:
         "finetuned": artifacts.finetuned_folder(method, seed),
         "student": artifacts.student_folder(method, seed),
     }
-    models = {name: from_task_model(folder / artifacts.MODEL)[0] for name, folder in folders.items()}
+    models = {}
+    for name, folder in folders.items():
+        models[name], description = from_task_model(folder / artifacts.MODEL)
+        task.check_fits(description, folder / artifacts.MODEL)
     choice = _read_json(folders["student"] / artifacts.CHOICE)
     labeled = labeled_rows(task.patches, params.alpha)
     predictions = predict_splits(models, task, labeled, SPLITS, params.evaluate.batch_size)
@@ -65,7 +68,10 @@ def run(method: str, seed: int) -> None:
         found["chosen"] = found[choice["chosen"]]
         found |= differences(task, rows[split], said, seed=params.evaluate.seed)
         metrics[split] = _plain(found)
-    metrics["warnings"] = _read_json(artifacts.LABELS_JSON)["warnings"]
+    metrics["warnings"] = [
+        *_read_json(artifacts.LABELS_JSON)["warnings"],
+        *(warning for split, table in rows.items() for warning in of_one_group(table, split)),
+    ]
     folder = artifacts.evaluation_folder(method, seed)
     with artifacts.whole_folder(folder) as draft:
         tables = [predictions_table(task, rows[split], said) for split, said in predictions.items()]

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from histo_monai.datasets.tasks import split_rows
+from histo_monai.engines.evaluation import differences, estimate, predict_splits, predictions_table
+from histo_monai.engines.labeled import LabeledTask
+
+TaskBuilder = Callable[..., LabeledTask]
+
+
+class Brightness(nn.Module):
+    """A model that looks at one number of the image."""
+
+    def __init__(self, num_outputs: int, sign: float) -> None:
+        super().__init__()
+        self.num_outputs, self.sign = num_outputs, sign
+
+    def forward(self, patches: torch.Tensor) -> torch.Tensor:
+        value = self.sign * patches.mean(dim=(1, 2, 3)).unsqueeze(1)
+        return torch.cat([value, -value], dim=1)[:, : self.num_outputs]
+
+
+def _models(task: LabeledTask) -> dict[str, nn.Module]:
+    return {"finetuned": Brightness(task.num_outputs, 1.0), "student": Brightness(task.num_outputs, -1.0)}
+
+
+@pytest.mark.parametrize("scores", [False, True])
+def test_every_split_has_predictions_of_every_model_in_the_order_of_its_rows(
+    wave_task: TaskBuilder, scores: bool
+) -> None:
+    task = wave_task(24, scores)
+    models = _models(task)
+    found = predict_splits(
+        models, task, split_rows(task.patches, "train"), ("validation", "test"), batch_size=7
+    )
+    assert set(found) == {"validation", "test"}
+    for split, said in found.items():
+        assert set(said) == {"finetuned", "student", "color_mean", "color_histogram"}
+        loader = task.in_order(split_rows(task.patches, split), 24).loader
+        patches = next(iter(loader))[0].squeeze(1).float() / 255
+        expected = task.objective.predictions(models["student"](patches)).numpy()
+        np.testing.assert_allclose(said["student"], expected, atol=1e-6)
+
+
+def test_perfect_predictions_have_perfect_numbers_and_the_difference_is_that_of_the_accuracies(
+    wave_task: TaskBuilder,
+) -> None:
+    task = wave_task(24)
+    rows = split_rows(task.patches, "test")
+    right = np.eye(2)[task.in_order(rows, 24).targets.numpy()]
+    said = {"student": right, "finetuned": np.where(np.arange(24)[:, None] < 6, 1 - right, right)}
+    found = estimate(task, rows, said, seed=0)
+    assert found["student"]["accuracy"].value == 1.0
+    assert found["finetuned"]["accuracy"].value == pytest.approx(0.75)
+    assert found["finetuned"]["accuracy"].n == 6  # patients
+    difference = differences(task, rows, said, seed=0)["student_minus_finetuned"]["accuracy"]
+    assert difference.value == pytest.approx(0.25)
+
+
+def test_two_raters_give_agreement_with_each_and_the_human_ceiling(wave_task: TaskBuilder) -> None:
+    task = wave_task(24, scores=True)
+    rows = split_rows(task.patches, "test")
+    said = {"student": rows[["score"]].to_numpy()}
+    assert set(estimate(task, rows, said, seed=0)["student"]) >= {"icc", "pk", "mae"}
+    rated = rows.assign(rater_a=rows["score"], rater_b=np.clip(rows["score"] + 0.1, 0, 1))
+    found = estimate(task, rated, said, seed=0)
+    assert found["student"]["icc_a"].value == pytest.approx(1.0)
+    assert found["student"]["mae_b"].value == pytest.approx(np.abs(rated["rater_b"] - rated["score"]).mean())
+    assert found["human"]["icc"].value == pytest.approx(found["student"]["icc_b"].value)
+
+
+def test_a_row_of_predictions_says_what_the_patch_is_and_what_each_model_said(wave_task: TaskBuilder) -> None:
+    task = wave_task(4)
+    rows = split_rows(task.patches, "test")
+    table = predictions_table(task, rows, {"student": np.tile([0.25, 0.75], (4, 1))})
+    assert table["label"].tolist() == rows["label"].tolist()
+    assert table["student_coarse"].tolist() == [0.25] * 4
+    assert table["student_fine"].tolist() == [0.75] * 4
+
+
+def test_a_model_of_other_classes_or_patches_is_refused(wave_task: TaskBuilder) -> None:
+    task = wave_task(4)
+    task.check_fits({"classes": ["coarse", "fine"], "patch_px": 32}, Path("m"))
+    with pytest.raises(ValueError, match=r"m: its classes are \['a', 'b'\]"):
+        task.check_fits({"classes": ["a", "b"], "patch_px": 32}, Path("m"))
+    with pytest.raises(ValueError, match="m: its patch_px are 64"):
+        task.check_fits({"classes": ["coarse", "fine"], "patch_px": 64}, Path("m"))
