@@ -145,16 +145,10 @@ def test_metrics_and_plots_are_shown(clone: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dataset", ["kather", "breastpathq"])
-def test_another_dataset_is_one_setting_and_shares_the_pretraining(clone: Path, dataset: str) -> None:
-    told = _run(f"dvc exp run -S dataset={dataset} -S 'methods=[rsp]'", clone)
+def test_another_dataset_is_one_setting_and_shares_the_pretraining(clone: Path) -> None:
+    told = _run("dvc exp run -S dataset=kather -S 'methods=[rsp]'", clone)
     assert _ran(told) == {name for name in EVERY if "rsp" in name} | {"phantom", "index"}
     summary = json.loads((clone / "data/evaluation/rsp-0/summary.json").read_text())
-    if dataset == "kather":
-        assert 0.0 <= summary["test_accuracy"]["student"] <= 1.0
-        warnings = json.loads((clone / "data/evaluation/rsp-0/metrics.json").read_text())["warnings"]
-        assert "no patient ids" in warnings[0]
-    else:
-        assert set(summary["test_icc_a"]) == set(summary["test_icc_b"])
-        metrics = json.loads((clone / "data/evaluation/rsp-0/metrics.json").read_text())
-        assert metrics["test"]["human"]["icc"]["value"] > 0.5
+    assert 0.0 <= summary["test_accuracy"]["student"] <= 1.0
+    warnings = json.loads((clone / "data/evaluation/rsp-0/metrics.json").read_text())["warnings"]
+    assert "no patient ids" in warnings[0]

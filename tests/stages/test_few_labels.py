@@ -1,0 +1,86 @@
+"""From labels to numbers on a simulated BreastPathQ: scores, two raters, and what the stages leave."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from histo_monai.__main__ import main
+from histo_monai.metrics import intraclass_correlation
+
+RUN = ("--method", "random", "--seed", "0")
+
+
+@pytest.fixture(scope="module")
+def project(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A project whose stages have all been run, and the module's working folder."""
+    folder = tmp_path_factory.mktemp("breastpathq")
+    params = yaml.safe_load((root / "params.yaml").read_text())
+    params |= {"dataset": "breastpathq", "corpus": "breastpathq", "alpha": 0.5, "patch_px": 32}
+    params["phantom"] |= {"num_slides": 2, "num_patches": 40, "slide_side_px": 512}
+    params["corpora"]["breastpathq"] |= {"num_train": 8, "num_validation": 4}
+    for stage in ("finetune", "consistency"):
+        params[stage]["breastpathq"] |= {"epochs": 2}
+    (folder / "params.yaml").write_text(yaml.safe_dump(params))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("HISTO_MONAI_DEVICE", "cpu")
+        for stage in (("phantom",), ("index",), ("pretrain", "--method", "random")):
+            assert main(stage) == 0
+        for stage in ("finetune", "consistency", "evaluate"):
+            assert main([stage, *RUN]) == 0
+        yield folder
+
+
+def _json(path: Path) -> Any:
+    return json.loads(path.read_text())
+
+
+@pytest.mark.slow
+def test_every_folder_holds_what_the_data_page_says(project: Path) -> None:
+    model = {"model.safetensors", "model.json", "curves.csv", "metrics.json"}
+    run = project / "data/models/random-0"
+    assert {path.name for path in (run / "finetuned").iterdir()} == model | {"answers.png"}
+    assert {path.name for path in (run / "student").iterdir()} == model | {"pairs.png", "choice.json"}
+    told = {path.name for path in (project / "data/evaluation/random-0").iterdir()}
+    assert told == {"predictions.csv", "metrics.json", "summary.json", "plots"}
+    plots = {path.name for path in (project / "data/evaluation/random-0/plots").iterdir()}
+    assert plots == {"scores_finetuned.png", "scores_student.png", "answers.png"}
+    assert not any((project / "data/checkpoints").iterdir())
+    description = _json(run / "student/model.json")
+    assert (description["stage"], description["mu"], description["classes"]) == ("consistency", 7, None)
+
+
+@pytest.mark.slow
+def test_numbers_are_those_of_the_predictions(project: Path) -> None:
+    folder = project / "data/evaluation/random-0"
+    predictions = pd.read_csv(folder / "predictions.csv")
+    test = predictions[predictions["split"] == "test"]
+    metrics = _json(folder / "metrics.json")
+    for model in ("finetuned", "student", "color_histogram"):
+        ratings = np.stack([test["rater_b"], test[model]], axis=1)
+        told = metrics["test"][model]["icc_b"]
+        assert told["value"] == pytest.approx(intraclass_correlation(ratings).value, abs=1e-4)
+        error = (test["rater_a"] - test[model]).abs().mean()
+        assert metrics["test"][model]["mae_a"]["value"] == pytest.approx(error, abs=1e-4)
+    human = intraclass_correlation(test[["rater_a", "rater_b"]].to_numpy())
+    assert metrics["test"]["human"]["icc"]["value"] == pytest.approx(human.value, abs=1e-4)
+    assert metrics["test"]["chosen"] == metrics["test"][metrics["choice"]["chosen"]]
+    assert predictions[["finetuned", "student"]].to_numpy().min() >= 0
+    assert predictions[["finetuned", "student"]].to_numpy().max() <= 1
+
+
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_bytes(project: Path) -> None:
+    files = [project / f"data/models/random-0/{name}/model.safetensors" for name in ("finetuned", "student")]
+    files.append(project / "data/evaluation/random-0/predictions.csv")
+    before = [path.read_bytes() for path in files]
+    for stage in ("finetune", "consistency", "evaluate"):
+        assert main([stage, *RUN]) == 0
+    assert [path.read_bytes() for path in files] == before
