@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from torch.utils.data import DataLoader, Sampler
@@ -68,7 +69,8 @@ class SideBySide:
             raise ValueError(f"{len(labeled)} labeled batches beside {len(unlabeled)} unlabeled ones")
         self._loaders = (labeled, unlabeled)
         self.batch_sampler = self
-        self.images_per_step = sum(loader.batch_sampler.batch_size for loader in self._loaders)  # type: ignore
+        samplers: list[Any] = [loader.batch_sampler for loader in self._loaders]
+        self.images_per_step = sum(sampler.batch_size for sampler in samplers)
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch of both streams."""
