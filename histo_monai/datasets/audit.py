@@ -8,7 +8,7 @@ import os
 import pandas as pd
 
 from histo_monai.datasets.pixels import thumbnail_digests
-from histo_monai.datasets.tables import SPLITS
+from histo_monai.datasets.tables import SPLITS, first_five
 
 LEAK_COLUMNS = ("kind", "first", "first_split", "second", "second_split", "what")
 PRETRAINING = "pretraining"
@@ -65,13 +65,12 @@ def check_leaks(leaks: pd.DataFrame) -> None:
     """
     if leaks.empty:
         return
-    shown = "; ".join(
+    told = [
         f"{row.what} is in {row.first_split} ({row.first}) and in {row.second_split} ({row.second})"
-        for row in leaks.head(5).itertuples()
-    )
-    more = f"; and {len(leaks) - 5} more" if len(leaks) > 5 else ""
+        for row in leaks.itertuples()
+    ]
     counted = "1 leak" if len(leaks) == 1 else f"{len(leaks)} leaks"
-    raise ValueError(f"{counted} between splits: {shown}{more}. Remove one of each, or move it")
+    raise ValueError(f"{counted} between splits: {first_five(told)}. Remove one of each, or move it")
 
 
 def same_pixels_other_label(table: pd.DataFrame, digests: pd.Series) -> list[str]:

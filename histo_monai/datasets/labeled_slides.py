@@ -19,6 +19,7 @@ from histo_monai.datasets.label_survey import (
 )
 from histo_monai.datasets.processes import map_over_processes
 from histo_monai.datasets.survey import fair_shares
+from histo_monai.datasets.tables import first_five
 
 _SURPLUS = 8
 """A slide offers up to this many times its fair share, so that others with small lesions can be made up for."""
@@ -78,9 +79,8 @@ def draw_labeled_patches(
 def refuse_bad_slides(problems: Sequence[str], skip_bad_slides: bool) -> None:
     """Raise a `ValueError` of one line that names the first problems, where they are not to be skipped."""
     if problems and not skip_bad_slides:
-        more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
         raise ValueError(
-            f"{len(problems)} slides cannot give labeled patches: {'; '.join(problems[:5])}{more}. "
+            f"{len(problems)} slides cannot give labeled patches: {first_five(problems)}. "
             "Mend or remove them, or set index.skip_bad_slides: true to go on without them"
         )
 

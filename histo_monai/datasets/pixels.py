@@ -12,6 +12,7 @@ import pandas as pd
 
 from histo_monai.datasets.files import read_image
 from histo_monai.datasets.processes import map_over_processes
+from histo_monai.datasets.tables import first_five
 from histo_monai.slides import open_slide
 
 MAX_ASPECT = 1.1
@@ -62,10 +63,7 @@ def survey_images(table: pd.DataFrame, processes: int) -> pd.DataFrame:
     rows = [row for some in found for row in some]
     problems = [row.problem for row in rows if row.problem]
     if problems:
-        more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
-        raise ValueError(
-            f"{len(problems)} of {len(rows)} images cannot be used: {'; '.join(problems[:5])}{more}"
-        )
+        raise ValueError(f"{len(problems)} of {len(rows)} images cannot be used: {first_five(problems)}")
     facts.loc[images.index, "digest"] = [row.digest for row in rows]
     facts.loc[images.index, "side_px"] = np.array([row.side_px for row in rows], np.int32)
     return facts

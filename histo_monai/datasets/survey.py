@@ -12,6 +12,7 @@ import pandas as pd
 
 from histo_monai.datasets.processes import map_over_processes
 from histo_monai.datasets.splits import check_patients_apart, split_slides
+from histo_monai.datasets.tables import first_five
 from histo_monai.randomness import generator
 from histo_monai.slides import choose_level, open_slide, sample_centers, tissue_mask
 
@@ -215,9 +216,7 @@ def fair_shares(room: np.ndarray, wanted: int) -> np.ndarray:
 
 
 def _refusal(bad: pd.DataFrame, num_slides: int) -> str:
-    shown = "; ".join(bad["problem"].head(5))
-    more = f"; and {len(bad) - 5} more" if len(bad) > 5 else ""
     return (
-        f"{len(bad)} of {num_slides} slides cannot be used: {shown}{more}. "
+        f"{len(bad)} of {num_slides} slides cannot be used: {first_five(bad['problem'].tolist())}. "
         "Mend or remove them, or set index.skip_bad_slides: true to go on without them"
     )

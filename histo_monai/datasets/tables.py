@@ -59,6 +59,12 @@ def corpus_table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     return table
 
 
+def first_five(problems: Sequence[str]) -> str:
+    """Up to five problems and how many more there are, for an error of one line."""
+    more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
+    return "; ".join(problems[:5]) + more
+
+
 def read_table(
     path: Path,
     needed: Sequence[str],
