@@ -64,18 +64,18 @@ def main() -> None:
     network = placed(rsp.network, device)
     optimizer = rsp.optimizer(network)
     batches = endless(loader)
-    patches = next(batches)[0].to(device)
+    patches, rows = (part.to(device) for part in next(batches))
     step = Step(0, 1, 1)
-    task = rsp.training_task(patches, step)
+    task = rsp.training_task(patches, rows, step)
     parts: dict[str, Callable[[], Any]] = {
         "reading": lambda: next(batches),
-        "augmentation": lambda: rsp.training_task(patches, step),
+        "augmentation": lambda: rsp.training_task(patches, rows, step),
         "network": lambda: training_step(rsp, network, optimizer, task, device),
         "all": lambda: training_step(
             rsp,
             network,
             optimizer,
-            rsp.training_task(next(batches)[0].to(device, non_blocking=True), step),
+            rsp.training_task(next(batches)[0].to(device, non_blocking=True), rows, step),
             device,
         ),
     }

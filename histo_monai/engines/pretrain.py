@@ -101,9 +101,9 @@ def _trainer(
 ) -> Engine:
     def step(engine: Engine, batch: tuple[torch.Tensor, torch.Tensor]) -> dict[str, torch.Tensor]:
         network.train()
-        patches = batch[0].to(device, non_blocking=True)
+        patches, rows = (part.to(device, non_blocking=True) for part in batch)
         now = Step(seed, engine.state.epoch, engine.state.iteration, idist.get_rank(), idist.get_world_size())
-        return training_step(pretext, network, optimizer, pretext.training_task(patches, now), device)
+        return training_step(pretext, network, optimizer, pretext.training_task(patches, rows, now), device)
 
     trainer = Engine(step)
     attach_means(trainer, pretext.MEASURES)
@@ -121,7 +121,7 @@ def training_step(
     optimizer.zero_grad(set_to_none=True)
     measured["loss"].mean().backward()
     optimizer.step()
-    pretext.after_step()
+    pretext.after_step(outputs, task)
     return {name: values.detach() for name, values in measured.items()}
 
 
@@ -129,7 +129,8 @@ def _evaluator(pretext: Pretext, device: torch.device) -> Engine:
     @torch.no_grad()
     def step(engine: Engine, batch: tuple[torch.Tensor, torch.Tensor]) -> dict[str, torch.Tensor]:
         pretext.network.eval()
-        task = _in_memory_order(pretext.validation_task(batch[0].to(device, non_blocking=True)), device)
+        patches, rows = (part.to(device, non_blocking=True) for part in batch)
+        task = _in_memory_order(pretext.validation_task(patches, rows), device)
         with precision(device):
             outputs = pretext.network(*task.inputs)
         if engine.state.iteration == 1:

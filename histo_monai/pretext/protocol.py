@@ -26,12 +26,14 @@ class Pretext(Protocol):
 
     Attributes:
         MEASURES: names that `measure` gives, "loss" first.
-        network: everything that trains; called with `Task.inputs`.
+        network: everything that trains, and what follows it (buffers, slow copies); called with `Task.inputs`.
+        mpps: S resolutions in µm/px, finest first, of the patches that it is given.
         epochs: passes over the training samples; 0 keeps the network as it was initialised.
         batch_size: samples per step, over all processes.
     """
 
     MEASURES: ClassVar[tuple[str, ...]]
+    mpps: tuple[float, ...]
     epochs: int
     batch_size: int
 
@@ -39,11 +41,11 @@ class Pretext(Protocol):
     def network(self) -> nn.Module:
         """See the class."""
 
-    def training_task(self, patches: torch.Tensor, step: Step) -> Task:
-        """(n, S, 3, P, P) uint8 on the device of the network -> an augmented task."""
+    def training_task(self, patches: torch.Tensor, rows: torch.Tensor, step: Step) -> Task:
+        """(n, S, 3, P, P) uint8 on the device of the network, and their rows (n,) in the table -> an augmented task."""
 
-    def validation_task(self, patches: torch.Tensor) -> Task:
-        """The same without augmentation and without chance: equal in every epoch."""
+    def validation_task(self, patches: torch.Tensor, rows: torch.Tensor) -> Task:
+        """The same without chance: a function of the patch and its row, equal in every epoch."""
 
     def measure(self, outputs: Any, task: Task) -> dict[str, torch.Tensor]:
         """What the network said against the targets, per sample: "loss" (minimised) first, each of Shape (n,)."""
@@ -51,8 +53,8 @@ class Pretext(Protocol):
     def optimizer(self, network: nn.Module) -> torch.optim.Optimizer:
         """The method's optimiser over `network`, which may be wrapped for several processes."""
 
-    def after_step(self) -> None:
-        """Called after each optimiser step."""
+    def after_step(self, outputs: Any, task: Task) -> None:
+        """Called after each optimiser step, with what the step saw: this process's share of the batch."""
 
     def encoder_state(self) -> dict[str, torch.Tensor]:
         """What fine-tuning starts from, by name."""

@@ -102,7 +102,7 @@ class RSP:
         self.epochs = epochs
         self.batch_size = batch_size
         self.patch_px = patch_px
-        self.mpps = mpps
+        self.mpps: tuple[float, ...] = mpps
         self._augment = PretrainAugmentation(patch_px, prob=augmentation_prob)
         self._sgd = partial(
             torch.optim.SGD, lr=lr, momentum=momentum, weight_decay=weight_decay, nesterov=True
@@ -114,7 +114,7 @@ class RSP:
         """Trunk, pair MLP and the head over the orders."""
         return self._network
 
-    def training_task(self, patches: torch.Tensor, step: Step) -> Task:
+    def training_task(self, patches: torch.Tensor, rows: torch.Tensor, step: Step) -> Task:
         """Augment, and draw one order per triple."""
         share, total = step.share(len(patches))
         self._augment.set_random_state(step.derive_seed("augmentation"))
@@ -124,7 +124,7 @@ class RSP:
         shown = torch.from_numpy(orders).to(patches.device, non_blocking=True).unsqueeze(1)
         return Task((views, shown), shown)
 
-    def validation_task(self, patches: torch.Tensor) -> Task:
+    def validation_task(self, patches: torch.Tensor, rows: torch.Tensor) -> Task:
         """All six orders of every triple, not augmented."""
         orders = torch.arange(len(ORDERS), device=patches.device).expand(len(patches), -1)
         return Task((plain_view(patches, self.patch_px), orders), orders)
@@ -139,7 +139,7 @@ class RSP:
         """SGD with Nesterov momentum, inside Lookahead."""
         return self._lookahead(self._sgd(network.parameters()))
 
-    def after_step(self) -> None:
+    def after_step(self, outputs: torch.Tensor, task: Task) -> None:
         """Nothing follows a step."""
 
     def encoder_state(self) -> dict[str, torch.Tensor]:

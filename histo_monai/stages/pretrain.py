@@ -49,9 +49,7 @@ def _train(local_rank: int, method: str, params: Params, environment: Environmen
     torch.manual_seed(derive_seed(params.pretrain.seed, "initialisation"))
     pretext = build_pretext(method, params)
     slides, centers = read_index()
-    load = partial(
-        _loader, slides, centers, params=params, batch_size=pretext.batch_size, environment=environment
-    )
+    load = partial(_loader, slides, centers, pretext=pretext, params=params, environment=environment)
     stage = f"pretrain-{method}"
     result = pretrain(
         pretext,
@@ -114,16 +112,16 @@ def _loader(
     slides: pd.DataFrame,
     centers: pd.DataFrame,
     split: str,
+    pretext: Pretext,
     params: Params,
-    batch_size: int,
     environment: Environment,
 ) -> DataLoader[Any]:
     dataset = ConcentricPatches(
-        slides, centers[centers["split"] == split], mpps=params.corpus_section.mpps, patch_px=params.patch_px
+        slides, centers[centers["split"] == split], mpps=pretext.mpps, patch_px=params.patch_px
     )
     batches = EpochBatches(
         len(dataset),
-        batch_size,
+        pretext.batch_size,
         seed=params.pretrain.seed if split == "train" else None,
         rank=idist.get_rank(),
         world_size=idist.get_world_size(),

@@ -57,12 +57,12 @@ def _rsp(**changes: Any) -> RSP:
 class DoubleRSP(RSP):
     """RSP in float64, where rounding does not grow into another training."""
 
-    def training_task(self, patches: torch.Tensor, step: Step) -> Task:
-        task = super().training_task(patches, step)
+    def training_task(self, patches: torch.Tensor, rows: torch.Tensor, step: Step) -> Task:
+        task = super().training_task(patches, rows, step)
         return Task((task.inputs[0].double(), task.inputs[1]), task.targets)
 
-    def validation_task(self, patches: torch.Tensor) -> Task:
-        task = super().validation_task(patches)
+    def validation_task(self, patches: torch.Tensor, rows: torch.Tensor) -> Task:
+        task = super().validation_task(patches, rows)
         return Task((task.inputs[0].double(), task.inputs[1]), task.targets)
 
     def measure(self, outputs: torch.Tensor, task: Task) -> dict[str, torch.Tensor]:
@@ -144,7 +144,7 @@ def test_a_killed_run_started_again_ends_in_the_same_weights(tmp_path: Path) -> 
     killed = _rsp(augmentation_prob=0.5, epochs=3)
     steps = 0
 
-    def fail_in_the_middle_of_epoch_two() -> None:
+    def fail_in_the_middle_of_epoch_two(outputs: Any, task: Task) -> None:
         nonlocal steps
         steps += 1
         if steps == 8:

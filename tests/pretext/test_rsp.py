@@ -47,7 +47,7 @@ def test_ordering_features_equals_ordering_patches() -> None:
 
 def test_training_shows_each_triple_in_one_order_and_all_orders_are_drawn_evenly() -> None:
     rsp = RSP(**SETTINGS)
-    drawn = [rsp.training_task(_patches(64), Step(0, 1, i)).targets for i in range(1, 41)]
+    drawn = [rsp.training_task(_patches(64), torch.arange(64), Step(0, 1, i)).targets for i in range(1, 41)]
     assert drawn[0].shape == (64, 1)
     counts = np.bincount(torch.cat(drawn).flatten().numpy(), minlength=6)
     expected = counts.sum() / 6
@@ -57,7 +57,7 @@ def test_training_shows_each_triple_in_one_order_and_all_orders_are_drawn_evenly
 def test_orders_and_views_change_with_the_epoch_and_repeat_with_the_step() -> None:
     rsp = RSP(**SETTINGS)
     first, again, later = (
-        rsp.training_task(_patches(16), Step(3, e, i)) for e, i in ((1, 1), (1, 1), (2, 9))
+        rsp.training_task(_patches(16), torch.arange(16), Step(3, e, i)) for e, i in ((1, 1), (1, 1), (2, 9))
     )
     assert torch.equal(first.inputs[0], again.inputs[0])
     assert torch.equal(first.targets, again.targets)
@@ -69,15 +69,16 @@ def test_two_processes_see_the_orders_and_views_of_one() -> None:
     rsp = RSP(**SETTINGS)
     rsp._augment.noise_sigma = 0.0  # the noise alone has a seed per process
     patches = _patches(8)
-    whole = rsp.training_task(patches, Step(0, 1, 1))
-    parts = [rsp.training_task(patches[r * 4 : r * 4 + 4], Step(0, 1, 1, r, 2)) for r in range(2)]
+    whole = rsp.training_task(patches, torch.arange(8), Step(0, 1, 1))
+    rows = torch.arange(8).chunk(2)
+    parts = [rsp.training_task(patches[rows[r]], rows[r], Step(0, 1, 1, r, 2)) for r in range(2)]
     assert torch.equal(whole.targets, torch.cat([part.targets for part in parts]))
     torch.testing.assert_close(whole.inputs[0], torch.cat([part.inputs[0] for part in parts]))
 
 
 def test_loss_and_accuracy_are_their_definitions() -> None:
     rsp = RSP(**SETTINGS)
-    task = rsp.validation_task(_patches(4))
+    task = rsp.validation_task(_patches(4), torch.arange(4))
     outputs = torch.randn(4, 6, 6, generator=torch.Generator().manual_seed(0))
     measured = rsp.measure(outputs, task)
     for i in range(4):
@@ -89,7 +90,10 @@ def test_loss_and_accuracy_are_their_definitions() -> None:
 
 def test_validation_does_not_depend_on_chance() -> None:
     rsp = RSP(**SETTINGS)
-    first, second = rsp.validation_task(_patches(3)), rsp.validation_task(_patches(3))
+    first, second = (
+        rsp.validation_task(_patches(3), torch.arange(3)),
+        rsp.validation_task(_patches(3), torch.arange(3)),
+    )
     assert torch.equal(first.inputs[0], second.inputs[0])
     assert first.targets.tolist() == [[0, 1, 2, 3, 4, 5]] * 3
 
@@ -117,7 +121,7 @@ def test_other_than_three_resolutions_are_refused() -> None:
 
 def test_picture_says_what_is_and_what_was_said() -> None:
     rsp = RSP(**SETTINGS)
-    task = rsp.validation_task(_patches(4))
+    task = rsp.validation_task(_patches(4), torch.arange(4))
     right = torch.eye(6).expand(4, -1, -1)
     good, bad = rsp.picture(right, task), rsp.picture(-right, task)
     assert good.dtype == np.uint8
