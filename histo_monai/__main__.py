@@ -16,6 +16,7 @@ STAGES = {
     "finetune": "train encoder and head on a fraction of the labels (--method, --seed)",
     "consistency": "train a student on labeled and unlabeled patches (--method, --seed)",
     "evaluate": "predict validation and test patches: metrics with intervals (--method, --seed)",
+    "compare": "put all methods and seeds into one table, with paired tests between any two",
 }
 _WITH_METHOD = ("pretrain", "finetune", "consistency", "evaluate")
 _WITH_SEED = ("finetune", "consistency", "evaluate")

@@ -1,0 +1,118 @@
+"""A tree of plain values -> a section, every value checked; whatever is wrong is one line that names the key."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import itertools
+import types
+import typing
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from histo_monai.params.rules import Ascending, Range, Unique
+
+
+class ParamsError(ValueError):
+    """A params file that cannot be used: one line that names the key and what it should hold."""
+
+
+def read_section(cls: Any, tree: object, where: str) -> Any:
+    """The section of class `cls` that a tree holds; `where` is its dotted name, empty for the whole file.
+
+    Raises:
+        ParamsError: a key is unknown or missing, or its value is not what the annotation of the field asks for.
+    """
+    name = where or "the file"
+    if not isinstance(tree, Mapping):
+        raise ParamsError(f"{name}: expected a section with keys, got {_show(tree)}")
+    hints = typing.get_type_hints(cls, include_extras=True)
+    fields = [field.name for field in dataclasses.fields(cls)]
+    for key in tree:
+        if key not in fields:
+            close = difflib.get_close_matches(str(key), fields, n=1)
+            advice = f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(fields)}"
+            raise ParamsError(f"{_join(where, key)}: unknown key; {advice}")
+    for key in fields:
+        if key not in tree:
+            raise ParamsError(f"{_join(where, key)}: missing key; expected {_describe(hints[key])}")
+    return cls(**{key: _value(hints[key], tree[key], _join(where, key)) for key in fields})
+
+
+def _value(hint: Any, value: Any, where: str) -> Any:
+    rules: tuple[Any, ...] = ()
+    expected = _describe(hint)
+    if typing.get_origin(hint) is Annotated:
+        hint, *rest = typing.get_args(hint)
+        rules = tuple(rest)
+    if dataclasses.is_dataclass(hint):
+        return read_section(hint, value, where)
+    if typing.get_origin(hint) is tuple:
+        if not isinstance(value, list):
+            raise ParamsError(f"{where}: expected {expected}, got {_show(value)}")
+        value = tuple(_value(typing.get_args(hint)[0], item, f"{where}[{i}]") for i, item in enumerate(value))
+    elif typing.get_origin(hint) is Literal:
+        if value not in typing.get_args(hint):
+            raise ParamsError(f"{where}: expected {expected}, got {_show(value)}")
+    else:
+        value = _scalar(hint, value, where, expected)
+    for rule in rules:
+        if not _holds(rule, value):
+            raise ParamsError(f"{where}: expected {expected}, got {_show(value)}")
+    return value
+
+
+def _scalar(hint: type, value: Any, where: str, expected: str) -> Any:
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if hint is float and isinstance(value, str):
+        # YAML 1.1 reads 1e-4 as a string: the field writes it so, and DVC hands it over so.
+        try:
+            value = float(value)
+        except ValueError:
+            raise ParamsError(f"{where}: expected {expected}, got {_show(value)}") from None
+    if type(value) is not hint:
+        raise ParamsError(f"{where}: expected {expected}, got {_show(value)}")
+    return value
+
+
+def _holds(rule: object, value: Any) -> bool:
+    if isinstance(rule, Range):
+        return value in rule
+    if isinstance(rule, Unique):
+        return len(value) > 0 and len(set(value)) == len(value)
+    if isinstance(rule, Ascending):
+        return len(value) == (rule.length or len(value)) and all(a < b for a, b in itertools.pairwise(value))
+    raise TypeError(f"no such rule: {rule!r}")
+
+
+def _describe(hint: Any) -> str:
+    if typing.get_origin(hint) is Annotated:
+        inner, *rules = typing.get_args(hint)
+        if isinstance(rules[0], Range):
+            return f"{_describe(inner)} in {rules[0]}"
+        return f"{rules[0]} ({_describe(inner)})"
+    if dataclasses.is_dataclass(hint):
+        return "a section"
+    if typing.get_origin(hint) is Literal:
+        return " or ".join(str(choice) for choice in typing.get_args(hint))
+    if typing.get_origin(hint) is tuple:
+        return f"entries: {_describe(typing.get_args(hint)[0])}"
+    names = {
+        int: "an integer",
+        float: "a number",
+        bool: "true or false",
+        str: "text",
+        types.NoneType: "nothing",
+    }
+    return names[hint]
+
+
+def _show(value: object) -> str:
+    if value is None:
+        return "nothing"
+    return repr(list(value) if isinstance(value, tuple) else value)
+
+
+def _join(where: str, key: object) -> str:
+    return f"{where}.{key}" if where else str(key)

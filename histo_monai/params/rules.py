@@ -1,0 +1,58 @@
+"""What a value of params may be: kinds and ranges, for the annotations of the sections."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+Dataset = Literal["breastpathq", "camelyon16", "kather", "own"]
+Corpus = Literal["breastpathq", "camelyon16", "own"]
+Method = Literal["random", "vae", "moco", "rsp"]
+
+
+@dataclass(frozen=True)
+class Range:
+    """Closed range of a number; `exclusive_low` opens the lower end. Units stand in the field's name."""
+
+    low: float
+    high: float = float("inf")
+    exclusive_low: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        above = value > self.low if self.exclusive_low else value >= self.low
+        return above and value <= self.high  # NaN fails both
+
+    def __str__(self) -> str:
+        left = "(" if self.exclusive_low else "["
+        right = ")" if self.high == float("inf") else "]"
+        return f"{left}{self.low:g}, {self.high:g}{right}"
+
+
+@dataclass(frozen=True)
+class Unique:
+    """A list with at least one entry and none twice."""
+
+    def __str__(self) -> str:
+        return "a list with at least one entry and none twice"
+
+
+@dataclass(frozen=True)
+class Ascending:
+    """Numbers, each larger than the one before; `length` of them, or any number."""
+
+    length: int | None = None
+
+    def __str__(self) -> str:
+        count = {None: "numbers", 3: "three numbers"}[self.length]
+        return f"{count}, each larger than the one before"
+
+
+Count = Annotated[int, Range(1)]
+CountOrZero = Annotated[int, Range(0)]
+Seed = Annotated[int, Range(0, 2**32 - 1)]
+Fraction = Annotated[float, Range(0.0, 1.0)]
+Positive = Annotated[float, Range(0.0, exclusive_low=True)]
+MicronsPerPixel = Annotated[float, Range(0.05, 64.0)]
+Mpps = Annotated[tuple[MicronsPerPixel, ...], Ascending(3)]
+Seeds = Annotated[tuple[Seed, ...], Unique()]
+Milestones = Annotated[tuple[Annotated[int, Range(1)], ...], Ascending()]

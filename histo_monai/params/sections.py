@@ -1,0 +1,300 @@
+"""The sections of params.yaml as frozen dataclasses, without defaults: what a run used is what the file says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from histo_monai.params.rules import (
+    Corpus,
+    Count,
+    CountOrZero,
+    Dataset,
+    Fraction,
+    Method,
+    MicronsPerPixel,
+    Milestones,
+    Mpps,
+    Positive,
+    Range,
+    Seed,
+    Seeds,
+    Unique,
+)
+
+
+@dataclass(frozen=True)
+class SlidesCorpus:
+    """A corpus to pretrain on: resolutions of a triple, and how many triples to draw from its slides."""
+
+    mpps: Mpps
+    num_train: Count
+    num_validation: Count
+
+
+@dataclass(frozen=True)
+class Camelyon16Corpus(SlidesCorpus):
+    """As `SlidesCorpus`; the first `num_normal` and `num_tumor` training slides, by number, are the corpus."""
+
+    num_normal: CountOrZero
+    num_tumor: CountOrZero
+
+
+@dataclass(frozen=True)
+class Corpora:
+    """One section for each corpus; `corpus` at the top of the file names the one in use."""
+
+    breastpathq: SlidesCorpus
+    camelyon16: Camelyon16Corpus
+    own: SlidesCorpus
+
+
+@dataclass(frozen=True)
+class RaterColumn:
+    """Where the scores of one pathologist stand: a csv in the test folder, and its column."""
+
+    file: str
+    column: str
+
+
+@dataclass(frozen=True)
+class BreastPathQLabels:
+    """BreastPathQ: the columns of its test labels, which differ between releases."""
+
+    slide_column: str
+    region_column: str
+    rater_a: RaterColumn
+    rater_b: RaterColumn
+
+
+@dataclass(frozen=True)
+class PatchCounts:
+    """How many patches to draw inside and outside the outlines."""
+
+    num_tumor: CountOrZero
+    num_normal: CountOrZero
+
+
+@dataclass(frozen=True)
+class Camelyon16Labels:
+    """Camelyon16: patches drawn from slides; a tumour patch has `min_tumor_fraction` of its field inside at least."""
+
+    mpp: MicronsPerPixel
+    min_tumor_fraction: Annotated[float, Range(0.0, 1.0, exclusive_low=True)]
+    train: PatchCounts
+    validation: PatchCounts
+    test: PatchCounts
+
+
+@dataclass(frozen=True)
+class KatherLabels:
+    """Kather: which of the two published training folders."""
+
+    folder: Literal["NCT-CRC-HE-100K", "NCT-CRC-HE-100K-NONORM"]
+
+
+@dataclass(frozen=True)
+class OwnLabels:
+    """Your own: whether validation may be drawn from the training patients, where there is but one."""
+
+    validation_within_patients: bool
+
+
+@dataclass(frozen=True)
+class Labels:
+    """One section for each dataset; `dataset` at the top of the file names the one in use."""
+
+    breastpathq: BreastPathQLabels
+    camelyon16: Camelyon16Labels
+    kather: KatherLabels
+    own: OwnLabels
+
+
+@dataclass(frozen=True)
+class PhantomParams:
+    """The simulated cohort: how many slides and patches, how large, from which seed."""
+
+    seed: Seed
+    num_slides: Count
+    num_test_slides: CountOrZero
+    num_patches: Count
+    slide_side_px: Annotated[int, Range(256)]
+    slide_mpp: MicronsPerPixel
+
+
+@dataclass(frozen=True)
+class IndexParams:
+    """Slides -> tables: the split, and where on the tissue centers may lie."""
+
+    seed: Seed
+    validation_fraction: Annotated[float, Range(0.0, 0.9, exclusive_low=True)]
+    skip_bad_slides: bool
+    tissue_mpp: Annotated[float, Range(1.0, 64.0)]
+    min_tissue_fraction: Annotated[float, Range(0.0, 1.0, exclusive_low=True)]
+
+
+@dataclass(frozen=True)
+class AugmentationParams:
+    """How likely each operation of the pretraining augmentation is (paper: section 1 of the method)."""
+
+    prob: Fraction
+
+
+@dataclass(frozen=True)
+class LookaheadParams:
+    """Lookahead (Zhang et al. 2019): every `steps` iterations the slow weights move by `slow_step`."""
+
+    steps: Count
+    slow_step: Annotated[float, Range(0.0, 1.0, exclusive_low=True)]
+
+
+@dataclass(frozen=True)
+class RSPParams:
+    """Optimiser of resolution sequence prediction: SGD with Nesterov momentum inside Lookahead."""
+
+    epochs: Count
+    batch_size: Annotated[int, Range(2)]
+    lr: Positive
+    momentum: Annotated[float, Range(0.0, 0.999, exclusive_low=True)]
+    weight_decay: Annotated[float, Range(0.0)]
+    lookahead: LookaheadParams
+
+
+@dataclass(frozen=True)
+class MoCoParams:
+    """Momentum contrast: SGD with Nesterov momentum; `key_momentum` of the key encoder, for every step."""
+
+    epochs: Count
+    batch_size: Annotated[int, Range(2)]
+    lr: Positive
+    momentum: Annotated[float, Range(0.0, 0.999, exclusive_low=True)]
+    weight_decay: Annotated[float, Range(0.0)]
+    queue_size: Count
+    key_momentum: Annotated[float, Range(0.0, 1.0)]
+    temperature: Positive
+
+
+@dataclass(frozen=True)
+class VAEParams:
+    """Variational autoencoder: Adam; weight of the KL term, and channels of the decoder's last block."""
+
+    epochs: Count
+    batch_size: Annotated[int, Range(2)]
+    lr: Positive
+    weight_decay: Annotated[float, Range(0.0)]
+    kl_weight: Annotated[float, Range(0.0)]
+    decoder_width: Count
+
+
+@dataclass(frozen=True)
+class RandomParams:
+    """Nothing to set: the encoder stays as it is initialised."""
+
+
+@dataclass(frozen=True)
+class PretrainParams:
+    """Self-supervised pretraining."""
+
+    seed: Seed
+    augmentation: AugmentationParams
+    random: RandomParams
+    vae: VAEParams
+    moco: MoCoParams
+    rsp: RSPParams
+
+
+@dataclass(frozen=True)
+class TrainingParams:
+    """A training with labels. "sgd" has Nesterov momentum 0.9, "adam" betas 0.9 and 0.999; lr x 0.1 at `milestones`."""
+
+    epochs: Count
+    batch_size: Count
+    optimizer: Literal["adam", "sgd"]
+    lr: Positive
+    weight_decay: Annotated[float, Range(0.0)]
+    milestones: Milestones
+
+
+@dataclass(frozen=True)
+class FinetuneParams:
+    """Supervised fine-tuning: one section for each dataset."""
+
+    breastpathq: TrainingParams
+    camelyon16: TrainingParams
+    kather: TrainingParams
+    own: TrainingParams
+
+
+@dataclass(frozen=True)
+class ConsistencyParams:
+    """Teacher-student training: weight of the consistency loss, confidence asked of a pseudo label, and the sections.
+
+    `batch_size` of a section counts labeled images; mu times as many unlabeled ones come with them.
+    """
+
+    weight: Annotated[float, Range(0.0)]
+    threshold: Annotated[float, Range(0.0, 0.999)]
+    breastpathq: TrainingParams
+    camelyon16: TrainingParams
+    kather: TrainingParams
+    own: TrainingParams
+
+
+@dataclass(frozen=True)
+class EvaluateParams:
+    """Seed of the bootstrap, and how many images to predict at a time."""
+
+    seed: Seed
+    batch_size: Count
+
+
+@dataclass(frozen=True)
+class CompareParams:
+    """Seed and number of replicates of the bootstrap that all models share."""
+
+    seed: Seed
+    num_replicates: Annotated[int, Range(100)]
+
+
+@dataclass(frozen=True)
+class Params:
+    """One experiment."""
+
+    source: Literal["phantom", "raw"]
+    dataset: Dataset
+    corpus: Corpus
+    methods: Annotated[tuple[Method, ...], Unique()]
+    seeds: Seeds
+    alpha: Annotated[float, Range(0.0, 1.0, exclusive_low=True)]
+    mu: Count
+    n_aug: Annotated[int, Range(1, 10)]
+    patch_px: Annotated[int, Range(32, 2048)]
+    corpora: Corpora
+    labels: Labels
+    phantom: PhantomParams
+    index: IndexParams
+    pretrain: PretrainParams
+    finetune: FinetuneParams
+    consistency: ConsistencyParams
+    evaluate: EvaluateParams
+    compare: CompareParams
+
+    @property
+    def corpus_section(self) -> SlidesCorpus:
+        """The section of `corpora` that `corpus` names."""
+        return getattr(self.corpora, self.corpus)
+
+    @property
+    def labels_section(self) -> BreastPathQLabels | Camelyon16Labels | KatherLabels | OwnLabels:
+        """The section of `labels` that `dataset` names."""
+        return getattr(self.labels, self.dataset)
+
+    @property
+    def finetune_section(self) -> TrainingParams:
+        """The section of `finetune` that `dataset` names."""
+        return getattr(self.finetune, self.dataset)
+
+    @property
+    def consistency_section(self) -> TrainingParams:
+        """The section of `consistency` that `dataset` names."""
+        return getattr(self.consistency, self.dataset)
