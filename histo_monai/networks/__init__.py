@@ -2,6 +2,7 @@
 
 from histo_monai.networks.batchnorm import ProcessBatchNorm2d, synchronise_batchnorm
 from histo_monai.networks.checkpoint import load_into, load_model, save_model
+from histo_monai.networks.decoder import Decoder
 from histo_monai.networks.encoder import NUM_FEATURES, Encoder
 from histo_monai.networks.heads import PAIR_FEATURES, OrderHead, PairMLP
 from histo_monai.networks.task_model import (
@@ -20,6 +21,7 @@ __all__ = [
     "HEADS",
     "NUM_FEATURES",
     "PAIR_FEATURES",
+    "Decoder",
     "Encoder",
     "LinearHead",
     "OrderHead",
