@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -13,13 +14,14 @@ import safetensors.torch
 import torch
 from torch import nn
 
-FORMAT = 1
+FORMAT = 2  # 2: the description holds the digest of the tensors' file
 
 
 def save_model(path: Path, state: Mapping[str, torch.Tensor], description: Mapping[str, Any]) -> None:
     """Write `path` (safetensors) and beside it the same name with `.json`; each file appears whole or not at all.
 
-    The bytes are a function of the tensors alone: two equal trainings give equal files.
+    The bytes are a function of the tensors alone: two equal trainings give equal files. The JSON holds their
+    SHA-256, so that the two belong together: a run killed between the two files leaves a pair that is refused.
 
     Args:
         path: ends in `.safetensors`.
@@ -30,10 +32,13 @@ def save_model(path: Path, state: Mapping[str, torch.Tensor], description: Mappi
         raise ValueError(f"{path}: a model file ends in .safetensors")
     path.parent.mkdir(parents=True, exist_ok=True)
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
+    content = safetensors.torch.save(tensors, metadata={"format": "pt"})
+    # ours win over those of a loaded description that is passed on
+    told = {**description, "format": FORMAT, "sha256": hashlib.sha256(content).hexdigest()}
     draft = path.with_name(f".{path.name}.draft")
-    safetensors.torch.save_file(tensors, draft, metadata={"format": "pt"})
+    draft.write_bytes(content)
     text = path.with_name(f".{path.stem}.json.draft")
-    text.write_text(json.dumps({"format": FORMAT, **description}, indent=2) + "\n", encoding="utf-8")
+    text.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
     os.replace(draft, path)
     os.replace(text, path.with_suffix(".json"))
 
@@ -42,26 +47,37 @@ def load_model(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     """Tensors by name, and the description beside them.
 
     Raises:
-        ValueError: a file is missing, is not safetensors or JSON, or has a format newer than this code knows.
+        ValueError: a file is missing, is not JSON or safetensors, has another format than this code reads, or
+            the tensors' bytes are not those that were saved with this description.
     """
     if not path.is_file():
         raise ValueError(f"{path}: no such model; run the stage that makes it, or `dvc pull`")
-    beside = path.with_suffix(".json")
+    description = _description(path.with_suffix(".json"))
+    content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != description.get("sha256"):
+        raise ValueError(
+            f"{path}: not the bytes that were saved with {path.with_suffix('.json').name} (SHA-256 differs); "
+            "delete both and `dvc pull` them again, or run the stage that makes them"
+        )
     try:
-        state = safetensors.torch.load_file(path)
+        return safetensors.torch.load(content), description
     except safetensors.SafetensorError as error:
         raise ValueError(f"{path}: not a safetensors file ({error}); make or pull it again") from None
+
+
+def _description(path: Path) -> dict[str, Any]:
     try:
-        description = json.loads(beside.read_text(encoding="utf-8"))
+        description = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        raise ValueError(
-            f"{beside}: the description of the model is missing or is not JSON; pull it again"
-        ) from None
-    if description.get("format") != FORMAT:
-        raise ValueError(
-            f"{beside}: format {description.get('format')!r}, this version reads {FORMAT}; update histo_monai"
-        )
-    return state, description
+        description = None
+    if not isinstance(description, dict):
+        raise ValueError(f"{path}: the description of the model is missing or is not JSON; pull it again")
+    found = description.get("format")
+    if found != FORMAT:
+        newer = isinstance(found, int) and found > FORMAT
+        mend = "update histo_monai" if newer else "run the stage that makes it again"
+        raise ValueError(f"{path}: format {found!r}, this version reads {FORMAT}; {mend}")
+    return description
 
 
 def load_into(module: nn.Module, state: Mapping[str, torch.Tensor], prefix: str, path: Path) -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -29,19 +31,72 @@ def test_bytes_are_a_function_of_the_tensors_alone(tmp_path: Path) -> None:
     assert (tmp_path / "x.safetensors").read_bytes() == (tmp_path / "y.safetensors").read_bytes()
 
 
-def test_what_cannot_be_loaded_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"gone\.safetensors: no such model"):
-        load_model(tmp_path / "gone.safetensors")
+def test_description_holds_the_digest_that_sha256sum_tells(tmp_path: Path) -> None:
+    path = tmp_path / "m.safetensors"
+    save_model(path, {"a": torch.ones(2)}, {"kind": "test"})
+    described = json.loads((tmp_path / "m.json").read_text())
+    assert described["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_a_description_passed_on_takes_the_digest_of_its_new_model(tmp_path: Path) -> None:
+    teacher, student = tmp_path / "teacher.safetensors", tmp_path / "student.safetensors"
+    save_model(teacher, {"a": torch.zeros(2)}, {"kind": "test"})
+    save_model(student, {"a": torch.ones(2)}, load_model(teacher)[1])
+    assert torch.equal(load_model(student)[0]["a"], torch.ones(2))
+
+
+def test_one_changed_byte_anywhere_is_refused_with_the_name_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "m.safetensors"
+    save_model(path, {"a": torch.arange(6.0), "b": torch.ones(2, 3)}, {})
+    whole = path.read_bytes()
+    for place in range(len(whole)):  # the length of the header, the header, both tensors
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(ValueError, match=r"m\.safetensors: not the bytes .* m\.json .*pull"):
+            load_model(path)
+    for odd in (whole[:-1], whole + b"\0", b""):
+        path.write_bytes(odd)
+        with pytest.raises(ValueError, match=r"m\.safetensors: not the bytes"):
+            load_model(path)
+    path.write_bytes(whole)
+    assert set(load_model(path)[0]) == {"a", "b"}
+
+
+def test_the_description_of_another_model_is_refused(tmp_path: Path) -> None:
+    for name, value in (("one", 1.0), ("two", 2.0)):
+        save_model(tmp_path / f"{name}.safetensors", {"a": torch.full((2,), value)}, {})
+    shutil.copy(tmp_path / "one.json", tmp_path / "two.json")
+    with pytest.raises(ValueError, match=r"two\.safetensors: not the bytes .* two\.json"):
+        load_model(tmp_path / "two.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("description", "line"),
+    [
+        ({"format": 99}, r"format 99, this version reads 2; update histo_monai"),
+        ({"format": 1}, r"format 1, this version reads 2; run the stage that makes it again"),
+        ({}, r"format None, this version reads 2; run the stage"),
+        ({"format": 2}, r"m\.safetensors: not the bytes"),
+        ([2], r"m\.json: the description"),
+    ],
+)
+def test_a_description_of_another_form_is_refused(description: object, line: str, tmp_path: Path) -> None:
     path = tmp_path / "m.safetensors"
     save_model(path, {"a": torch.ones(2)}, {})
-    (tmp_path / "m.json").write_text(json.dumps({"format": 99}))
-    with pytest.raises(ValueError, match="format 99"):
+    (tmp_path / "m.json").write_text(json.dumps(description))
+    with pytest.raises(ValueError, match=line):
         load_model(path)
-    (tmp_path / "m.json").unlink()
+
+
+def test_what_cannot_be_loaded_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "m.safetensors"
+    with pytest.raises(ValueError, match=r"m\.safetensors: no such model"):
+        load_model(path)
+    path.write_bytes(b"not tensors, and described as they are")
     with pytest.raises(ValueError, match=r"m\.json: the description"):
         load_model(path)
-    path.write_bytes(path.read_bytes()[:20])
-    with pytest.raises(ValueError, match="not a safetensors file"):
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    (tmp_path / "m.json").write_text(json.dumps({"format": 2, "sha256": digest}))
+    with pytest.raises(ValueError, match=r"m\.safetensors: not a safetensors file"):
         load_model(path)
 
 
