@@ -5,6 +5,7 @@ from histo_monai.networks.checkpoint import load_into, load_model, save_model
 from histo_monai.networks.decoder import Decoder
 from histo_monai.networks.encoder import NUM_FEATURES, Encoder
 from histo_monai.networks.heads import PAIR_FEATURES, OrderHead, PairMLP
+from histo_monai.networks.momentum import EMPTY, KEY_FEATURES, KeyQueue, MomentumContrast, Projector
 from histo_monai.networks.task_model import (
     HEADS,
     LinearHead,
@@ -18,16 +19,21 @@ from histo_monai.networks.task_model import (
 from histo_monai.networks.teacher_student import TeacherStudent
 
 __all__ = [
+    "EMPTY",
     "HEADS",
+    "KEY_FEATURES",
     "NUM_FEATURES",
     "PAIR_FEATURES",
     "Decoder",
     "Encoder",
+    "KeyQueue",
     "LinearHead",
+    "MomentumContrast",
     "OrderHead",
     "PairHead",
     "PairMLP",
     "ProcessBatchNorm2d",
+    "Projector",
     "TaskModel",
     "TeacherStudent",
     "describe_task_model",

@@ -1,0 +1,170 @@
+"""Momentum contrast: a query network, a key network that follows it slowly, and a queue of keys (He et al. 2020)."""
+
+from __future__ import annotations
+
+import copy
+from typing import Self
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+
+from histo_monai.networks.encoder import NUM_FEATURES, Encoder
+
+KEY_FEATURES = 128
+"""Length of queries and keys (He et al. 2020, section 3.3)."""
+
+EMPTY = -1
+"""Id of a slot of the queue that holds no key yet."""
+
+
+class KeyQueue(nn.Module):
+    """The last keys, as a ring: the oldest goes first. All of it lies in buffers, and so in `state_dict`.
+
+    Args:
+        size: K, keys that it holds.
+
+    Raises:
+        ValueError: it would hold none.
+    """
+
+    keys: torch.Tensor
+    """Shape (K, 128), float32."""
+    ids: torch.Tensor
+    """Shape (K,), int64: the sample of each key, `EMPTY` where there is none."""
+    num_added: torch.Tensor
+    """Shape (), int64: keys added so far; modulo K it is the slot that the next one takes."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        if size < 1:
+            raise ValueError(f"a queue of {size} keys: at least 1 expected")
+        self.size = size
+        self.register_buffer("keys", torch.zeros(size, KEY_FEATURES))
+        self.register_buffer("ids", torch.full((size,), EMPTY))
+        self.register_buffer("num_added", torch.tensor(0))
+
+    @torch.no_grad()
+    def add(self, keys: torch.Tensor, ids: torch.Tensor) -> None:
+        """Put keys in, in their order, each in place of the oldest.
+
+        Args:
+            keys: Shape (n, 128), any n.
+            ids: Shape (n,), int64, the samples that they are of, not negative.
+        """
+        kept = min(len(keys), self.size)
+        self.num_added += len(keys)
+        # Slots are computed where the queue lies: a GPU is not waited for.
+        slots = (self.num_added - kept + torch.arange(kept, device=self.ids.device)) % self.size
+        self.keys.index_copy_(0, slots, keys[len(keys) - kept :].to(self.keys.dtype))
+        self.ids.index_copy_(0, slots, ids[len(ids) - kept :])
+
+    def negatives_of(self, ids: torch.Tensor) -> torch.Tensor:
+        """Which keys are of another sample: not the empty slots, not an older key of the sample itself.
+
+        Args:
+            ids: Shape (n,), int64; a negative one is of no sample in the queue.
+
+        Returns:
+            Shape (n, K), bool.
+        """
+        return (self.ids != EMPTY) & (self.ids != ids.unsqueeze(1))
+
+
+class Projector(nn.Module):
+    """Patches -> points on the unit sphere: trunk, Linear 512 -> 128, length 1.
+
+    Input  (N, 3, H, W), float32, 0..1
+    Output (N, 128), float32 whatever autocast does (float64 in a network of float64)
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = Encoder()
+        self.projection = nn.Linear(NUM_FEATURES, KEY_FEATURES)
+
+    def forward(self, patches: torch.Tensor) -> torch.Tensor:
+        """Points of a batch of patches."""
+        points = self.projection(self.encoder(patches))
+        return F.normalize(points.to(torch.promote_types(points.dtype, torch.float32)), dim=1)
+
+
+class MomentumContrast(nn.Module):
+    """The query network, which learns; the key network, which follows it; the queue.
+
+    The key network is always in evaluation mode and normalises by statistics that follow those of the query network,
+    as its weights do (Cai et al. 2021, "EMAN"). So a key is a function of its own image alone, on any number of
+    processes: nothing of the batch that a query and its key share can tell the positive from the queue. (The shuffling
+    of He et al. 2020 needs several processes.)
+
+    Args:
+        queue_size: K.
+        key_momentum: m of key <- m key + (1 - m) query, after each step.
+
+    Raises:
+        ValueError: the momentum is outside 0..1, or the queue is empty.
+    """
+
+    def __init__(self, queue_size: int, key_momentum: float) -> None:
+        super().__init__()
+        if not 0.0 <= key_momentum <= 1.0:
+            raise ValueError(f"key_momentum lies in 0..1, got {key_momentum}")
+        self.key_momentum = key_momentum
+        self.query = Projector()
+        self.key = copy.deepcopy(self.query).requires_grad_(False)
+        self.queue = KeyQueue(queue_size)
+        self.train(self.training)
+
+    def train(self, mode: bool = True) -> Self:
+        """Training mode does not reach the key network."""
+        super().train(mode)
+        self.key.eval()
+        return self
+
+    def forward(
+        self, query_views: torch.Tensor, key_views: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Queries, and keys without gradient.
+
+        Args:
+            query_views: Shape (n, 3, P, P), float32, 0..1.
+            key_views: the same; another view of each patch.
+
+        Returns:
+            Shape (n, 128) each, of length 1.
+        """
+        with torch.no_grad():
+            keys = self.key(key_views)
+        return self.query(query_views), keys
+
+    @torch.no_grad()
+    def follow(self) -> None:
+        """One step of the key network towards the query network: weights and batch-norm statistics alike."""
+        slow: list[torch.Tensor] = list(self.key.parameters())
+        fast: list[torch.Tensor] = list(self.query.parameters())
+        for own, leading in zip(self.key.buffers(), self.query.buffers(), strict=True):
+            if own.is_floating_point():
+                slow.append(own)
+                fast.append(leading)
+            else:
+                own.copy_(leading)  # how many batches a batch-norm has seen
+        torch._foreach_lerp_(slow, fast, 1.0 - self.key_momentum)
+
+    @torch.no_grad()
+    def enqueue(self, keys: torch.Tensor, ids: torch.Tensor) -> None:
+        """Add the keys of all processes, in the order of the processes: what one process would add.
+
+        Args:
+            keys: Shape (n, 128), this process's share of the batch.
+            ids: Shape (n,), int64, the samples that they are of.
+        """
+        self.queue.add(_of_all_processes(keys), _of_all_processes(ids))
+
+
+def _of_all_processes(share: torch.Tensor) -> torch.Tensor:
+    if not dist.is_initialized():
+        return share
+    shares = [torch.empty_like(share) for _ in range(dist.get_world_size())]
+    dist.all_gather(shares, share.contiguous())
+    return torch.cat(shares)

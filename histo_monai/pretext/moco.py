@@ -1,0 +1,147 @@
+"""Momentum contrast: which key shows the patch of the query? (He et al. 2020; the paper's appendix "MoCo")."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import nn
+
+from histo_monai.losses import info_nce, positive_is_nearest
+from histo_monai.networks import NUM_FEATURES, MomentumContrast
+from histo_monai.pretext.pictures import mosaic_of_matches
+from histo_monai.pretext.protocol import Task
+from histo_monai.randomness import Step, derive_seed
+from histo_monai.transforms.contrastive import ContrastiveViews
+
+NUM_VALIDATION_VIEWS = 64
+"""Pairs of views that validation shows its samples in, by turns."""
+
+Points = tuple[torch.Tensor, torch.Tensor]
+"""Queries and keys, Shape (n, 128) each."""
+
+
+class MoCo:
+    """Instance discrimination against a queue of keys, behind the `Pretext` protocol.
+
+    A sample is one patch at the finest resolution, seen twice; targets are the rows of the samples. A key enters the
+    queue after the step that it was the positive of, and an older key of the same patch does not count: the queue never
+    holds the positive as a negative.
+
+    Args:
+        patch_px: side of the patches that the trunk sees.
+        mpps: resolutions of the corpus, µm/px, finest first; only the finest is read.
+        augmentation_prob: not used: every view has all of `ContrastiveViews`.
+        epochs: passes over the training patches.
+        batch_size: patches per step, over all processes.
+        lr: constant learning rate of SGD.
+        momentum: Nesterov momentum.
+        weight_decay: L2.
+        queue_size: keys that a query is held against.
+        key_momentum: share of the key network that stays at each step.
+        temperature: divides the cosine similarities.
+
+    Raises:
+        ValueError: there is no resolution, or a number is outside its range.
+    """
+
+    MEASURES: ClassVar[tuple[str, ...]] = ("loss", "accuracy")
+
+    def __init__(
+        self,
+        *,
+        patch_px: int,
+        mpps: tuple[float, ...],
+        augmentation_prob: float,
+        epochs: int,
+        batch_size: int,
+        lr: float,
+        momentum: float,
+        weight_decay: float,
+        queue_size: int,
+        key_momentum: float,
+        temperature: float,
+    ) -> None:
+        if not mpps:
+            raise ValueError("momentum contrast reads the finest resolution, got none")
+        if not temperature > 0:
+            raise ValueError(f"the temperature is positive, got {temperature}")
+        self._network = MomentumContrast(queue_size, key_momentum)
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.patch_px = patch_px
+        self.mpps: tuple[float, ...] = mpps[:1]
+        self.temperature = temperature
+        self._augment = ContrastiveViews(patch_px)
+        self._augment.set_random_state(derive_seed(0, "validation views"))
+        self._validation_views = self._augment.randomize(NUM_VALIDATION_VIEWS, 1)
+        self._sgd = partial(
+            torch.optim.SGD, lr=lr, momentum=momentum, weight_decay=weight_decay, nesterov=True
+        )
+
+    @property
+    def network(self) -> MomentumContrast:
+        """Query network, key network and queue."""
+        return self._network
+
+    def training_task(self, patches: torch.Tensor, rows: torch.Tensor, step: Step) -> Task:
+        """Two views of each patch, drawn anew."""
+        share, total = step.share(len(patches))
+        self._augment.set_random_state(step.derive_seed("augmentation"))
+        drawn = self._augment.randomize(total, patches.shape[1]).rows(share)
+        query, key = self._augment.apply(patches, drawn)
+        return Task((query.squeeze(1), key.squeeze(1)), rows)
+
+    def validation_task(self, patches: torch.Tensor, rows: torch.Tensor) -> Task:
+        """Two views of each patch, of a fixed set: row r is seen in number r mod 64.
+
+        The rows are of another table than those of training, whose keys are in the queue: as targets they are
+        -1 - row, so that none of these keys is taken for one of the same patch.
+        """
+        drawn = self._validation_views.numbers(rows.cpu() % NUM_VALIDATION_VIEWS)
+        query, key = self._augment.apply(patches, drawn)
+        return Task((query.squeeze(1), key.squeeze(1)), -1 - rows)
+
+    def measure(self, outputs: Points, task: Task) -> dict[str, torch.Tensor]:
+        """InfoNCE, and whether the positive ranks first, against the queue as it is."""
+        queries, keys = outputs
+        queue = self.network.queue
+        valid = queue.negatives_of(task.targets)
+        return {
+            "loss": info_nce(queries, keys, queue.keys, temperature=self.temperature, valid=valid),
+            "accuracy": positive_is_nearest(queries.detach(), keys, queue.keys, valid=valid),
+        }
+
+    def optimizer(self, network: nn.Module) -> torch.optim.Optimizer:
+        """SGD with Nesterov momentum, over the query network."""
+        return self._sgd([parameter for parameter in network.parameters() if parameter.requires_grad])
+
+    def after_step(self, outputs: Points, task: Task) -> None:
+        """The key network follows; the keys of the step enter the queue."""
+        self.network.follow()
+        self.network.enqueue(outputs[1], task.targets)
+
+    def encoder_state(self) -> dict[str, torch.Tensor]:
+        """The trunk of the query network: fine-tuning drops the projection."""
+        return {f"encoder.{name}": value for name, value in self.network.query.encoder.state_dict().items()}
+
+    def description(self) -> Mapping[str, Any]:
+        """Architecture, resolution and normalisation of the encoder."""
+        encoder = self.network.query.encoder
+        return {
+            "architecture": "resnet18 trunk",
+            "head": "linear",
+            "patch_px": self.patch_px,
+            "mpps": list(self.mpps),
+            "num_features": NUM_FEATURES,
+            "normalisation": {"mean": encoder.mean.flatten().tolist(), "std": encoder.std.flatten().tolist()},
+        }
+
+    def picture(self, outputs: Points, task: Task) -> np.ndarray:
+        """Each patch's two views, and the key of the batch that is nearest to its query."""
+        queries, keys = outputs
+        query_views, key_views = (views.float().cpu().numpy() for views in task.inputs)
+        return mosaic_of_matches(query_views, key_views, (queries @ keys.T).float().cpu().numpy())
