@@ -1,4 +1,4 @@
-"""argv -> stage: `python -m histo_monai <stage>`, run from the folder that holds params.yaml."""
+"""argv -> stage or command: `python -m histo_monai <stage>`, run from the folder that holds params.yaml."""
 
 from __future__ import annotations
 
@@ -18,29 +18,33 @@ STAGES = {
     "evaluate": "predict validation and test patches: metrics with intervals (--method, --seed)",
     "compare": "put all methods and seeds into one table, with paired tests between any two",
 }
+COMMANDS = {
+    "curves": "draw all experiments together: metrics against labels, mu and n_aug, and the labels saved",
+}
 _WITH_METHOD = ("pretrain", "finetune", "consistency", "evaluate")
 _WITH_SEED = ("finetune", "consistency", "evaluate")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one stage; 0 if it ended well, 1 with one line on stderr if its input was bad, 2 for a wrong call."""
+    """Run one stage or command; 0 if it ended well, 1 with one line on stderr if its input was bad, 2 for a wrong call."""
     arguments = vars(_parser().parse_args(argv))
-    stage = arguments.pop("stage")
+    name = arguments.pop("name")
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     for noisy in ("monai", "matplotlib", "PIL", "tifffile"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     logging.getLogger("ignite").setLevel(logging.CRITICAL)  # it logs a traceback of what is raised anyway
-    run = importlib.import_module(f"histo_monai.stages.{stage}").run
+    room = "stages" if name in STAGES else "commands"
+    run = importlib.import_module(f"histo_monai.{room}.{name}").run
     try:
         run(**arguments)
     except KeyboardInterrupt:
-        print(f"histo-monai {stage}: stopped", file=sys.stderr)
+        print(f"histo-monai {name}: stopped", file=sys.stderr)
         return 130
     except Exception as error:
         line = _one_line(error)
         if line is None or os.environ.get("HISTO_MONAI_TRACEBACK"):
             raise
-        print(f"histo-monai {stage}: error: {line}", file=sys.stderr)
+        print(f"histo-monai {name}: error: {line}", file=sys.stderr)
         return 1
     return 0
 
@@ -67,15 +71,17 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="histo-monai",
         description="Few labels, many slides. Each stage reads params.yaml in the current folder and writes below "
-        "data/; `dvc repro` runs them in order.",
+        "data/; `dvc repro` runs them in order. Commands look at what stages have left.",
     )
-    stages = parser.add_subparsers(dest="stage", required=True, metavar="STAGE")
-    for name, text in STAGES.items():
+    stages = parser.add_subparsers(dest="name", required=True, metavar="STAGE|COMMAND")
+    for name, text in (STAGES | COMMANDS).items():
         stage = stages.add_parser(name, help=text, description=text)
         if name in _WITH_METHOD:
             stage.add_argument("--method", required=True, help="one of `methods` in params.yaml")
         if name in _WITH_SEED:
             stage.add_argument("--seed", required=True, type=int, help="one of `seeds` in params.yaml")
+    chosen = stages.choices["curves"]
+    chosen.add_argument("--all-commits", action="store_true", help="experiments of earlier commits too")
     return parser
 
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from histo_monai import params as params_module
-from histo_monai.__main__ import STAGES
+from histo_monai.__main__ import COMMANDS, STAGES
 from histo_monai.pretext import PRETEXTS
 
 
@@ -29,6 +29,8 @@ def imports() -> grimp.ImportGraph:
 def test_stage_command_and_module_have_one_name(pipeline: Any, root: Path) -> None:
     modules = {path.stem for path in (root / "histo_monai/stages").glob("*.py")} - {"__init__"}
     assert set(pipeline) == set(STAGES) == modules
+    commands = {path.stem for path in (root / "histo_monai/commands").glob("*.py")} - {"__init__"}
+    assert set(COMMANDS) == commands
     for name, stage in pipeline.items():
         assert stage["cmd"].startswith(f"python -m histo_monai {name}")
 
@@ -87,4 +89,5 @@ def test_params_of_a_stage_exist(stage: str, pipeline: Any, root: Path) -> None:
 def test_alpha_mu_and_n_aug_reach_neither_index_nor_pretrain(stage: str, pipeline: Any) -> None:
     used = set(pipeline[stage]["params"]) & {"alpha", "mu", "n_aug", "seeds"}
     expected = {"finetune": {"alpha"}, "consistency": {"alpha", "mu", "n_aug"}, "evaluate": {"alpha"}}
+    expected["compare"] = {"alpha", "mu", "n_aug", "seeds"}
     assert used == expected.get(stage, set())
