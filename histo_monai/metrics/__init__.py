@@ -14,6 +14,9 @@ from histo_monai.metrics.classification import (
 from histo_monai.metrics.delong import DeLongTest, auc, delong_test
 from histo_monai.metrics.estimate import Estimate
 from histo_monai.metrics.icc import intraclass_correlation
+from histo_monai.metrics.label_counts import LabelsNeeded, LabelsSaved
+from histo_monai.metrics.learning_curve import LearningCurve, isotonic, labels_needed, labels_saved
+from histo_monai.metrics.power_law import PowerLaws
 from histo_monai.metrics.regression import mean_absolute_error, prediction_probability
 from histo_monai.metrics.summary import (
     classification_estimates,
@@ -25,6 +28,10 @@ from histo_monai.metrics.summary import (
 __all__ = [
     "DeLongTest",
     "Estimate",
+    "LabelsNeeded",
+    "LabelsSaved",
+    "LearningCurve",
+    "PowerLaws",
     "ReliabilityBin",
     "Resampling",
     "accuracy",
@@ -36,6 +43,9 @@ __all__ = [
     "grouped_bootstrap",
     "human_estimates",
     "intraclass_correlation",
+    "isotonic",
+    "labels_needed",
+    "labels_saved",
     "macro_auc",
     "mean_absolute_error",
     "mean_one_versus_rest_accuracy",

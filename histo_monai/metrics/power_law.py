@@ -1,0 +1,105 @@
+"""Inverse power laws through learning curves, one for every bootstrap replicate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+_SLOWEST, _FASTEST = 0.01, 4.0  # Exponents that are tried: nearly logarithmic, nearly a step.
+_NUM_TRIED = 61
+_NUM_GOLDEN = 48  # Golden sections: each leaves 0.618 of the bracket, together 1e-10 of it.
+_GOLDEN = (5**0.5 - 1) / 2
+
+
+@dataclass(frozen=True)
+class PowerLaws:
+    """score = ceiling - drop · (n / largest)^-exponent, B of them (Cortes et al. 1994, Viering & Loog 2021).
+
+    Attributes:
+        ceiling: Shape (B,), the score that no number of labels exceeds.
+        drop: Shape (B,), how far below it the law is at the largest number of labels; 0 or more.
+        exponent: Shape (B,), positive.
+        largest: number of labels that n is measured in.
+    """
+
+    ceiling: NDArray[np.float64]
+    drop: NDArray[np.float64]
+    exponent: NDArray[np.float64]
+    largest: float
+
+    @classmethod
+    def fit(cls, num_labels: NDArray[np.float64], scores: NDArray[np.float64], limit: float) -> PowerLaws:
+        """Least squares with ceiling <= limit and drop >= 0: deterministic, and no start decides the end.
+
+        For a given exponent, ceiling and drop are a bounded linear regression with a closed form; the exponent
+        is found on a grid and refined between its neighbors by golden sections. The largest score does not
+        bound the ceiling: scores are noisy.
+
+        Args:
+            num_labels: Shape (L,), positive, increasing.
+            scores: Shape (L, B).
+            limit: the largest score that the metric can take.
+        """
+        relative = np.log(num_labels / num_labels[-1])
+
+        def misfit(log_exponent: NDArray[np.float64]) -> NDArray[np.float64]:
+            return _ceiling_drop_misfit(relative, scores, log_exponent, limit)[2]
+
+        grid = np.linspace(np.log(_SLOWEST), np.log(_FASTEST), _NUM_TRIED)
+        misfits = np.stack([misfit(np.full(scores.shape[1], tried)) for tried in grid])
+        best = misfits.argmin(axis=0)
+        log_exponent = _golden_section(
+            misfit, grid[np.maximum(best - 1, 0)], grid[np.minimum(best + 1, _NUM_TRIED - 1)]
+        )
+        ceiling, drop, _ = _ceiling_drop_misfit(relative, scores, log_exponent, limit)
+        return cls(ceiling, drop, np.exp(log_exponent), float(num_labels[-1]))
+
+    def labels_for(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Number of labels at which each law reaches its score, (B,) -> (B,); inf at or above the ceiling.
+
+        Numbers beyond e^600 times the largest are inf, too; a law that is flat and above the score gives 0.
+        """
+        gap = self.ceiling - scores
+        below = gap > 0
+        logs = np.full(len(scores), np.inf)
+        with np.errstate(divide="ignore"):
+            logs[below] = np.log(self.drop[below] / gap[below]) / self.exponent[below]
+        logs[logs > 600] = np.inf
+        return self.largest * np.exp(logs)
+
+
+def _ceiling_drop_misfit(
+    relative: NDArray[np.float64],
+    scores: NDArray[np.float64],
+    log_exponent: NDArray[np.float64],
+    limit: float,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Bounded regression of scores (L, B) on n^-exponent; ceiling, drop, sum of squares, each (B,).
+
+    The problem is convex: where the free solution breaks a bound, the bounded one lies on that bound.
+    """
+    falls = np.exp(-np.exp(log_exponent) * relative[:, None])
+    means, centered = scores.mean(axis=0), falls - falls.mean(axis=0)
+    drop = np.maximum(-(centered * scores).sum(axis=0) / (centered**2).sum(axis=0), 0.0)
+    ceiling = means + drop * falls.mean(axis=0)
+    above = ceiling > limit
+    through_limit = np.maximum((falls * (limit - scores)).sum(axis=0) / (falls**2).sum(axis=0), 0.0)
+    ceiling, drop = np.where(above, limit, ceiling), np.where(above, through_limit, drop)
+    return ceiling, drop, ((scores - ceiling + drop * falls) ** 2).sum(axis=0)
+
+
+def _golden_section(
+    function: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    low: NDArray[np.float64],
+    high: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Where each of B functions is smallest between its own ends, (B,), (B,) -> (B,)."""
+    for _ in range(_NUM_GOLDEN):
+        width = _GOLDEN * (high - low)
+        left, right = high - width, low + width
+        lower_left = function(left) < function(right)
+        low, high = np.where(lower_left, low, left), np.where(lower_left, right, high)
+    return (low + high) / 2
