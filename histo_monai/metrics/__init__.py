@@ -11,13 +11,27 @@ from histo_monai.metrics.classification import (
     reliability,
     weighted_f1,
 )
+from histo_monai.metrics.comparison import (
+    ALIKE,
+    BETTER,
+    UNTESTED,
+    WORSE,
+    Comparison,
+    ModelValue,
+    PairedTest,
+    compare_models,
+)
 from histo_monai.metrics.delong import DeLongTest, auc, delong_test
 from histo_monai.metrics.estimate import Estimate
 from histo_monai.metrics.icc import intraclass_correlation
 from histo_monai.metrics.label_counts import LabelsNeeded, LabelsSaved
 from histo_monai.metrics.learning_curve import LearningCurve, isotonic, labels_needed, labels_saved
+from histo_monai.metrics.macro_delong import MacroAuc, influence_variance, macro_auc_influence
+from histo_monai.metrics.multiplicity import holm
+from histo_monai.metrics.paired import SeedMean, mcnemar_p, replicate_variance, seed_mean
 from histo_monai.metrics.power_law import PowerLaws
 from histo_monai.metrics.regression import mean_absolute_error, prediction_probability
+from histo_monai.metrics.replicates import AGREEMENT, CLASSIFICATION, Replicates, metric_replicates
 from histo_monai.metrics.summary import (
     classification_estimates,
     human_estimates,
@@ -26,34 +40,54 @@ from histo_monai.metrics.summary import (
 )
 
 __all__ = [
+    "AGREEMENT",
+    "ALIKE",
+    "BETTER",
+    "CLASSIFICATION",
+    "UNTESTED",
+    "WORSE",
+    "Comparison",
     "DeLongTest",
     "Estimate",
     "LabelsNeeded",
     "LabelsSaved",
     "LearningCurve",
+    "MacroAuc",
+    "ModelValue",
+    "PairedTest",
     "PowerLaws",
     "ReliabilityBin",
+    "Replicates",
     "Resampling",
+    "SeedMean",
     "accuracy",
     "auc",
     "brier_score",
     "classification_estimates",
+    "compare_models",
     "delong_test",
     "expected_calibration_error",
     "grouped_bootstrap",
+    "holm",
     "human_estimates",
+    "influence_variance",
     "intraclass_correlation",
     "isotonic",
     "labels_needed",
     "labels_saved",
     "macro_auc",
+    "macro_auc_influence",
+    "mcnemar_p",
     "mean_absolute_error",
     "mean_one_versus_rest_accuracy",
+    "metric_replicates",
     "paired_difference",
     "prediction_probability",
     "regression_estimates",
     "reliability",
+    "replicate_variance",
     "score_estimates",
+    "seed_mean",
     "weighted_f1",
     "weighted_mean",
 ]

@@ -1,0 +1,94 @@
+"""DeLong's variance for the mean of one-versus-rest AUCs, of rows or of whole patients or slides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from histo_monai.metrics import checks
+
+
+@dataclass(frozen=True)
+class MacroAuc:
+    """A macro AUC, and how each row bears on it.
+
+    Attributes:
+        value: mean of the AUCs one class versus the rest, over the classes present; NaN if only one is.
+        influence: Shape (N,): by how much the row's placements lift the value above what the rows of its class
+            lift it on average. It is linear: the influence of a mean or difference of macro AUCs on the same
+            rows is the mean or difference of their influences.
+    """
+
+    value: float
+    influence: NDArray[np.float64]
+
+
+def macro_auc_influence(labels: ArrayLike, probabilities: ArrayLike) -> MacroAuc:
+    """Macro AUC with the influence of each row on it.
+
+    A row of class c is a positive in the AUC of c and a negative in those of all other classes. Its influence is
+    the sum of what DeLong, DeLong & Clarke-Pearson 1988 call its structural components over all of them, each
+    over the number of rows it is averaged with, minus the mean over the rows of c. For two classes both AUCs
+    are the same one, and the influences are DeLong's components themselves.
+
+    Args:
+        labels: Shape (N,), int, 0..K-1.
+        probabilities: Shape (N, K).
+
+    Raises:
+        ValueError: If a label is no class or a row no probabilities.
+    """
+    classes, shares = checks.classes_and_probabilities(labels, probabilities)
+    present = np.unique(classes)
+    if len(present) < 2:
+        return MacroAuc(float("nan"), np.zeros(len(classes)))
+    value, influence = 0.0, np.zeros(len(classes))
+    for k in present:
+        positive = classes == k
+        # Rank among all minus rank among one's own: how many of the other side score lower, ties counting half.
+        below = stats.rankdata(shares[:, k])
+        for side in (positive, ~positive):
+            below[side] -= stats.rankdata(shares[side, k])
+        placed = below / (positive.sum() * (~positive).sum() * len(present))
+        value += float(placed[positive].sum())
+        influence += np.where(positive, placed, -placed)
+    sizes = np.maximum(np.bincount(classes), 1)
+    return MacroAuc(value, influence - (np.bincount(classes, influence) / sizes)[classes])
+
+
+def influence_variance(
+    labels: ArrayLike, influence: NDArray[np.float64], group_of_row: NDArray[np.int64]
+) -> float:
+    """Variance of what has this influence, where whole groups of rows were drawn independently.
+
+    Obuchowski 1997, "Nonparametric analysis of clustered ROC curve data", for any number of classes: the sums of
+    the influences of a group over each class, squared and crossed over the groups; squares of class c carry the
+    factor I / (I - 1) of the groups that hold c, products of two classes that of all groups. Where each row is
+    its own group nothing is crossed, and it is DeLong's variance.
+
+    Args:
+        labels: Shape (N,), int.
+        influence: Shape (N,), as in `MacroAuc`.
+        group_of_row: Shape (N,), int, 0..G-1.
+
+    Returns:
+        0 where no row has any influence. NaN where a class lies in one group only (one row, where each row is
+        its own group), or where the products of classes outweigh the squares: then nothing is known.
+    """
+    if not influence.any():
+        return 0.0
+    present, numbered = np.unique(np.asarray(labels), return_inverse=True)
+    num_groups = int(group_of_row.max()) + 1
+    cell = group_of_row * len(present) + numbered
+    shape = num_groups, len(present)
+    sums = np.bincount(cell, influence, minlength=num_groups * len(present)).reshape(shape)
+    holding = (np.bincount(cell, minlength=num_groups * len(present)).reshape(shape) > 0).sum(axis=0)
+    if num_groups < 2 or holding.min() < 2:
+        return float("nan")
+    squares = np.square(sums).sum(axis=0)
+    crossed = np.square(sums.sum(axis=1)).sum() - squares.sum()
+    variance = float((holding / (holding - 1) * squares).sum() + num_groups / (num_groups - 1) * crossed)
+    return variance if variance > 0 else float("nan")
