@@ -28,8 +28,6 @@ Predictions = dict[str, np.ndarray]
 Estimates = dict[str, dict[str, Estimate]]
 """Name of a model -> name of a metric -> value and interval."""
 
-_TOLD = ("patch_id", "split", "slide_id", "patient_id", "label", "score", "rater_a", "rater_b")
-
 
 def predict_splits(
     models: Mapping[str, nn.Module],
@@ -117,13 +115,3 @@ def differences(task: LabeledTask, rows: pd.DataFrame, predictions: Predictions,
         for name, other in goodness.items()
         if name != "student"
     }
-
-
-def predictions_table(task: LabeledTask, rows: pd.DataFrame, predictions: Predictions) -> pd.DataFrame:
-    """One row per patch: what it is, and `<model>_<class>` probabilities or the `<model>` score."""
-    columns = {
-        f"{name}_{label}" if label else name: said[:, k]
-        for name, said in predictions.items()
-        for k, label in enumerate(task.classes or [""])
-    }
-    return pd.concat([rows[list(_TOLD)], pd.DataFrame(columns, index=rows.index)], axis=1)

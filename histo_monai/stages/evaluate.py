@@ -13,6 +13,7 @@ from matplotlib import image
 
 from histo_monai import artifacts
 from histo_monai.datasets.labeled import read_patches
+from histo_monai.datasets.predictions import predictions_table, write_predictions
 from histo_monai.datasets.splits import labeled_rows
 from histo_monai.datasets.tasks import of_one_group, split_rows, task_targets
 from histo_monai.engines.evaluation import (
@@ -21,7 +22,6 @@ from histo_monai.engines.evaluation import (
     differences,
     estimate,
     predict_splits,
-    predictions_table,
 )
 from histo_monai.engines.labeled import LabeledTask, some_patches, spread
 from histo_monai.environment import read_environment
@@ -74,8 +74,10 @@ def run(method: str, seed: int) -> None:
     ]
     folder = artifacts.evaluation_folder(method, seed)
     with artifacts.whole_folder(folder) as draft:
-        tables = [predictions_table(task, rows[split], said) for split, said in predictions.items()]
-        pd.concat(tables).to_csv(draft / artifacts.PREDICTIONS, index=False, float_format="%.6g")
+        write_predictions(
+            draft / artifacts.PREDICTIONS,
+            [predictions_table(rows[split], said, task.classes) for split, said in predictions.items()],
+        )
         artifacts.write_json(draft / artifacts.METRICS, metrics)
         artifacts.write_json(draft / artifacts.SUMMARY, summarise(metrics))
         last = next(split for split in reversed(SPLITS) if split in predictions)

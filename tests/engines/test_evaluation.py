@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from histo_monai.datasets.tasks import split_rows
-from histo_monai.engines.evaluation import differences, estimate, predict_splits, predictions_table
+from histo_monai.engines.evaluation import differences, estimate, predict_splits
 from histo_monai.engines.labeled import LabeledTask
 
 TaskBuilder = Callable[..., LabeledTask]
@@ -74,15 +74,6 @@ def test_two_raters_give_agreement_with_each_and_the_human_ceiling(wave_task: Ta
     assert found["student"]["icc_a"].value == pytest.approx(1.0)
     assert found["student"]["mae_b"].value == pytest.approx(np.abs(rated["rater_b"] - rated["score"]).mean())
     assert found["human"]["icc"].value == pytest.approx(found["student"]["icc_b"].value)
-
-
-def test_a_row_of_predictions_says_what_the_patch_is_and_what_each_model_said(wave_task: TaskBuilder) -> None:
-    task = wave_task(4)
-    rows = split_rows(task.patches, "test")
-    table = predictions_table(task, rows, {"student": np.tile([0.25, 0.75], (4, 1))})
-    assert table["label"].tolist() == rows["label"].tolist()
-    assert table["student_coarse"].tolist() == [0.25] * 4
-    assert table["student_fine"].tolist() == [0.75] * 4
 
 
 def test_a_model_of_other_classes_or_patches_is_refused(wave_task: TaskBuilder) -> None:
