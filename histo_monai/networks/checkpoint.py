@@ -14,14 +14,17 @@ import safetensors.torch
 import torch
 from torch import nn
 
-FORMAT = 2  # 2: the description holds the digest of the tensors' file
+FORMAT = 2  # 2: the description holds the digest of the tensors' file, and its own
+
+_MEND = "remove both files and `dvc pull` or `dvc repro` again; where they come back so, see docs/remote.md"
 
 
 def save_model(path: Path, state: Mapping[str, torch.Tensor], description: Mapping[str, Any]) -> None:
     """Write `path` (safetensors) and beside it the same name with `.json`; each file appears whole or not at all.
 
     The bytes are a function of the tensors alone: two equal trainings give equal files. The JSON holds their
-    SHA-256, so that the two belong together: a run killed between the two files leaves a pair that is refused.
+    SHA-256 (`sha256`) and that of itself without it (`description_sha256`), so that a changed byte is found and
+    the two belong together: a run killed between the two files leaves a pair that is refused.
 
     Args:
         path: ends in `.safetensors`.
@@ -33,8 +36,8 @@ def save_model(path: Path, state: Mapping[str, torch.Tensor], description: Mappi
     path.parent.mkdir(parents=True, exist_ok=True)
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
     content = safetensors.torch.save(tensors, metadata={"format": "pt"})
-    # ours win over those of a loaded description that is passed on
     told = {**description, "format": FORMAT, "sha256": hashlib.sha256(content).hexdigest()}
+    told["description_sha256"] = _digest_of(told)
     draft = path.with_name(f".{path.name}.draft")
     draft.write_bytes(content)
     text = path.with_name(f".{path.stem}.json.draft")
@@ -44,21 +47,19 @@ def save_model(path: Path, state: Mapping[str, torch.Tensor], description: Mappi
 
 
 def load_model(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """Tensors by name, and the description beside them.
+    """Tensors by name, and the description beside them, as they were given to `save_model`.
 
     Raises:
         ValueError: a file is missing, is not JSON or safetensors, has another format than this code reads, or
-            the tensors' bytes are not those that were saved with this description.
+            is not byte for byte what was saved (of the JSON: but for its layout).
     """
     if not path.is_file():
         raise ValueError(f"{path}: no such model; run the stage that makes it, or `dvc pull`")
-    description = _description(path.with_suffix(".json"))
+    beside = path.with_suffix(".json")
+    description = _description(beside)
     content = path.read_bytes()
-    if hashlib.sha256(content).hexdigest() != description.get("sha256"):
-        raise ValueError(
-            f"{path}: not the bytes that were saved with {path.with_suffix('.json').name} (SHA-256 differs); "
-            "delete both and `dvc pull` them again, or run the stage that makes them"
-        )
+    if hashlib.sha256(content).hexdigest() != description.pop("sha256", None):
+        raise ValueError(f"{path}: not the bytes that {beside.name} describes (SHA-256 differs); {_MEND}")
     try:
         return safetensors.torch.load(content), description
     except safetensors.SafetensorError as error:
@@ -77,7 +78,14 @@ def _description(path: Path) -> dict[str, Any]:
         newer = isinstance(found, int) and found > FORMAT
         mend = "update histo_monai" if newer else "run the stage that makes it again"
         raise ValueError(f"{path}: format {found!r}, this version reads {FORMAT}; {mend}")
+    if description.pop("description_sha256", None) != _digest_of(description):
+        raise ValueError(f"{path}: not the description that was saved (SHA-256 differs); {_MEND}")
     return description
+
+
+def _digest_of(description: Mapping[str, Any]) -> str:
+    """SHA-256 of a description as JSON on one line, its keys in the order in which they stand."""
+    return hashlib.sha256(json.dumps(description).encode()).hexdigest()
 
 
 def load_into(module: nn.Module, state: Mapping[str, torch.Tensor], prefix: str, path: Path) -> None:

@@ -38,26 +38,41 @@ def test_description_holds_the_digest_that_sha256sum_tells(tmp_path: Path) -> No
     assert described["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def test_a_description_passed_on_takes_the_digest_of_its_new_model(tmp_path: Path) -> None:
+def test_a_loaded_description_can_be_passed_on_to_another_model(tmp_path: Path) -> None:
     teacher, student = tmp_path / "teacher.safetensors", tmp_path / "student.safetensors"
-    save_model(teacher, {"a": torch.zeros(2)}, {"kind": "test"})
+    save_model(teacher, {"a": torch.zeros(2)}, {"kind": "test", "mpps": (0.1, 1e-7), "µm": None})
     save_model(student, {"a": torch.ones(2)}, load_model(teacher)[1])
-    assert torch.equal(load_model(student)[0]["a"], torch.ones(2))
+    state, description = load_model(student)
+    assert torch.equal(state["a"], torch.ones(2))
+    assert description == {"kind": "test", "mpps": [0.1, 1e-7], "µm": None, "format": 2}
 
 
-def test_one_changed_byte_anywhere_is_refused_with_the_name_of_the_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("suffix", "line"),
+    [
+        (
+            ".safetensors",
+            r"^\S*/m\.safetensors: not the bytes that m\.json describes .*pull.*docs/remote\.md$",
+        ),
+        (".json", r"^\S*/m\.json: (not the description that was saved .*pull|.* is not JSON|format )"),
+    ],
+)
+def test_one_changed_byte_anywhere_is_refused_with_the_name_of_the_file(
+    suffix: str, line: str, tmp_path: Path
+) -> None:
     path = tmp_path / "m.safetensors"
-    save_model(path, {"a": torch.arange(6.0), "b": torch.ones(2, 3)}, {})
-    whole = path.read_bytes()
-    for place in range(len(whole)):  # the length of the header, the header, both tensors
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-        with pytest.raises(ValueError, match=r"m\.safetensors: not the bytes .* m\.json .*pull"):
+    save_model(path, {"a": torch.arange(6.0), "b": torch.ones(2, 3)}, {"mpp": 0.5, "labels": ["tumor"]})
+    file = path.with_suffix(suffix)
+    whole = file.read_bytes()
+    for place in range(len(whole)):  # the length of the header, the header, both tensors; all of the JSON
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(ValueError, match=line):
             load_model(path)
-    for odd in (whole[:-1], whole + b"\0", b""):
-        path.write_bytes(odd)
-        with pytest.raises(ValueError, match=r"m\.safetensors: not the bytes"):
+    for odd in (whole[:-3], whole + b"\0", b""):
+        file.write_bytes(odd)
+        with pytest.raises(ValueError, match=line):
             load_model(path)
-    path.write_bytes(whole)
+    file.write_bytes(whole)
     assert set(load_model(path)[0]) == {"a", "b"}
 
 
@@ -65,37 +80,37 @@ def test_the_description_of_another_model_is_refused(tmp_path: Path) -> None:
     for name, value in (("one", 1.0), ("two", 2.0)):
         save_model(tmp_path / f"{name}.safetensors", {"a": torch.full((2,), value)}, {})
     shutil.copy(tmp_path / "one.json", tmp_path / "two.json")
-    with pytest.raises(ValueError, match=r"two\.safetensors: not the bytes .* two\.json"):
+    with pytest.raises(ValueError, match=r"two\.safetensors: not the bytes that two\.json describes"):
         load_model(tmp_path / "two.safetensors")
 
 
 @pytest.mark.parametrize(
     ("description", "line"),
     [
-        ({"format": 99}, r"format 99, this version reads 2; update histo_monai"),
-        ({"format": 1}, r"format 1, this version reads 2; run the stage that makes it again"),
-        ({}, r"format None, this version reads 2; run the stage"),
-        ({"format": 2}, r"m\.safetensors: not the bytes"),
-        ([2], r"m\.json: the description"),
+        ({"format": 99}, "format 99, this version reads 2; update histo_monai"),
+        ({"format": 1}, "format 1, this version reads 2; run the stage that makes it again"),
+        ({}, "format None, this version reads 2; run the stage"),
+        ({"format": 2}, "not the description that was saved"),
+        ([2], "the description of the model is missing or is not JSON"),
     ],
 )
 def test_a_description_of_another_form_is_refused(description: object, line: str, tmp_path: Path) -> None:
     path = tmp_path / "m.safetensors"
     save_model(path, {"a": torch.ones(2)}, {})
     (tmp_path / "m.json").write_text(json.dumps(description))
-    with pytest.raises(ValueError, match=line):
+    with pytest.raises(ValueError, match=rf"m\.json: {line}"):
         load_model(path)
 
 
-def test_what_cannot_be_loaded_is_named(tmp_path: Path) -> None:
+def test_what_cannot_be_loaded_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "m.safetensors"
     with pytest.raises(ValueError, match=r"m\.safetensors: no such model"):
         load_model(path)
-    path.write_bytes(b"not tensors, and described as they are")
+    path.write_bytes(b"tensors")
     with pytest.raises(ValueError, match=r"m\.json: the description"):
         load_model(path)
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    (tmp_path / "m.json").write_text(json.dumps({"format": 2, "sha256": digest}))
+    monkeypatch.setattr("safetensors.torch.save", lambda *_args, **_options: b"not tensors")
+    save_model(path, {}, {})
     with pytest.raises(ValueError, match=r"m\.safetensors: not a safetensors file"):
         load_model(path)
 
