@@ -82,6 +82,11 @@ def _parser() -> argparse.ArgumentParser:
             stage.add_argument("--seed", required=True, type=int, help="one of `seeds` in params.yaml")
     chosen = stages.choices["curves"]
     chosen.add_argument("--all-commits", action="store_true", help="experiments of earlier commits too")
+    chosen.add_argument(
+        "--score",
+        type=float,
+        help="count the labels that each model needs for it; else for the best score seen",
+    )
     return parser
 
 

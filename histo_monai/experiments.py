@@ -5,14 +5,17 @@ The only module that asks DVC; no stage imports it, so that stages run where DVC
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+from histo_monai.params import Params, parse_params
 
 
 @dataclass(frozen=True)
@@ -122,3 +125,81 @@ def _add(found: Experiments, entry: Mapping[str, Any], name: str, seen: set[str]
     metrics = {path: told["data"] for path, told in data["metrics"].items() if "data" in told}
     if params and metrics:
         found.done.append(Experiment(name, entry["rev"], params, metrics))
+
+
+SWEPT = ("alpha", "mu", "n_aug", "methods", "seeds")
+"""Params that curves are drawn against; experiments of a family differ in nothing else."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """Experiments that belong into one picture.
+
+    Attributes:
+        name: of the dataset, numbered where several families have the same.
+        experiments: at least one.
+        params: of the first.
+        differences: what sets it apart from the first family of its dataset, as " (key=value, ...)"; empty for that.
+    """
+
+    name: str
+    experiments: list[Experiment]
+    params: Params
+    differences: str
+
+
+def families(experiments: Iterable[Experiment]) -> list[Family]:
+    """Experiments by what decides their numbers beside `SWEPT`: params of their own dataset, corpus and stages.
+
+    Raises:
+        ValueError: the params of an experiment are not those of this version; names it.
+    """
+    grouped: dict[str, list[tuple[Experiment, Params, dict[str, Any]]]] = {}
+    for experiment in experiments:
+        try:
+            params = parse_params(experiment.params)
+        except ValueError as error:
+            raise ValueError(
+                f"experiment {experiment.name}: its params are of another version ({error}); leave it out by "
+                f"`dvc exp remove {experiment.name}`"
+            ) from None
+        decisive = _flat(_decisive(params))
+        grouped.setdefault(json.dumps(decisive, sort_keys=True), []).append((experiment, params, decisive))
+    found: list[Family] = []
+    for members in grouped.values():
+        _, params, decisive = members[0]
+        others = [family for family in found if family.params.dataset == params.dataset]
+        name: str = params.dataset
+        told = ""
+        if others:
+            first = _flat(_decisive(others[0].params))
+            name = f"{name}-{len(others) + 1}"
+            changed = [
+                key for key in sorted(first.keys() | decisive.keys()) if first.get(key) != decisive.get(key)
+            ]
+            told = " (" + ", ".join(f"{key}={decisive.get(key)}" for key in changed) + ")"
+        found.append(Family(name, [experiment for experiment, _, _ in members], params, told))
+    return found
+
+
+def _decisive(params: Params) -> dict[str, Any]:
+    """The params that decide the numbers of this experiment; sections of other datasets do not."""
+    tree = dataclasses.asdict(params)
+    for key in (*SWEPT, "compare"):
+        del tree[key]
+    if params.source != "phantom":
+        del tree["phantom"]
+    own = {"corpora": params.corpus, "labels": params.dataset, "finetune": params.dataset}
+    for section, name in own.items():
+        tree[section] = {name: tree[section][name]}
+    consistency = tree["consistency"]
+    tree["consistency"] = {key: consistency[key] for key in ("weight", "threshold", params.dataset)}
+    return tree
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{"a": {"b": 1}} -> {"a.b": 1}."""
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat

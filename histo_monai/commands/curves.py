@@ -1,0 +1,139 @@
+"""Command `curves`: all experiments -> metrics against labels, mu and n_aug, and labels saved; csv and pictures."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from histo_monai import artifacts
+from histo_monai.datasets.predictions import Predictions, check_same_patches, read_predictions
+from histo_monai.experiments import Experiment, Family, families, read_experiments
+from histo_monai.params import load_params, parse_params
+from histo_monai.reports.curve_style import save
+from histo_monai.reports.curves import against, against_labels
+from histo_monai.reports.savings import labels_saved
+from histo_monai.reports.sweep import (
+    Member,
+    curve_points,
+    labels_for_score,
+    main_setting,
+    of_setting,
+    saved_labels,
+)
+
+_LOG = logging.getLogger(__name__)
+STAGE_OF_MODEL = {"finetuned": "finetune", "student": "consistency"}
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What is known of one family."""
+
+    points: pd.DataFrame
+    labels_saved: pd.DataFrame
+    labels_needed: pd.DataFrame
+
+
+def run(*, all_commits: bool, score: float | None) -> None:
+    """Write data/curves: points.csv, labels_saved.csv, labels_needed.csv, and pictures of each family of experiments.
+
+    A family are experiments that differ in alpha, mu, n_aug, methods and seeds only.
+
+    Args:
+        all_commits: also experiments that started from other commits.
+        score: for `labels_needed.csv`; None: the best that any model reached, for each metric.
+
+    Raises:
+        ValueError: no experiment has ended well, or a file of one is not to be had.
+    """
+    params = load_params(artifacts.PARAMS)
+    experiments = read_experiments(all_commits=all_commits)
+    for name in experiments.failed:
+        _LOG.warning("experiment %s failed and is left out; `dvc queue logs %s` says why", name, name)
+    if experiments.waiting:
+        _LOG.warning("not ended yet and left out: %s", ", ".join(experiments.waiting))
+    if not experiments.done:
+        raise ValueError(
+            "no experiment has ended well; run one, e.g. `dvc exp run -S alpha=0.25`, or use --all-commits"
+        )
+    told = []
+    with artifacts.whole_folder(artifacts.CURVES_OF_EXPERIMENTS) as folder:
+        for family in families(experiments.done):
+            _LOG.info("%s: %d experiments%s", family.name, len(family.experiments), family.differences)
+            preferred = (float(params.mu), float(params.n_aug))
+            told.append(_tell(family, folder / family.name, preferred, params.compare.num_replicates, score))
+        for name in ("points", "labels_saved", "labels_needed"):
+            table = pd.concat([getattr(of_family, name) for of_family in told])
+            table.to_csv(folder / f"{name}.csv", index=False, float_format="%.6g")
+    _LOG.info("%s written", artifacts.CURVES_OF_EXPERIMENTS)
+
+
+def _tell(
+    family: Family, folder: Path, preferred: tuple[float, float], num_replicates: int, score: float | None
+) -> _Told:
+    with tempfile.TemporaryDirectory() as scratch:
+        members, patches = _members(family.experiments, Path(scratch) / artifacts.PREDICTIONS)
+    points = curve_points(
+        members,
+        patches.references,
+        patches.groups,
+        seed=family.params.compare.seed,
+        num_replicates=num_replicates,
+    )
+    chosen = of_setting(points, *main_setting(points, preferred))
+    about = {"family": family.name, "dataset": family.params.dataset, "split": patches.splits[-1]}
+    table = pd.DataFrame([about | point.row() for point in points])
+    folder.mkdir()
+    saved, needed = [], []
+    for metric in table["metric"].unique():
+        of_metric = [point for point in chosen if point.metric == metric]
+        best = max(point.estimate.value for point in of_metric) if score is None else score
+        saved.append(saved_labels(of_metric, metric))
+        needed.append(labels_for_score(of_metric, metric, best))
+        _draw(folder, table, pd.DataFrame([about | point.row() for point in of_metric]), saved[-1])
+    told = (pd.concat(tables).assign(**about) for tables in (saved, needed))
+    return _Told(table, *told)
+
+
+def _members(experiments: Sequence[Experiment], scratch: Path) -> tuple[list[Member], Predictions]:
+    """The models of all experiments, and the patches that all of them predict: the test's, else the validation's."""
+    members: list[Member] = []
+    first: Predictions | None = None
+    for experiment in experiments:
+        params = parse_params(experiment.params)
+        for method, seed in itertools.product(params.methods, params.seeds):
+            experiment.fetch(artifacts.evaluation_folder(method, seed) / artifacts.PREDICTIONS, scratch)
+            table = read_predictions(scratch)
+            said = table.of_split(table.splits[-1])
+            first = first or said
+            check_same_patches(first, said)
+            trained = artifacts.finetuned_folder(method, seed) / artifacts.METRICS
+            num_labels = experiment.metrics[trained.as_posix()]["num_labeled"]
+            for model, stage in STAGE_OF_MODEL.items():
+                mu, n_aug = (params.mu, params.n_aug) if stage == "consistency" else (np.nan, np.nan)
+                members.append(
+                    Member(method, stage, seed, params.alpha, num_labels, mu, n_aug, said.said[model])
+                )
+    assert first is not None
+    return members, first
+
+
+def _draw(folder: Path, points: pd.DataFrame, chosen: pd.DataFrame, saved: pd.DataFrame) -> None:
+    """What there is to draw of one metric: labels, mu and n_aug where there are several, labels saved."""
+    metric = str(chosen["metric"].iloc[0])
+    save(against_labels(chosen, metric), folder / f"{metric}_labels")
+    students = points[points["stage"] == "consistency"]
+    axes: tuple[Literal["mu", "n_aug"], ...] = ("mu", "n_aug")
+    for axis in axes:
+        if students[axis].nunique() > 1:
+            save(against(points, axis, metric), folder / f"{metric}_{axis}")
+    if len(saved) and chosen["alpha"].nunique() > 1:
+        save(labels_saved(saved), folder / f"{metric}_labels_saved")

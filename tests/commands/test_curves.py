@@ -1,0 +1,161 @@
+"""The command `curves` on experiments whose files are made up."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from histo_monai.__main__ import main
+from histo_monai.commands import curves
+from histo_monai.datasets.predictions import predictions_table, write_predictions
+from histo_monai.experiments import Experiments, families
+
+NUM = 240
+CLASSES = ["normal", "tumor"]
+
+
+def _rows() -> pd.DataFrame:
+    random = np.random.default_rng(0)
+    labels = np.array(CLASSES)[random.integers(2, size=NUM)]
+    rows = pd.DataFrame({"patch_id": [f"p{i}" for i in range(NUM)], "split": "test", "label": labels})
+    rows["slide_id"] = [f"s{i % 24}" for i in range(NUM)]
+    return rows.assign(patient_id="", score=np.nan, rater_a=np.nan, rater_b=np.nan)
+
+
+@dataclass(frozen=True)
+class MadeUp:
+    """An experiment whose models are right more often the more labels they had."""
+
+    name: str
+    params: dict[str, Any]
+    rev: str = "r"
+    metrics: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for method, seed in itertools.product(self.params["methods"], self.params["seeds"]):
+            path = f"data/models/{method}-{seed}/finetuned/metrics.json"
+            self.metrics[path] = {"num_labeled": round(600 * self.params["alpha"])}
+
+    def fetch(self, path: Path, target: Path) -> None:
+        method, seed = path.parent.name.rsplit("-", 1)
+        gain = {"random": 0.0, "rsp": 0.08}[method]
+        rows = _rows()
+        said = {}
+        for model, more in (("finetuned", 0.0), ("student", 0.01 * self.params["mu"])):
+            right = np.random.default_rng(int(seed)).random(NUM) < 0.8 + gain + more + 0.1 * np.log10(
+                self.params["alpha"]
+            )
+            tumor = (rows["label"] == "tumor").to_numpy() == right
+            said[model] = np.stack([np.where(tumor, 0.1, 0.9), np.where(tumor, 0.9, 0.1)], axis=1)
+        write_predictions(target, [predictions_table(rows, said, CLASSES)])
+
+
+@pytest.fixture
+def tree(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The committed params, in a folder of their own that is the working folder."""
+    text = (root / "params.yaml").read_text()
+    (tmp_path / "params.yaml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return yaml.safe_load(text) | {"methods": ["random", "rsp"], "mu": 7}
+
+
+def _found(monkeypatch: pytest.MonkeyPatch, *done: MadeUp, failed: tuple[str, ...] = ()) -> None:
+    monkeypatch.setattr(curves, "read_experiments", lambda **_: Experiments(list(done), list(failed)))  # type: ignore[arg-type]
+
+
+def _sweep(tree: Any) -> list[MadeUp]:
+    settings = itertools.product((0.1, 0.25, 0.5, 1.0), (3, 7))
+    return [MadeUp(f"exp-{a}-{mu}", tree | {"alpha": a, "mu": mu}) for a, mu in settings]
+
+
+@pytest.mark.slow
+def test_a_sweep_becomes_tables_and_pictures(
+    tree: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _found(monkeypatch, *_sweep(tree), failed=("focal-bice",))
+    assert main(["curves"]) == 0
+    folder = Path("data/curves")
+    points = pd.read_csv(folder / "points.csv")
+    accuracy = points[points["metric"] == "accuracy"]
+    assert len(accuracy) == 2 * 4 * (1 + 2)  # methods, alphas, fine-tuned once and two students
+    assert set(accuracy["num_labels"]) == {60, 150, 300, 600}
+    assert (accuracy["low"] <= accuracy["value"]).all()
+    assert (accuracy["value"] <= accuracy["high"]).all()
+    saved = pd.read_csv(folder / "labels_saved.csv")
+    assert set(saved.loc[saved["metric"] == "accuracy", "method"]) == {"random", "rsp"}
+    assert set(pd.read_csv(folder / "labels_needed.csv")["metric"]) == {
+        "accuracy",
+        "weighted_f1",
+        "macro_auc",
+    }
+    made = {path.name for path in (folder / "camelyon16").iterdir()}
+    for name, kind in itertools.product(("labels", "mu", "labels_saved"), ("png", "svg")):
+        assert f"accuracy_{name}.{kind}" in made
+    assert not any("n_aug" in name for name in made)  # there is but one
+
+
+def test_a_failed_experiment_is_named(
+    tree: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    _found(monkeypatch, MadeUp("only", tree), failed=("focal-bice",))
+    assert main(["curves"]) == 0
+    assert "focal-bice failed" in caplog.text
+
+
+def test_without_an_experiment_the_error_says_how_to_run_one(
+    tree: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _found(monkeypatch)
+    assert main(["curves"]) == 1
+    assert "no experiment has ended well; run one, e.g. `dvc exp run" in capsys.readouterr().err
+    assert not Path("data/curves").exists()
+
+
+def test_other_test_patches_are_not_drawn_together(
+    tree: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Other(MadeUp):
+        def fetch(self, path: Path, target: Path) -> None:
+            super().fetch(path, target)
+            target.write_text(target.read_text().replace("p0,", "q0,"))
+
+    _found(monkeypatch, MadeUp("one", tree), Other("two", tree | {"alpha": 0.25}))
+    assert main(["curves"]) == 1
+    assert "'p0' in one and 'q0' in the other" in capsys.readouterr().err
+    assert not Path("data/curves").exists()
+
+
+def test_families_differ_in_more_than_what_is_swept(tree: Any) -> None:
+    slower = json.loads(json.dumps(tree))
+    slower["finetune"]["camelyon16"]["lr"] = 0.001
+    elsewhere = json.loads(json.dumps(tree))
+    elsewhere["finetune"]["kather"]["lr"] = 0.001  # not this experiment's dataset
+    found = families(
+        [
+            MadeUp("a", tree),
+            MadeUp("b", tree | {"alpha": 0.5, "n_aug": 2, "seeds": [3]}),
+            MadeUp("c", slower),
+            MadeUp("d", tree | {"dataset": "kather"}),
+            MadeUp("e", elsewhere),
+        ]  # type: ignore[list-item]
+    )
+    assert [(family.name, [e.name for e in family.experiments]) for family in found] == [
+        ("camelyon16", ["a", "b", "e"]),
+        ("camelyon16-2", ["c"]),
+        ("kather", ["d"]),
+    ]
+    assert [family.differences for family in found] == ["", " (finetune.camelyon16.lr=0.001)", ""]
+
+
+def test_params_of_another_version_are_named(tree: Any) -> None:
+    old = {key: value for key, value in tree.items() if key != "n_aug"}
+    with pytest.raises(ValueError, match=r"experiment old: .*n_aug: missing key.*dvc exp remove old"):
+        families([MadeUp("old", old | {"mu": 7})])  # type: ignore[list-item]
