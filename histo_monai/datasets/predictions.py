@@ -145,9 +145,10 @@ def check_same_patches(first: Predictions, second: Predictions) -> None:
         differs = (one.to_numpy() != other.to_numpy()) & ~(one.isna() & other.isna()).to_numpy()
         if differs.any():
             row = int(differs.argmax())
+            given = f"{one.tolist()[row]!r} in one and {other.tolist()[row]!r} in the other"
             raise ValueError(
-                f"{first.path} and {second.path}: row {row + 2} has {column} {one.tolist()[row]!r} in one and {other.tolist()[row]!r} in "
-                "the other; models are compared on the same patches: run evaluate for both"
+                f"{first.path} and {second.path}: row {row + 2} has {column} {given}; models are compared on the same "
+                "patches: run evaluate for both"
             )
     if len(first.rows) != len(second.rows):
         longer = max(first, second, key=lambda table: len(table.rows))

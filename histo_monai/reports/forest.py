@@ -1,0 +1,101 @@
+"""The comparison of all models as a picture: values and intervals, drawn and written, a panel per metric."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from histo_monai.reports.figures import _COLORS, _GREY, _INK, _PALE, _drawn, _figure
+from histo_monai.reports.tables import METRICS, SplitTable, in_words, number
+
+_STAGE_COLORS = {"finetune": _COLORS[0], "consistency": _COLORS[1], "": _GREY}
+_STAGE_MARKERS = {"finetune": "o", "consistency": "D", "": "s"}
+_ROW, _PANEL, _NAMES = 0.34, 3.5, 1.6  # Inches.
+_TEXT = 0.56  # Of a panel's width: where the written numbers begin.
+
+
+def forest(title: str, splits: Sequence[SplitTable]) -> np.ndarray:
+    """Every model a row, every metric a panel: value, 95 % interval, and both in digits, the best in bold.
+
+    A diamond with no filling is the number that the paper prints.
+
+    Args:
+        title: of the picture.
+        splits: from top to bottom.
+
+    Returns:
+        Shape (H, W, 3), uint8.
+    """
+    most = max(len(split.metrics) for split in splits)
+    heights = [len(split.models) + 2.4 for split in splits]
+    figure = _figure(_NAMES + _PANEL * most, 0.8 + _ROW * sum(heights))
+    figure.suptitle(title, color=_INK, fontsize=12, x=0.01, ha="left")
+    for split, strip in zip(
+        splits, figure.subfigures(len(splits), 1, height_ratios=heights, squeeze=False)[:, 0], strict=True
+    ):
+        paper = "; diamond without filling: the paper's number" * bool(
+            split.table["paper_value"].notna().any()
+        )
+        strip.suptitle(f"{split.split}: {split.about}{paper}", color=_GREY, fontsize=9.5, x=0.01, ha="left")
+        axes = strip.subplots(1, most, sharey=True, squeeze=False)[0]
+        for axis, metric in zip(axes, split.metrics, strict=False):
+            _draw(axis, split, metric)
+        for axis in axes[len(split.metrics) :]:
+            axis.set_visible(False)
+    return _drawn(figure)
+
+
+def _draw(axis: Axes, split: SplitTable, metric: str) -> None:
+    models = split.models
+    rows = [split.row(model, metric) for model in models]
+    low, high = _range(rows)
+    for place, (model, row) in enumerate(zip(models, rows, strict=True)):
+        stage = model.partition("-")[2]
+        color = _STAGE_COLORS[stage]
+        axis.plot([row.low, row.high], [place, place], color=color, linewidth=1.6, solid_capstyle="butt")
+        axis.plot(
+            row.value, place, _STAGE_MARKERS[stage], color=color, markersize=6.5, markeredgecolor="white"
+        )
+        if not pd.isna(row.paper_value):
+            axis.plot(
+                row.paper_value, place, "D", markersize=7.5, markerfacecolor="none", markeredgecolor=_INK
+            )
+        weight = "bold" if row.value == split.best(metric) else "normal"
+        axis.text(
+            1.0, place, number(row.value, row.low, row.high), transform=axis.get_yaxis_transform(), ha="right",
+            va="center", fontsize=8.5, color=_INK, fontweight=weight,
+        )  # fmt: skip
+    axis.set_xlim(low, low + (high - low) / _TEXT)
+    axis.set_ylim(len(models) - 0.4, -0.6)
+    axis.set_title(METRICS.get(metric, metric), fontsize=10, color=_INK, loc="left")
+    axis.set_yticks(range(len(models)), [in_words(model) for model in models])
+    axis.set_xticks(_ticks(low, high))
+    axis.tick_params(color=_PALE, labelcolor=_INK, labelsize=8.5)
+    axis.tick_params(axis="y", length=0, labelsize=9)
+    axis.spines[["top", "right", "left"]].set_visible(False)
+    axis.spines["bottom"].set_color(_PALE)
+    axis.spines["bottom"].set_bounds(low, high)
+    axis.grid(axis="x", color="#eeeeee", linewidth=0.8)
+    axis.set_axisbelow(True)
+    for place, (above, below) in enumerate(pairwise(models)):
+        if above.partition("-")[2] != below.partition("-")[2]:
+            axis.axhline(place + 0.5, color=_PALE, linewidth=0.8)
+
+
+def _range(rows: Sequence[Any]) -> tuple[float, float]:
+    """Of all that is drawn in a panel, with a margin."""
+    ends = [number for row in rows for number in (row.value, row.low, row.high, row.paper_value)]
+    known = [number for number in ends if not pd.isna(number)] or [0.0, 1.0]
+    margin = max(0.05 * (max(known) - min(known)), 0.01)
+    return min(known) - margin, max(known) + margin
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Three to five round numbers in the range."""
+    return [tick for tick in MaxNLocator(nbins=4).tick_values(low, high) if low <= tick <= high]

@@ -1,0 +1,109 @@
+"""The paper's own numbers, to stand beside ours where the experiment is the paper's."""
+
+from __future__ import annotations
+
+import functools
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+
+import pandas as pd
+
+_METRICS = {
+    ("breastpathq", "test", "icc_a"): "icc_a",
+    ("breastpathq", "test", "icc_b"): "icc_b",
+    ("camelyon16", "validation", "accuracy"): "patch_accuracy",
+    ("camelyon16", "test", "slide_auc"): "slide_auc",
+    ("kather", "test", "mean_one_versus_rest_accuracy"): "mean_ovr_accuracy",
+    ("kather", "test", "weighted_f1"): "weighted_f1",
+}
+"""Dataset, split and our name of a metric -> the paper's: its patch accuracy on Camelyon16 is of validation patches."""
+
+_MPPS = {"breastpathq": (0.5, 1.0, 2.0), "camelyon16": (0.25, 0.5, 1.0)}
+_CORPUS = {"breastpathq": "breastpathq", "camelyon16": "camelyon16", "kather": "camelyon16"}
+_PATCH_PX = 256
+_MU = _N_AUG = 7.0
+
+
+@dataclass(frozen=True)
+class PaperNumber:
+    """A number the paper prints; NaN for the ends where it prints no 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@functools.cache
+def paper_numbers() -> pd.DataFrame:
+    """The result tables of the paper as data.
+
+    Srinidhi, Kim, Chen & Martel, "Self-supervised driven consistency training for annotation efficient histopathology
+    image analysis", Medical Image Analysis 75, 2022: the tables of BreastPathQ, Camelyon16 and Kather, and the
+    ablations of mu and n_aug.
+
+    Columns: table, dataset, method, stage (finetune, consistency), alpha, mu, n_aug (of the ablations; elsewhere
+    missing: 7 and 7), metric, value, ci_low, ci_high.
+    """
+    text = resources.files("histo_monai.reports").joinpath("paper.csv").read_text(encoding="utf-8")
+    return pd.read_csv(io.StringIO(text))
+
+
+def is_papers_experiment(
+    *, source: str, dataset: str, corpus: str, mpps: Sequence[float], patch_px: int
+) -> bool:
+    """Whether the data are the paper's: real, of its resolutions (µm per pixel) and patch size, with its corpus."""
+    return (
+        source == "raw"
+        and _CORPUS.get(dataset) == corpus
+        and tuple(mpps) == _MPPS[corpus]
+        and patch_px == _PATCH_PX
+    )
+
+
+def paper_number(
+    dataset: str,
+    split: str,
+    metric: str,
+    *,
+    method: str,
+    stage: str,
+    alpha: float,
+    mu: float = _MU,
+    n_aug: float = _N_AUG,
+) -> PaperNumber | None:
+    """What the paper prints for a model of ours; None where it prints nothing for it.
+
+    Args:
+        dataset: breastpathq, camelyon16 or kather.
+        split: validation or test.
+        metric: our name of it.
+        method: random, vae, moco or rsp.
+        stage: finetune or consistency.
+        alpha: fraction of the labels.
+        mu: unlabeled images per labeled one; of the consistency training only.
+        n_aug: operations of the strong view; of the consistency training only.
+    """
+    table = paper_numbers()
+    found = table[
+        (table["dataset"] == dataset)
+        & (table["metric"] == _METRICS.get((dataset, split, metric), ""))
+        & (table["method"] == method)
+        & (table["stage"] == stage)
+        & ((table["alpha"] - alpha).abs() < 1e-9)
+    ]
+    if stage == "consistency":
+        found = found[(found["mu"].fillna(_MU) == mu) & (found["n_aug"].fillna(_N_AUG) == n_aug)]
+    if found.empty:
+        return None
+    first = found.iloc[0]  # The main tables stand first; the ablations print some of their numbers once more.
+    return PaperNumber(*(float(first[name]) for name in ("value", "ci_low", "ci_high")))
+
+
+def told(number: PaperNumber) -> str:
+    """As the paper prints it: "0.701 (0.67 to 0.73)"."""
+    if math.isnan(number.low):
+        return f"{number.value:.3f}"
+    return f"{number.value:.3f} ({number.low:.2f} to {number.high:.2f})"

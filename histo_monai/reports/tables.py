@@ -1,0 +1,210 @@
+"""The comparison of all models as text: one table per split, then what the paired tests say, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from histo_monai.metrics import ALIKE, BETTER, UNTESTED, WORSE
+from histo_monai.reports.paper import PaperNumber, told
+
+METRICS = {
+    "accuracy": "accuracy",
+    "mean_one_versus_rest_accuracy": "mean one-versus-rest accuracy",
+    "weighted_f1": "weighted F1",
+    "macro_auc": "macro AUC",
+    "icc": "ICC(2,1)",
+    "icc_a": "ICC(2,1) with A",
+    "icc_b": "ICC(2,1) with B",
+}
+_METHODS = {"vae": "VAE", "moco": "MoCo", "rsp": "RSP", "color_histogram": "color histogram"}
+_STAGES = {"finetune": " fine-tuned", "consistency": " + CR", "": ""}
+
+REFERENCE = "color_histogram"
+SUPERVISED = "random-finetune"
+"""The supervised baseline: the encoder at its random initialisation, fine-tuned."""
+
+_HOW = (
+    "Differences are paired: the same patches, the same seeds. Verdicts are by p-values adjusted after Holm for all "
+    'pairs of a metric, at 0.05; "not distinguishable" says that these data do not tell, not that the models are '
+    "equal. The intervals in brackets are 95 % and not adjusted. All pairs, and the test behind each p, stand in "
+    "tests.csv."
+)
+
+
+@dataclass(frozen=True)
+class SplitTable:
+    """What is reported of one split.
+
+    Attributes:
+        split: its name.
+        about: how many patches, of how many patients, and over which seeds, in words.
+        table: columns model, metric, value, low, high, paper_value, paper_low, paper_high.
+        tests: columns metric, first, second, difference, low, high, p_holm, verdict; names of models as in `table`.
+    """
+
+    split: str
+    about: str
+    table: pd.DataFrame
+    tests: pd.DataFrame
+
+    @property
+    def models(self) -> list[str]:
+        """In the order of the table."""
+        return list(dict.fromkeys(self.table["model"]))
+
+    @property
+    def metrics(self) -> list[str]:
+        """Those shown: of two classes, one-versus-rest accuracy is accuracy itself and is left out."""
+        names = list(dict.fromkeys(self.table["metric"]))
+        values = {
+            name: self.table.loc[self.table["metric"] == name, "value"].round(12).tolist() for name in names
+        }
+        twice = "mean_one_versus_rest_accuracy"
+        return [name for name in names if name != twice or values[name] != values["accuracy"]]
+
+    def best(self, metric: str) -> float:
+        """The highest value of a metric."""
+        return float(self.table.loc[self.table["metric"] == metric, "value"].max())
+
+    def row(self, model: str, metric: str) -> Any:
+        """The named tuple of a model's metric."""
+        table = self.table
+        return next(table[(table["model"] == model) & (table["metric"] == metric)].itertuples())
+
+    def against(self, model: str, other: str, metric: str) -> tuple[float, float, float, float, str]:
+        """Of a model against another: difference, low, high, adjusted p, verdict."""
+        tests = self.tests[self.tests["metric"] == metric]
+        found = tests[(tests["first"] == model) & (tests["second"] == other)]
+        if len(found):
+            row: Any = next(found.itertuples())
+            return row.difference, row.low, row.high, row.p_holm, row.verdict
+        row = next(tests[(tests["first"] == other) & (tests["second"] == model)].itertuples())
+        turned = {BETTER: WORSE, WORSE: BETTER}.get(row.verdict, row.verdict)
+        return -row.difference, -row.high, -row.low, row.p_holm, turned
+
+
+def model_id(method: str, stage: str) -> str:
+    """Name of a model in tables and summaries: "rsp-finetune", "rsp-consistency", "color_histogram"."""
+    return f"{method}-{stage}" if stage else method
+
+
+def in_words(model: str) -> str:
+    """ "rsp-finetune" -> "RSP fine-tuned"; "rsp-consistency" -> "RSP + CR"."""
+    method, _, stage = model.partition("-")
+    return _METHODS.get(method, method) + _STAGES[stage]
+
+
+def number(value: float, low: float, high: float) -> str:
+    """ "0.778 (0.70 to 0.85)"; without ends where they are unknown, a dash where the value is."""
+    if pd.isna(value):
+        return "—"
+    return f"{value:.3f}" if pd.isna(low) else f"{value:.3f} ({low:.2f} to {high:.2f})"
+
+
+def comparison_report(title: str, splits: Sequence[SplitTable], warnings: Sequence[str]) -> str:
+    """Markdown: what a reader must know, then for each split the table and the verdicts.
+
+    Args:
+        title: of the page.
+        splits: in the order in which they are told.
+        warnings: one line each.
+    """
+    parts = [f"# {title}", "\n".join(f"- {line}" for line in warnings)]
+    for split in splits:
+        parts += [f"## {split.split.capitalize()}: {split.about}", _values(split), *_verdicts(split)]
+    return "\n\n".join([*parts, _HOW]) + "\n"
+
+
+def _values(split: SplitTable) -> str:
+    """Models as rows, metrics as columns, the best of each in bold; the paper's own numbers where it has them."""
+    printed = split.table.dropna(subset=["paper_value"])["metric"].unique()
+    head = ["", *(column for name in split.metrics for column in _columns(name, name in printed))]
+    lines = []
+    for model in split.models:
+        cells = [in_words(model)]
+        for metric in split.metrics:
+            row = split.row(model, metric)
+            text = number(row.value, row.low, row.high)
+            cells.append(f"**{text}**" if row.value == split.best(metric) else text)
+            if metric in printed:
+                paper = PaperNumber(row.paper_value, row.paper_low, row.paper_high)
+                cells.append("" if pd.isna(row.paper_value) else told(paper))
+        lines.append(cells)
+    return _table(head, lines)
+
+
+def _columns(metric: str, printed: bool) -> list[str]:
+    name = METRICS.get(metric, metric)
+    return [name, f"{name}, paper"] if printed else [name]
+
+
+def _verdicts(split: SplitTable) -> Iterable[str]:
+    networks = [model for model in split.models if model != REFERENCE]
+    others = [model for model in networks if model != SUPERVISED]
+    if SUPERVISED in networks and others:
+        yield f"### Against {in_words(SUPERVISED)} (the supervised baseline)"
+        yield "\n".join(_sentence(split, others, SUPERVISED, metric) for metric in split.metrics)
+        yield _differences(split, [(model, SUPERVISED) for model in others], lambda pair: in_words(pair[0]))
+    trained = [
+        (model, model.replace("-consistency", "-finetune")) for model in networks if "-consistency" in model
+    ]
+    if trained:
+        yield "### What consistency training adds: + CR against the same model fine-tuned"
+        yield _differences(split, trained, lambda pair: in_words(pair[0]))
+    if REFERENCE in split.models:
+        yield "### Against color alone (the color histogram)"
+        yield _differences(split, [(model, REFERENCE) for model in networks], lambda pair: in_words(pair[0]))
+    rest = [
+        (first, second)
+        for i, second in enumerate(others)
+        for first in others[i + 1 :]
+        if first.partition("-")[2] == second.partition("-")[2]
+    ]
+    if rest:
+        yield "### Between the other methods, at the same stage"
+        yield _differences(split, rest, lambda pair: f"{in_words(pair[0])} against {in_words(pair[1])}")
+
+
+def _sentence(split: SplitTable, models: Sequence[str], baseline: str, metric: str) -> str:
+    """ "accuracy: better: ...; not distinguishable: ..." """
+    found: dict[str, list[str]] = {}
+    for model in models:
+        found.setdefault(split.against(model, baseline, metric)[-1], []).append(in_words(model))
+    told_of = (
+        f"{verdict}: {', '.join(found[verdict])}"
+        for verdict in (BETTER, WORSE, ALIKE, UNTESTED)
+        if verdict in found
+    )
+    return f"- **{METRICS.get(metric, metric)}** — {'; '.join(told_of)}."
+
+
+def _differences(
+    split: SplitTable, pairs: Sequence[tuple[str, str]], name: Callable[[tuple[str, str]], str]
+) -> str:
+    lines = [
+        [name(pair), *(_cell(*split.against(*pair, metric)) for metric in split.metrics)] for pair in pairs
+    ]
+    return _table(["", *(METRICS.get(metric, metric) for metric in split.metrics)], lines)
+
+
+def _cell(difference: float, low: float, high: float, p: float, verdict: str) -> str:
+    """ "**better**, +0.061 (+0.03 to +0.09), p 0.003"."""
+    if pd.isna(difference):
+        return "—"
+    shown = f"**{verdict}**" if verdict in (BETTER, WORSE) else verdict
+    ends = "" if pd.isna(low) else f" ({low:+.2f} to {high:+.2f})"
+    chance = (
+        "" if pd.isna(p) else ", p < 0.001" if p < 0.001 else f", p {p:.3f}" if p < 0.1 else f", p {p:.2f}"
+    )
+    return f"{shown}, {difference:+.3f}{ends}{chance}"
+
+
+def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    rule = "|".join(["---"] * len(head))
+    return "\n".join(
+        [f"| {' | '.join(head)} |", f"|{rule}|", *(f"| {' | '.join(cells)} |" for cells in lines)]
+    )

@@ -1,0 +1,245 @@
+"""Stage `compare`: predictions of all methods and seeds -> one table, paired tests, a report in words and a picture."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib import image
+
+from histo_monai import artifacts
+from histo_monai.datasets.predictions import Predictions, check_same_patches, read_predictions
+from histo_monai.datasets.tasks import of_one_group
+from histo_monai.metrics import VERDICTS, ModelValue, PairedTest, compare_models
+from histo_monai.params import Params, load_params
+from histo_monai.reports.forest import forest
+from histo_monai.reports.paper import PaperNumber, is_papers_experiment, paper_number
+from histo_monai.reports.tables import REFERENCE, SplitTable, comparison_report, model_id
+
+_LOG = logging.getLogger(__name__)
+
+SPLITS = ("validation", "test")
+STAGES = {"finetuned": "finetune", "student": "consistency"}
+"""Name of a model in predictions.csv -> the stage that made it."""
+FEW_GROUPS, FEW_SEEDS = 20, 5
+TABLE, TESTS, REPORT, PICTURE = "table.csv", "tests.csv", "report.md", "table.png"
+
+_ENCODER = (
+    "every method has one encoder: how lucky its pretraining was is in no interval and in no test; pretrain with other "
+    "seeds (`pretrain.seed`) to see it"
+)
+_ONE_SEED = (
+    "one seed: intervals and verdicts are of these trained models, and silent about other initialisations and orders "
+    "of the data; `-S 'seeds=[0,1,2,3,4]'` tells"
+)
+_F_BASED = (
+    "ICC intervals of one seed are F-based and take patches as independent; the tests, and intervals over several "
+    "seeds, resample what belongs together"
+)
+
+
+@dataclass(frozen=True)
+class _Model:
+    """A row of the table."""
+
+    method: str
+    stage: str
+
+    @property
+    def id(self) -> str:
+        return model_id(self.method, self.stage)
+
+
+def run() -> None:
+    """Write data/comparison: table.csv, tests.csv, report.md, table.png, summary.json.
+
+    Raises:
+        ValueError: predictions of a method and seed are missing, or are not of the same patches as the others.
+    """
+    params = load_params(artifacts.PARAMS)
+    read = _read(params.methods, params.seeds)
+    first = next(iter(read.values()))
+    found, warnings = [], []
+    for split in (split for split in SPLITS if split in first.splits):
+        parts = {key: predictions.of_split(split) for key, predictions in read.items()}
+        _LOG.info("%s: %d patches, %d tables", split, len(parts[next(iter(parts))].rows), len(parts))
+        found.append(_split_table(params, split, parts))
+        warnings += _warnings(split, parts[next(iter(parts))])
+    if not found:
+        raise ValueError(f"{first.path}: no validation or test patches; run evaluate again")
+    warnings = [*_of_seeds(len(params.seeds), first.classes is None), *warnings, _ENCODER]
+    with artifacts.whole_folder(artifacts.COMPARISON) as draft:
+        _csv(draft / TABLE, [part.table.drop(columns="model") for part in found])
+        _csv(draft / TESTS, [part.tests for part in found])
+        report = comparison_report(_title(params), found[::-1], warnings)
+        (draft / REPORT).write_text(report, encoding="utf-8")
+        image.imsave(draft / PICTURE, forest(_title(params), found[::-1]))
+        artifacts.write_json(draft / artifacts.SUMMARY, summarise(found[-1]))
+    for line in warnings:
+        _LOG.warning("%s", line)
+    _LOG.info("%s: verdicts %s", found[-1].split, summarise(found[-1])["verdicts"])
+
+
+def summarise(part: SplitTable) -> dict[str, dict[str, Any]]:
+    """Values of the models by metric, and how often each verdict was given."""
+    values = {
+        f"{part.split}_{metric}": {
+            row.model: _rounded(row.value) for row in part.table[part.table["metric"] == metric].itertuples()
+        }
+        for metric in dict.fromkeys(part.table["metric"])
+    }
+    counts = part.tests["verdict"].value_counts()
+    return values | {"verdicts": {verdict: int(counts.get(verdict, 0)) for verdict in VERDICTS}}
+
+
+def _read(methods: Sequence[str], seeds: Sequence[int]) -> dict[tuple[str, int], Predictions]:
+    read: dict[tuple[str, int], Predictions] = {}
+    for method in methods:
+        for seed in seeds:
+            path = artifacts.evaluation_folder(method, seed) / artifacts.PREDICTIONS
+            if not path.is_file():
+                raise ValueError(f"{path}: not found; run `dvc repro evaluate@{method}-{seed}` first")
+            read[method, seed] = read_predictions(path)
+            for name in (*STAGES, REFERENCE):
+                if name not in read[method, seed].said:
+                    raise ValueError(f"{path}: no predictions of {name!r}; run evaluate again")
+            check_same_patches(next(iter(read.values())), read[method, seed])
+    return read
+
+
+def _split_table(params: Params, split: str, parts: Mapping[tuple[str, int], Predictions]) -> SplitTable:
+    first = next(iter(parts.values()))
+    said = {
+        _Model(method, stage): [parts[method, seed].said[name] for seed in params.seeds]
+        for name, stage in STAGES.items()
+        for method in params.methods
+    }
+    # Color alone knows no method.
+    said[_Model(REFERENCE, "")] = [parts[params.methods[0], seed].said[REFERENCE] for seed in params.seeds]
+    found = compare_models(
+        first.references,
+        {model.id: seeds for model, seeds in said.items()},
+        first.groups,
+        seed=params.compare.seed,
+        num_replicates=params.compare.num_replicates,
+    )
+    several = len(params.seeds) > 1
+    over = first.unit + " and seeds" * several
+    about = f"{len(first.rows)} patches, seed{'s' * several} {', '.join(map(str, params.seeds))}"
+    if first.unit != "patches":
+        about = f"{len(set(first.groups))} {first.unit}, {about}"
+    by_id = {model.id: model for model in said}
+    values = [_value_row(params, split, by_id[value.model], value, over) for value in found.values]
+    tests = [_test_row(split, test, over) for test in found.tests]
+    return SplitTable(
+        split, about, pd.DataFrame(values).astype({"mu": "Int64", "n_aug": "Int64"}), pd.DataFrame(tests)
+    )
+
+
+def _value_row(params: Params, split: str, model: _Model, value: ModelValue, over: str) -> dict[str, Any]:
+    """A row of table.csv."""
+    printed = _printed(params, split, model, value.metric)
+    by_rows = value.metric.startswith("icc") and len(params.seeds) == 1  # See `_F_BASED`.
+    consistent = model.stage == "consistency"
+    return {
+        "dataset": params.dataset,
+        "split": split,
+        "method": model.method,
+        "stage": model.stage,
+        "model": model.id,
+        "alpha": params.alpha,
+        "mu": params.mu if consistent else None,
+        "n_aug": params.n_aug if consistent else None,
+        "metric": value.metric,
+        "value": value.estimate.value,
+        "low": value.estimate.low,
+        "high": value.estimate.high,
+        "seed_sd": value.seed_sd,
+        "num_seeds": len(params.seeds),
+        "over": "patches" if by_rows else over,
+        "paper_value": printed.value,
+        "paper_low": printed.low,
+        "paper_high": printed.high,
+    }
+
+
+def _printed(params: Params, split: str, model: _Model, metric: str) -> PaperNumber:
+    """What the paper prints for the same experiment; NaN where it prints nothing, or the experiment is another."""
+    theirs = is_papers_experiment(
+        source=params.source,
+        dataset=params.dataset,
+        corpus=params.corpus,
+        mpps=params.corpus_section.mpps,
+        patch_px=params.patch_px,
+    )
+    number = None
+    if theirs:
+        number = paper_number(
+            params.dataset,
+            split,
+            metric,
+            method=model.method,
+            stage=model.stage,
+            alpha=params.alpha,
+            mu=params.mu,
+            n_aug=params.n_aug,
+        )
+    return number or PaperNumber(np.nan, np.nan, np.nan)
+
+
+def _test_row(split: str, test: PairedTest, over: str) -> dict[str, Any]:
+    """A row of tests.csv."""
+    return {
+        "split": split,
+        "metric": test.metric,
+        "first": test.first,
+        "second": test.second,
+        "difference": test.difference.value,
+        "low": test.difference.low,
+        "high": test.difference.high,
+        "p": test.p,
+        "p_holm": test.p_holm,
+        "test": test.test,
+        "over": over,
+        "verdict": test.verdict,
+    }
+
+
+def _warnings(split: str, part: Predictions) -> list[str]:
+    """What a reader of a split's intervals must know."""
+    warnings = of_one_group(part.rows, split)
+    num_groups = len(set(part.groups))
+    if num_groups < FEW_GROUPS:
+        warnings.append(
+            f"{split}: {num_groups} {part.unit} only: intervals are wide, and a difference must be large to show"
+        )
+    return warnings
+
+
+def _of_seeds(num_seeds: int, scores: bool) -> list[str]:
+    """What a reader must know where there are few seeds."""
+    if num_seeds == 1:
+        return [_ONE_SEED, _F_BASED] if scores else [_ONE_SEED]
+    if num_seeds >= FEW_SEEDS:
+        return []
+    return [
+        f"{num_seeds} seeds: their spread is hardly known, and only very large differences can show; run {FEW_SEEDS} or more"
+    ]
+
+
+def _title(params: Params) -> str:
+    kind = "simulated " if params.source == "phantom" else ""
+    return f"{kind}{params.dataset}: alpha {params.alpha:g}, mu {params.mu}, n_aug {params.n_aug}"
+
+
+def _csv(path: Path, tables: Sequence[pd.DataFrame]) -> None:
+    pd.concat(tables).to_csv(path, index=False, float_format="%.6g")
+
+
+def _rounded(value: float) -> float | None:
+    return round(value, 6) if np.isfinite(value) else None
