@@ -113,7 +113,7 @@ def labels_needed(
     """
     targets = _targets(curve, score, score_replicates)
     defined = np.isfinite(curve.table).all(axis=0) & np.isfinite(targets)
-    fewest, most = curve.num_labels[[0, -1]]
+    fewest, most = float(curve.num_labels[0]), float(curve.num_labels[-1])
     if defined.mean() < _FEWEST_DEFINED:
         reason = "more than half of the bootstrap replicates are undefined"
         return LabelsNeeded(np.nan, np.nan, np.nan, False, reason, fewest, most)

@@ -1,4 +1,4 @@
-"""Pictures of sweeps: a metric against the number of labels, mu or n_aug, and the labels that a method saves."""
+"""Pictures of sweeps: a metric against the number of labels, mu or n_aug."""
 
 from __future__ import annotations
 
@@ -13,19 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
-from histo_monai.reports.curve_style import (
-    COLORS,
-    GREY,
-    STAGES,
-    STYLE,
-    Line,
-    lines,
-    require_columns,
-    save,
-)
-from histo_monai.reports.savings import labels_saved
-
-__all__ = ["COLORS", "STAGES", "against", "against_labels", "labels_saved", "save"]
+from histo_monai.reports.curve_style import GREY, STYLE, Line, lines, require_columns
 
 _AXES = {"mu": "mu, unlabeled images per labeled one", "n_aug": "n_aug, operations of the strong view"}
 _METRICS = {
