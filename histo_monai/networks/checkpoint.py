@@ -63,7 +63,7 @@ def load_model(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     try:
         return safetensors.torch.load(content), description
     except safetensors.SafetensorError as error:
-        raise ValueError(f"{path}: not a safetensors file ({error}); make or pull it again") from None
+        raise ValueError(f"{path}: not a safetensors file ({error}); {_MEND}") from None
 
 
 def _description(path: Path) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def _description(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         description = None
     if not isinstance(description, dict):
-        raise ValueError(f"{path}: the description of the model is missing or is not JSON; pull it again")
+        raise ValueError(f"{path}: the description of the model is missing or is not JSON; {_MEND}")
     found = description.get("format")
     if found != FORMAT:
         newer = isinstance(found, int) and found > FORMAT

@@ -1,0 +1,129 @@
+"""A clone in which `dvc repro` has run once, on a cohort small enough for a test, and an SSH server of our own."""
+
+from __future__ import annotations
+
+import getpass
+import itertools
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import yaml
+
+Shell = Callable[..., str]
+
+
+class Finished(NamedTuple):
+    """A clone, what its first `dvc repro` told, and what `git status` showed then. Its dvc.lock is committed."""
+
+    folder: Path
+    told: str
+    untracked: str
+
+
+class Server(NamedTuple):
+    """Where an SSH server answers, on this machine only; the folder to keep things in; the key that it accepts."""
+
+    address: str
+    storage: Path
+    keyfile: Path
+
+
+@pytest.fixture(scope="session")
+def shell() -> Shell:
+    """Runs a command in a folder and gives what it told; one that fails where it should not fails the test."""
+    who = {f"GIT_{role}_NAME": "test" for role in ("AUTHOR", "COMMITTER")}
+    where = {f"GIT_{role}_EMAIL": "test@example.org" for role in ("AUTHOR", "COMMITTER")}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    settings = {"PATH": path, "DVC_NO_ANALYTICS": "1", "HISTO_MONAI_DEVICE": "cpu"}
+    environment = os.environ | who | where | settings
+
+    def run(command: str, cwd: Path, fails: bool = False) -> str:
+        done = subprocess.run(
+            command, shell=True, cwd=cwd, env=environment, capture_output=True, text=True, check=False
+        )
+        told = done.stdout + done.stderr
+        assert (done.returncode != 0) == fails, f"{command}: exit status {done.returncode}\n{told}"
+        return told
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def finished(root: Path, shell: Shell, tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    """The files that git tracks, as they are now, in a repository of their own with tiny params; all stages run."""
+    folder = tmp_path_factory.mktemp("clone")
+    for name in shell("git ls-files --cached --others --exclude-standard", root).split():
+        if (root / name).is_file() and name != "dvc.lock":  # the lock of a run in this very checkout
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(root / name, folder / name)
+    params = yaml.safe_load((folder / "params.yaml").read_text())
+    params["patch_px"] = 32
+    params["phantom"] |= {"num_slides": 8, "num_test_slides": 2, "num_patches": 180, "slide_side_px": 768}
+    params["corpora"]["camelyon16"] |= {"num_train": 24, "num_validation": 6, "num_normal": 2, "num_tumor": 2}
+    counts = {"num_tumor": 10, "num_normal": 10}
+    params["labels"]["camelyon16"] |= dict.fromkeys(("train", "validation", "test"), counts)
+    params["pretrain"]["rsp"] |= {"epochs": 2, "batch_size": 8}
+    for stage, dataset in itertools.product(
+        ("finetune", "consistency"), ("camelyon16", "kather", "breastpathq")
+    ):
+        params[stage][dataset] |= {"epochs": 1, "batch_size": 4}
+    (folder / "params.yaml").write_text(yaml.safe_dump(params))
+    shell("git init -q && git add -A && git commit -qm start", folder)
+    told = shell("dvc repro", folder)
+    untracked = shell("git status --porcelain", folder)
+    shell("git add data/.gitignore dvc.lock && git commit -qm run", folder)  # as DVC advises
+    return Finished(folder, told, untracked)
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """OpenSSH's sshd, run by this user with keys and settings of its own; in CI its absence is a failure."""
+    sshd = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin:/sbin")
+    if sshd is None:
+        missing = "there is no sshd: apt-get install openssh-server"
+        if os.environ.get("CI"):
+            pytest.fail(f"{missing}; CI must push to a real SSH server")
+        pytest.skip(missing)
+    folder = tmp_path_factory.mktemp("ssh")
+    (folder / "storage").mkdir()
+    for key in ("host", "user"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / key], check=True)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    (folder / "sshd_config").write_text(
+        f"ListenAddress 127.0.0.1:{port}\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/user.pub\n"
+        "PasswordAuthentication no\nStrictModes no\nUsePAM no\nPidFile none\nSubsystem sftp internal-sftp\n"
+    )
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(
+            mode=0o755, exist_ok=True
+        )  # where sshd locks itself in; its package makes it at boot
+    log = folder / "log"
+    with subprocess.Popen([sshd, "-D", "-f", folder / "sshd_config", "-E", log]) as process:
+        try:
+            _wait_for_greeting(process, port, log)
+            yield Server(f"{getpass.getuser()}@127.0.0.1:{port}", folder / "storage", folder / "user")
+        finally:
+            process.terminate()
+
+
+def _wait_for_greeting(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    for _ in range(100):
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=5) as line:
+                if line.recv(4) == b"SSH-":
+                    return
+        except OSError:
+            pass
+        if process.poll() is not None:
+            break
+        time.sleep(0.1)
+    pytest.fail(f"sshd does not answer: {log.read_text()}")

@@ -1,0 +1,197 @@
+"""Models pushed to a real SSH server, pulled into a fresh clone, damaged there and mended: docs/remote.md."""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+from histo_monai.networks import load_model
+
+Shell = Callable[..., str]
+
+MODEL = "data/models/rsp-0/student/model.safetensors"
+DESCRIPTION = "data/models/rsp-0/student/model.json"
+READ_BY_EVALUATE = "phantom index finetune@rsp-0 consistency@rsp-0"
+
+pytestmark = pytest.mark.slow
+
+
+class Published(NamedTuple):
+    """A repository whose results were pushed, and what its dvc.lock says of each file: its MD5."""
+
+    folder: Path
+    digests: dict[str, str]
+    server: Any
+
+    def kept(self, path: str) -> Path:
+        """The file in the remote that holds the content of `path`."""
+        digest = self.digests[path]
+        return self.server.storage / "files/md5" / digest[:2] / digest[2:]
+
+
+@pytest.fixture(scope="module")
+def published(
+    finished: Any, server: Any, shell: Shell, tmp_path_factory: pytest.TempPathFactory
+) -> Published:
+    """The finished clone's last commit and cache, its remote set up and pushed to."""
+    folder = tmp_path_factory.mktemp("published")
+    shell(f"git clone -q {finished.folder} .", folder)
+    shell(f"dvc cache dir --local {finished.folder}/.dvc/cache", folder)
+    shell(f"dvc remote add -d storage ssh://{server.address}{server.storage}", folder)
+    shell("dvc remote modify storage verify true && git commit -qam remote && git tag v1", folder)
+    _use_key(folder, server, shell)
+    told = shell("dvc push", folder)
+    assert "files pushed" in told
+    stages = yaml.safe_load((folder / "dvc.lock").read_text())["stages"].values()
+    outs = [out for stage in stages for out in stage["outs"]]
+    return Published(folder, {out["path"]: out["md5"] for out in outs}, server)
+
+
+@pytest.fixture
+def fresh(published: Published, shell: Shell, tmp_path: Path) -> Path:
+    """A clone of the published repository that has the key to the remote, and nothing else yet."""
+    shell(f"git clone -q {published.folder} clone", tmp_path)
+    _use_key(tmp_path / "clone", published.server, shell)
+    return tmp_path / "clone"
+
+
+def _use_key(folder: Path, server: Any, shell: Shell) -> None:
+    shell(f"dvc remote modify --local storage keyfile {server.keyfile}", folder)
+
+
+def _flip_one_byte(path: Path) -> None:
+    path.chmod(0o644)
+    with path.open("r+b") as file:
+        file.seek(path.stat().st_size // 2)
+        old = file.read(1)[0]
+        file.seek(-1, 1)
+        file.write(bytes([old ^ 1]))
+
+
+@pytest.fixture
+def damaged(published: Published) -> Any:
+    """In the remote, one byte of the student is another, and one of its description; mended afterwards."""
+    kept = [published.kept(path) for path in (MODEL, DESCRIPTION)]
+    whole = [path.read_bytes() for path in kept]
+    for path in kept:
+        _flip_one_byte(path)
+    yield kept
+    for path, content in zip(kept, whole, strict=True):
+        path.write_bytes(content)
+
+
+def _md5(path: Path) -> str:
+    return hashlib.md5(path.read_bytes()).hexdigest()
+
+
+def test_a_fresh_clone_that_pulls_evaluates_to_the_same_bytes(
+    fresh: Path, published: Published, shell: Shell
+) -> None:
+    told = shell(f"dvc pull {READ_BY_EVALUATE}", fresh)
+    assert MODEL in told
+    assert not list(fresh.glob("data/models/*/encoder.*"))
+    assert not (fresh / "data/evaluation").exists()
+    shell("python -m histo_monai evaluate --method rsp --seed 0", fresh)
+    for name in ("metrics.json", "predictions.csv", "summary.json"):
+        path = f"data/evaluation/rsp-0/{name}"
+        assert _md5(fresh / path) == published.digests[path], name
+    shell("dvc commit evaluate@rsp-0", fresh)
+    assert "up to date" in shell("dvc status evaluate@rsp-0", fresh)
+    assert shell("git status --porcelain", fresh) == ""  # dvc.lock is what it was, pictures included
+
+
+def test_a_changed_byte_in_the_remote_is_refused_by_its_name_until_it_is_mended(
+    fresh: Path, published: Published, damaged: list[Path], shell: Shell
+) -> None:
+    told = shell("dvc pull consistency@rsp-0", fresh, fails=True)
+    refused = told[told.index("Checkout failed for following targets") :]
+    assert MODEL in refused
+    assert DESCRIPTION in refused
+    assert "curves.csv" not in refused
+    assert not [path for path in fresh.glob("data/models/rsp-0/student/*") if "model" in path.name]
+    cached = {path.parent.name + path.name for path in fresh.glob(".dvc/cache/files/md5/*/*")}
+    assert cached
+    assert cached <= set(published.digests.values())
+    assert not cached & {published.digests[MODEL], published.digests[DESCRIPTION]}
+    assert "up to date" in shell(
+        "dvc push", published.folder
+    )  # DVC sees names only: to push again mends nothing
+    for path in damaged:
+        path.unlink()
+    assert "2 files pushed" in shell("dvc push", published.folder)
+    shell("dvc pull consistency@rsp-0", fresh)
+    load_model(fresh / MODEL)
+    assert _md5(fresh / MODEL) == published.digests[MODEL]
+
+
+def test_what_dvc_does_not_verify_is_refused_when_it_is_loaded_and_can_be_mended(
+    fresh: Path, published: Published, damaged: list[Path], shell: Shell
+) -> None:
+    shell("dvc remote modify --local storage verify false", fresh)
+    shell("dvc pull consistency@rsp-0", fresh)
+    with pytest.raises(ValueError, match=r"student/model\.json: .*description"):
+        load_model(fresh / MODEL)
+    _flip_one_byte(damaged[1])
+    (fresh / DESCRIPTION).write_bytes(damaged[1].read_bytes())
+    with pytest.raises(
+        ValueError, match=r"student/model\.safetensors: not the bytes that model\.json describes"
+    ):
+        load_model(fresh / MODEL)
+    _flip_one_byte(damaged[0])
+    shell("dvc remote modify --local storage verify true", fresh)
+    shell(f"rm {MODEL} {DESCRIPTION}", fresh)
+    shell("chmod -R u+w .dvc/cache/files && find .dvc/cache/files -type f -exec touch {} +", fresh)
+    shell("dvc pull consistency@rsp-0", fresh)
+    load_model(fresh / MODEL)
+    assert _md5(fresh / MODEL) == published.digests[MODEL]
+
+
+def test_one_model_is_had_by_version(published: Published, shell: Shell, tmp_path: Path) -> None:
+    work, bare = tmp_path / "work", tmp_path / "bare.git"
+    shell(f"git clone -q {published.folder} work", tmp_path)
+    shell("gto register rsp-student --version v1.0.0", work)
+    lock = work / "dvc.lock"
+    another = published.digests[MODEL.replace("rsp", "random")]  # a second version, as if trained anew
+    lock.write_text(lock.read_text().replace(published.digests[MODEL], another))
+    shell("git commit -qam 'another student' && git tag v2", work)
+    shell("gto register rsp-student --version v2.0.0", work)
+    shell(f"git clone -q --bare work {bare}", tmp_path)
+    key = f"--remote-config keyfile={published.server.keyfile}"
+    first, second, third = (tmp_path / name for name in ("first", "second", "third"))
+    shell(f"dvc get {bare} data/models/rsp-0/student --rev v1 -o first {key}", tmp_path)
+    shell(f"dvc artifacts get {bare} rsp-student --rev v1.0.0 -o second {key}", tmp_path)
+    shell(f"dvc artifacts get {bare} rsp-student -o third {key}", tmp_path)
+    for folder in (first, second):
+        load_model(folder / "model.safetensors")
+        assert _md5(folder / "model.safetensors") == published.digests[MODEL]
+    assert _md5(third / "model.safetensors") == another
+    with pytest.raises(ValueError, match="not the bytes that"):  # of the description of the first version
+        load_model(third / "model.safetensors")
+
+
+def test_every_artifact_is_a_folder_with_a_whole_model(published: Published, root: Path) -> None:
+    artifacts = yaml.safe_load((root / "dvc.yaml").read_text())["artifacts"]
+    assert artifacts
+    for name, artifact in artifacts.items():
+        files = {Path(path) for path in published.digests if Path(path).parent == Path(artifact["path"])}
+        tensors = [path for path in files if path.suffix == ".safetensors"]
+        assert len(tensors) == 1, name
+        assert tensors[0].with_suffix(".json") in files, name
+
+
+def test_a_remote_that_does_not_answer_is_said_and_leaves_nothing(
+    fresh: Path, published: Published, shell: Shell
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    shell(f"dvc remote modify --local storage url ssh://127.0.0.1:{port}/nowhere", fresh)
+    told = shell("dvc pull consistency@rsp-0", fresh, fails=True)
+    assert "failed to connect to ssh" in told
+    assert str(port) in told
+    assert not (fresh / "data/models").exists()
