@@ -27,7 +27,7 @@ class PretrainResult:
 
     Attributes:
         curves: one row per epoch: epoch, lr, train_loss, ..., validation_loss, ...
-        best_epoch: of the lowest validation loss, 0 if nothing was trained; `Pretext.network` holds its weights.
+        best_epoch: of the weights that were kept, 0 if nothing was trained; `Pretext.network` holds them.
         validation: mean of each measure over the validation samples, with the weights kept.
         picture: a validation batch with the answers of the kept network, (H, W, 3) uint8.
     """
@@ -47,7 +47,9 @@ def pretrain(
     device: torch.device,
     records: Records,
 ) -> PretrainResult:
-    """Train, validate after every epoch, and leave the weights of the lowest validation loss in `pretext.network`.
+    """Train, validate after every epoch, and leave the weights to keep in `pretext.network`.
+
+    They are those of the lowest validation loss, or the last ones where the method asks for them.
 
     Runs in each process of `ignite.distributed`; batch-norm statistics span the processes, so their number does not
     change the training. Random decisions are functions of (seed, epoch, iteration).
@@ -67,7 +69,7 @@ def pretrain(
     optimizer = pretext.optimizer(network)
     trainer = _trainer(pretext, network, optimizer, seed, device)
     evaluator = _evaluator(pretext, device)
-    best = BestState(pretext.network)
+    best = BestState(pretext.network) if pretext.KEEPS_BEST else None
     curves = fit(
         trainer,
         evaluator,
@@ -83,7 +85,8 @@ def pretrain(
         records=records,
     )
     evaluator.run(validation)
-    return PretrainResult(curves, best.epoch, dict(evaluator.state.metrics), _picture(pretext, evaluator))
+    kept = best.epoch if best else len(curves)
+    return PretrainResult(curves, kept, dict(evaluator.state.metrics), _picture(pretext, evaluator))
 
 
 def placed(network: nn.Module, device: torch.device) -> nn.Module:

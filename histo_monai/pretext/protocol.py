@@ -26,6 +26,8 @@ class Pretext(Protocol):
 
     Attributes:
         MEASURES: names that `measure` gives, "loss" first.
+        KEEPS_BEST: whether the weights of the lowest validation loss are kept; else the last ones, for methods whose
+            validation losses of different epochs do not mean the same.
         network: everything that trains, and what follows it (buffers, slow copies); called with `Task.inputs`.
         mpps: S resolutions in µm/px, finest first, of the patches that it is given.
         epochs: passes over the training samples; 0 keeps the network as it was initialised.
@@ -33,6 +35,7 @@ class Pretext(Protocol):
     """
 
     MEASURES: ClassVar[tuple[str, ...]]
+    KEEPS_BEST: ClassVar[bool]
     mpps: tuple[float, ...]
     epochs: int
     batch_size: int

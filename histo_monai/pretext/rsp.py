@@ -79,6 +79,7 @@ class RSP:
     """
 
     MEASURES: ClassVar[tuple[str, ...]] = ("loss", "accuracy")
+    KEEPS_BEST: ClassVar[bool] = True
 
     def __init__(
         self,

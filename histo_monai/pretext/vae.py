@@ -93,6 +93,7 @@ class VAE:
     """
 
     MEASURES: ClassVar[tuple[str, ...]] = ("loss", "reconstruction", "kl", "mse")
+    KEEPS_BEST: ClassVar[bool] = True
 
     def __init__(
         self,
