@@ -1,0 +1,184 @@
+"""From predictions of methods and seeds to the table: what stands in it, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from histo_monai.__main__ import main
+from histo_monai.datasets.predictions import predictions_table, write_predictions
+
+CLASSES = ["normal", "stroma", "tumor"]
+NAMES = ("finetuned", "student", "color_mean", "color_histogram")
+SKILL = {"random": 0.3, "rsp": 2.5}
+Project = Callable[..., Path]
+
+
+def _rows(split: str, scores: bool, num: int = 120, num_slides: int = 24) -> pd.DataFrame:
+    random = np.random.default_rng(len(split))
+    slides = [f"{split}-{i % num_slides}" for i in range(num)]
+    score = np.round(random.random(num), 2)
+    return pd.DataFrame(
+        {
+            "patch_id": [f"{split}-{i}" for i in range(num)],
+            "split": split,
+            "slide_id": slides,
+            "patient_id": "",
+            "label": "" if scores else [CLASSES[i] for i in random.integers(3, size=num)],
+            "score": score if scores else np.nan,
+            "rater_a": score if scores and split == "test" else np.nan,
+            "rater_b": np.clip(score + 0.1, 0, 1) if scores and split == "test" else np.nan,
+        }
+    )
+
+
+def _said(rows: pd.DataFrame, skill: float, random: np.random.Generator) -> np.ndarray:
+    if rows["score"].notna().all():
+        noise = 0.4 * np.exp(-skill) + 0.05
+        return np.clip(rows[["score"]].to_numpy() + noise * random.normal(size=(len(rows), 1)), 0, 1)
+    logits = random.normal(size=(len(rows), 3))
+    logits[np.arange(len(rows)), pd.Index(CLASSES).get_indexer(pd.Index(rows["label"]))] += skill
+    return np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+
+
+@pytest.fixture
+def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A function that makes a project with predictions of methods and seeds, and goes into it."""
+
+    def make(seeds: tuple[int, ...] = (0,), scores: bool = False, **changes: Any) -> Path:
+        params = yaml.safe_load((root / "params.yaml").read_text())
+        params |= {"methods": list(SKILL), "seeds": list(seeds)}
+        params |= {"dataset": "breastpathq", "corpus": "breastpathq"} if scores else {"dataset": "kather"}
+        params["compare"] = {"seed": 0, "num_replicates": 200}
+        params["corpora"]["breastpathq"]["mpps"] = changes.pop("mpps", [2.0, 4.0, 8.0])
+        (tmp_path / "params.yaml").write_text(yaml.safe_dump(params | changes))
+        for method, skill in SKILL.items():
+            for seed in seeds:
+                tables = []
+                for split in ("validation", "test"):
+                    rows = _rows(split, scores)
+                    random = np.random.default_rng([seed, len(method)])
+                    said = {name: _said(rows, skill + 0.1 * random.normal(), random) for name in NAMES[:2]}
+                    color = np.random.default_rng(9)
+                    said |= {name: _said(rows, 0.1, color) for name in NAMES[2:]}
+                    tables.append(predictions_table(rows, said, None if scores else CLASSES))
+                folder = tmp_path / f"data/evaluation/{method}-{seed}"
+                folder.mkdir(parents=True, exist_ok=True)
+                write_predictions(folder / "predictions.csv", tables)
+        monkeypatch.chdir(tmp_path)
+        return tmp_path
+
+    return make
+
+
+def test_every_row_of_the_table_is_the_mean_of_its_seeds(project: Project) -> None:
+    folder = project(seeds=(0, 1, 2, 3, 4))
+    assert main(["compare"]) == 0
+    table = pd.read_csv(folder / "data/comparison/table.csv", keep_default_na=False)
+    assert len(table) == 2 * 4 * 5
+    test = table[(table["split"] == "test") & (table["metric"] == "accuracy")]
+    assert test["method"].tolist() == ["random", "rsp", "random", "rsp", "color_histogram"]
+    assert test["stage"].tolist() == ["finetune", "finetune", "consistency", "consistency", ""]
+    assert test["mu"].tolist() == ["", "", "7", "7", ""]
+    assert set(table["over"]) == {"slides and seeds"}
+    each = []
+    for seed in range(5):
+        told = pd.read_csv(folder / f"data/evaluation/rsp-{seed}/predictions.csv").query("split == 'test'")
+        decided = told[[f"student_{name}" for name in CLASSES]].to_numpy().argmax(axis=1)
+        each.append((np.array(CLASSES)[decided] == told["label"]).mean())
+    row = test[(test["method"] == "rsp") & (test["stage"] == "consistency")].iloc[0]
+    assert float(row["value"]) == pytest.approx(np.mean(each), abs=1e-5)
+    assert float(row["seed_sd"]) == pytest.approx(np.std(each, ddof=1), abs=1e-5)
+    assert set(table["paper_value"]) == {""}
+
+
+def test_the_better_method_is_called_better_and_the_summary_counts_it(project: Project) -> None:
+    folder = project(seeds=(0, 1, 2, 3, 4))
+    assert main(["compare"]) == 0
+    out = folder / "data/comparison"
+    assert {path.name for path in out.iterdir()} == {
+        "table.csv",
+        "tests.csv",
+        "report.md",
+        "table.png",
+        "summary.json",
+    }
+    tests = pd.read_csv(out / "tests.csv")
+    assert len(tests) == 2 * 4 * 10
+    pair = tests.query("split == 'test' and first == 'random-finetune' and second == 'rsp-finetune'")
+    assert set(pair["verdict"]) == {"worse"}
+    assert dict(zip(pair["metric"], pair["test"], strict=True))["macro_auc"] == "DeLong"
+    assert (tests["p_holm"] >= tests["p"] - 1e-9).all()
+    report = (out / "report.md").read_text()
+    assert "- **accuracy** — better: RSP fine-tuned, RSP + CR; not distinguishable: random + CR." in report
+    assert "every method has one encoder" in report
+    assert "one seed" not in report
+    assert "paper" not in report
+    summary = json.loads((out / "summary.json").read_text())
+    assert set(summary) == {
+        *(f"test_{metric}" for metric in tests["metric"].unique()),
+        "verdicts",
+    }
+    counts = tests.query("split == 'test'")["verdict"].value_counts()
+    assert {name: count for name, count in summary["verdicts"].items() if count} == counts.to_dict()
+
+
+def test_one_seed_is_said_to_be_one_and_scores_have_both_raters(project: Project) -> None:
+    folder = project(scores=True)
+    assert main(["compare"]) == 0
+    table = pd.read_csv(folder / "data/comparison/table.csv")
+    assert set(table.query("split == 'test'")["metric"]) == {"icc_a", "icc_b"}
+    assert set(table.query("split == 'validation'")["metric"]) == {"icc"}
+    assert set(table["over"]) == {"patches"}
+    assert table["seed_sd"].isna().all()
+    report = (folder / "data/comparison/report.md").read_text()
+    assert "- one seed: intervals and verdicts are of these trained models" in report
+    assert "- ICC intervals of one seed are F-based" in report
+    assert set(pd.read_csv(folder / "data/comparison/tests.csv")["over"]) == {"slides"}
+
+
+def test_the_papers_numbers_stand_beside_real_data_of_its_kind_and_never_beside_simulated(
+    project: Project,
+) -> None:
+    papers = {"patch_px": 256, "mpps": [0.5, 1.0, 2.0]}
+    project(scores=True, source="raw", **papers)
+    assert main(["compare"]) == 0
+    table = pd.read_csv("data/comparison/table.csv").query("metric == 'icc_a'").set_index(["method", "stage"])
+    assert table.loc[("rsp", "consistency"), "paper_value"] == 0.876
+    assert table.loc[("random", "finetune"), "paper_high"] == 0.73
+    assert table["paper_value"].isna().sum() == 1  # Color alone.
+    project(scores=True, source="phantom", **papers)
+    assert main(["compare"]) == 0
+    assert pd.read_csv("data/comparison/table.csv")["paper_value"].isna().all()
+
+
+def test_a_missing_run_and_other_patches_are_told_in_one_line(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = project(seeds=(0, 1))
+    path = folder / "data/evaluation/rsp-1/predictions.csv"
+    table = pd.read_csv(path)
+    table.iloc[::-1].to_csv(path, index=False)
+    assert main(["compare"]) == 1
+    told = capsys.readouterr().err.strip().splitlines()[-1]
+    assert "random-0/predictions.csv and data/evaluation/rsp-1/predictions.csv: row 2 has patch_id" in told
+    path.unlink()
+    assert main(["compare"]) == 1
+    told = capsys.readouterr().err.strip().splitlines()[-1]
+    assert told.endswith("rsp-1/predictions.csv: not found; run `dvc repro evaluate@rsp-1` first")
+    assert not (folder / "data/comparison").exists()
+
+
+def test_the_same_predictions_give_the_same_bytes(project: Project) -> None:
+    folder = project(seeds=(0, 1)) / "data/comparison"
+    assert main(["compare"]) == 0
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert main(["compare"]) == 0
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
