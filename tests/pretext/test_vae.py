@@ -293,7 +293,7 @@ class DoubleVAE(VAE):
 
 def _one_of_two(rank: int, folder: str) -> None:
     torch.set_num_threads(1)
-    vae = _vae(DoubleVAE)
+    vae = _vae(DoubleVAE, epochs=1)
     result = _pretrain(vae, _patches(16), _patches(12))
     if rank == 0:
         torch.save((result.curves, vae.network.state_dict()), f"{folder}/two.pt")
@@ -304,7 +304,7 @@ def test_two_processes_train_as_one(tmp_path: Path) -> None:
     with idist.Parallel("gloo", nproc_per_node=2) as parallel:
         parallel.run(_one_of_two, str(tmp_path))
     curves, state = torch.load(tmp_path / "two.pt", weights_only=True)
-    alone = _vae(DoubleVAE)
+    alone = _vae(DoubleVAE, epochs=1)
     expected = _pretrain(alone, _patches(16), _patches(12)).curves
     for row, want in zip(curves, expected, strict=True):
         assert row == pytest.approx(want, rel=1e-6)
