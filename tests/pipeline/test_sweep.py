@@ -1,0 +1,58 @@
+"""A sweep through DVC's queue, one member of which fails: docs/sweeps.md."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+Shell = Callable[..., str]
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def swept(finished: Any, shell: Shell, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A clone that shares the finished one's cache, and so its pretraining, after a sweep of rsp over mu."""
+    folder = tmp_path_factory.mktemp("swept")
+    shell(f"git clone -q {finished.folder} . && dvc cache dir --local {finished.folder}/.dvc/cache", folder)
+    shell("dvc exp run --queue -S 'methods=[rsp]' -S alpha=0.5 -S mu=1,2", folder)
+    shell("dvc exp run --queue -S 'methods=[rsp]' -S alpha=0.001 --name too-few", folder)
+    shell("dvc queue start", folder)
+    for _ in range(300):
+        if not re.search("Running|Queued", shell("dvc queue status", folder)):
+            return folder
+        time.sleep(1)
+    pytest.fail(shell("dvc queue status", folder))
+
+
+def test_one_that_fails_is_named_with_its_reason_and_leaves_the_others(swept: Path, shell: Shell) -> None:
+    status = shell("dvc queue status", swept)
+    assert re.search(r"too-few .*Failed", status)
+    assert status.count("Success") == 2
+    assert "alpha 0.001 leaves class" in shell("dvc queue logs too-few", swept)
+
+
+def test_the_sweep_pretrains_not_at_all_and_fine_tunes_once(swept: Path) -> None:
+    logs = "".join(path.read_text() for path in swept.glob(".dvc/tmp/exps/run/*/*.out"))
+    assert "Running stage 'pretrain@rsp'" not in logs
+    assert "Running stage 'index'" not in logs
+    assert logs.count("Running stage 'finetune@rsp-0'") == 2  # alpha 0.5, for both mu; and the one that fails
+    assert logs.count("Running stage 'consistency@rsp-0'") == 2
+
+
+def test_curves_collects_what_ended_well(swept: Path, shell: Shell) -> None:
+    told = shell("python -m histo_monai curves", swept)
+    assert "experiment too-few failed and is left out" in told
+    points = pd.read_csv(swept / "data/curves/points.csv").query("metric == 'accuracy' and method == 'rsp'")
+    settings = {
+        (stage, alpha, mu) for stage, alpha, mu in points[["stage", "alpha", "mu"]].fillna(0).to_numpy()
+    }
+    committed = {("finetune", 0.1, 0), ("consistency", 0.1, 7)}  # the commit's own run
+    assert settings == committed | {("finetune", 0.5, 0), ("consistency", 0.5, 1), ("consistency", 0.5, 2)}
+    assert (swept / "data/curves/camelyon16/accuracy_mu.png").stat().st_size > 10_000
