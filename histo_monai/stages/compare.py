@@ -228,7 +228,7 @@ def _of_seeds(num_seeds: int, scores: bool) -> list[str]:
     if num_seeds >= FEW_SEEDS:
         return []
     return [
-        f"{num_seeds} seeds: their spread is hardly known, and only very large differences can show; run {FEW_SEEDS} or more"
+        f"{num_seeds} seeds: their spread is hardly known, and only large differences show; run {FEW_SEEDS}"
     ]
 
 
