@@ -11,11 +11,12 @@ import matplotlib as mpl
 import pandas as pd
 from matplotlib.figure import Figure
 
+from histo_monai.reports.drawing import INK, PALE
+
 STAGES = {"finetune": "fine-tuned", "consistency": "+ CR"}
 COLORS = {"random": "#333333", "vae": "#E69F00", "moco": "#009E73", "rsp": "#0072B2"}
 """Okabe & Ito 2008, and ink for the baseline; other methods take the rest in alphabetical order."""
 
-INK, GREY, PALE = "#333333", "#767676", "#b0b0b0"
 STYLE: dict[Any, Any] = {
     "figure.dpi": 110,
     "figure.facecolor": "white",

@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
-from histo_monai.reports.curve_style import GREY, STYLE, Line, lines, require_columns
+from histo_monai.reports.curve_style import STYLE, Line, lines, require_columns
+from histo_monai.reports.drawing import GREY
 
 _AXES = {"mu": "mu, unlabeled images per labeled one", "n_aug": "n_aug, operations of the strong view"}
 _METRICS = {

@@ -6,9 +6,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import PercentFormatter
 from numpy.typing import ArrayLike
 
@@ -20,11 +17,9 @@ from histo_monai.metrics import (
     prediction_probability,
     reliability,
 )
+from histo_monai.reports.drawing import COLORS, GREY, INK, PALE, drawn, new_figure, plain
 
-_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe & Ito 2008.
 _MARKERS = "osD^vP"
-_INK, _GREY, _PALE = "#333333", "#767676", "#b0b0b0"
-_DPI = 100
 _SHARE_FROM = 0.55  # A cell this dark takes white digits.
 _FEWEST_ROWS = 5
 _NUM_TENTHS = 10
@@ -47,17 +42,17 @@ def confusion(labels: ArrayLike, predictions: Mapping[str, ArrayLike], classes: 
     """
     num = len(classes)
     side = np.clip(2.2 + 0.34 * num, 3.4, 5.2)
-    figure = _figure(0.92 * side * len(predictions) + 0.8, side + 0.6 + 0.06 * max(map(len, classes)))
+    figure = new_figure(0.92 * side * len(predictions) + 0.8, side + 0.6 + 0.06 * max(map(len, classes)))
     axes = figure.subplots(1, len(predictions), squeeze=False)[0]
     for axis, (name, predicted) in zip(axes, predictions.items(), strict=True):
         counts = confusion_counts(labels, predicted, num)
         _draw_confusion(axis, counts, classes)
-        axis.set_title(f"{name}: {np.trace(counts) / counts.sum():.1%} right", fontsize=11, color=_INK)
-        axis.set_xlabel("predicted class", color=_INK)
+        axis.set_title(f"{name}: {np.trace(counts) / counts.sum():.1%} right", fontsize=11, color=INK)
+        axis.set_xlabel("predicted class", color=INK)
         axis.tick_params(labelleft=axis is axes[0])
-    axes[0].set_ylabel("true class", color=_INK)
-    figure.supxlabel("number of patches; shade: share of the true class", fontsize=8.5, color=_GREY)
-    return _drawn(figure)
+    axes[0].set_ylabel("true class", color=INK)
+    figure.supxlabel("number of patches; shade: share of the true class", fontsize=8.5, color=GREY)
+    return drawn(figure)
 
 
 def reliability_diagram(
@@ -76,12 +71,12 @@ def reliability_diagram(
     Returns:
         Shape (H, W, 3), uint8.
     """
-    figure = _figure(9.0, 6.4)
+    figure = new_figure(9.0, 6.4)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
-    upper.plot([0, 1], [0, 1], color=_PALE, linestyle="--", linewidth=1.2, label="as right as sure")
+    upper.plot([0, 1], [0, 1], color=PALE, linestyle="--", linewidth=1.2, label="as right as sure")
     least_sure = least_right = 1.0
     for i, (name, shares) in enumerate(probabilities.items()):
-        color, marker = _COLORS[i % len(_COLORS)], _MARKERS[i % len(_MARKERS)]
+        color, marker = COLORS[i % len(COLORS)], _MARKERS[i % len(_MARKERS)]
         bins = [cell for cell in reliability(labels, shares, num_bins) if cell.count]
         least_sure = min(least_sure, bins[0].low)
         least_right = min(least_right, *(cell.accuracy for cell in bins))
@@ -90,12 +85,12 @@ def reliability_diagram(
         _draw_histogram(lower, bins, color, i, len(probabilities))
     floor = np.floor(min(least_sure, least_right) * 10) / 10
     upper.set(ylabel="accuracy", xlim=(least_sure - 0.01, 1.01), ylim=(floor - 0.02, 1.02))
-    upper.legend(frameon=False, loc="upper left", labelcolor=_INK)
+    upper.legend(frameon=False, loc="upper left", labelcolor=INK)
     lower.set(xlabel="confidence (largest probability)", ylabel="patches")
     lower.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     for axis in (upper, lower):
-        _plain(axis)
-    return _drawn(figure)
+        plain(axis)
+    return drawn(figure)
 
 
 def scores(predicted: ArrayLike, ratings: Mapping[str, ArrayLike]) -> np.ndarray:
@@ -112,29 +107,29 @@ def scores(predicted: ArrayLike, ratings: Mapping[str, ArrayLike]) -> np.ndarray
     both = np.concatenate([guess, *(np.asarray(rated, np.float64) for rated in ratings.values())])
     low, high = min(0.0, both.min()), max(1.0, both.max())
     margin = 0.03 * (high - low)
-    figure = _figure(4.5 * len(ratings) + 0.3, 4.8)
+    figure = new_figure(4.5 * len(ratings) + 0.3, 4.8)
     axes = figure.subplots(1, len(ratings), squeeze=False, sharey=True)[0]
     for axis, (name, rated) in zip(axes, ratings.items(), strict=True):
         truth = np.asarray(rated, np.float64)
-        axis.plot([low, high], [low, high], color=_PALE, linestyle="--", linewidth=1.2, label="equal")
+        axis.plot([low, high], [low, high], color=PALE, linestyle="--", linewidth=1.2, label="equal")
         axis.plot(
-            truth, guess, "o", color=_COLORS[0], markersize=4, alpha=_opacity(len(truth)), markeredgewidth=0
+            truth, guess, "o", color=COLORS[0], markersize=4, alpha=_opacity(len(truth)), markeredgewidth=0
         )
         axis.plot(
             *tenths(truth, guess, low, high),
-            color=_COLORS[1],
+            color=COLORS[1],
             marker="D",
             markersize=5,
             markeredgecolor="white",
             label="mean in each tenth",
         )
         axis.set(xlim=(low - margin, high + margin), ylim=(low - margin, high + margin), aspect="equal")
-        axis.set_xlabel(name, color=_INK)
-        axis.set_title(_agreement(truth, guess), fontsize=9.5, color=_INK)
-        _plain(axis)
-    axes[0].set_ylabel("predicted score", color=_INK)
-    axes[0].legend(frameon=False, loc="upper left", labelcolor=_INK, fontsize=9)
-    return _drawn(figure)
+        axis.set_xlabel(name, color=INK)
+        axis.set_title(_agreement(truth, guess), fontsize=9.5, color=INK)
+        plain(axis)
+    axes[0].set_ylabel("predicted score", color=INK)
+    axes[0].legend(frameon=False, loc="upper left", labelcolor=INK, fontsize=9)
+    return drawn(figure)
 
 
 def confusion_counts(labels: ArrayLike, predicted: ArrayLike, num_classes: int) -> np.ndarray:
@@ -176,7 +171,7 @@ def _draw_confusion(axis: Axes, counts: np.ndarray, classes: Sequence[str]) -> N
     for true, said in np.ndindex(num, num):
         count, share = counts[true, said], shares[true, said]
         told = f"{count:,}\n{share:.0%}" if num <= 4 else f"{count:,}"
-        color = "white" if share > _SHARE_FROM else _INK if count else _PALE
+        color = "white" if share > _SHARE_FROM else INK if count else PALE
         axis.text(said, true, told, ha="center", va="center", color=color, fontsize=size)
     crowded = num * max(map(len, classes)) > _MOST_LETTERS
     axis.set_xticks(range(num), classes, rotation=45 * crowded, ha="right" if crowded else "center")
@@ -184,7 +179,7 @@ def _draw_confusion(axis: Axes, counts: np.ndarray, classes: Sequence[str]) -> N
     axis.set_xticks(np.arange(num - 1) + 0.5, minor=True)
     axis.set_yticks(np.arange(num - 1) + 0.5, minor=True)
     axis.grid(which="minor", color="white", linewidth=1.5)
-    axis.tick_params(which="both", length=0, labelsize=9, labelcolor=_INK)
+    axis.tick_params(which="both", length=0, labelsize=9, labelcolor=INK)
     axis.spines[:].set_visible(False)
 
 
@@ -221,26 +216,3 @@ def _agreement(truth: np.ndarray, predicted: np.ndarray) -> str:
 def _opacity(num: int) -> float:
     """Of a point: the more points, the more of them lie on one another."""
     return float(np.clip(8 / np.sqrt(num), 0.08, 0.7))
-
-
-def _figure(width: float, height: float) -> Figure:
-    figure = Figure(figsize=(width, height), dpi=_DPI, layout=ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.08))
-    figure.set_facecolor("white")
-    return figure
-
-
-def _plain(axis: Axes) -> None:
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.spines[["left", "bottom"]].set_color(_PALE)
-    axis.tick_params(color=_PALE, labelcolor=_INK)
-    axis.grid(color="#eeeeee", linewidth=0.8)
-    axis.set_axisbelow(True)
-    axis.xaxis.label.set_color(_INK)
-    axis.yaxis.label.set_color(_INK)
-
-
-def _drawn(figure: Figure) -> np.ndarray:
-    canvas = FigureCanvasAgg(figure)
-    figure.draw_without_rendering()  # The layout settles in a second pass where names are long.
-    canvas.draw()
-    return np.asarray(canvas.buffer_rgba())[..., :3].copy()

@@ -11,10 +11,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from histo_monai.reports.figures import _COLORS, _GREY, _INK, _PALE, _drawn, _figure
+from histo_monai.reports.drawing import COLORS, GREY, INK, PALE, drawn, new_figure
 from histo_monai.reports.tables import METRICS, SplitTable, in_words, number
 
-_STAGE_COLORS = {"finetune": _COLORS[0], "consistency": _COLORS[1], "": _GREY}
+_STAGE_COLORS = {"finetune": COLORS[0], "consistency": COLORS[1], "": GREY}
 _STAGE_MARKERS = {"finetune": "o", "consistency": "D", "": "s"}
 _ROW, _PANEL, _NAMES = 0.34, 3.5, 1.6  # Inches.
 _TEXT = 0.56  # Of a panel's width: where the written numbers begin.
@@ -34,21 +34,21 @@ def forest(title: str, splits: Sequence[SplitTable]) -> np.ndarray:
     """
     most = max(len(split.metrics) for split in splits)
     heights = [len(split.models) + 2.4 for split in splits]
-    figure = _figure(_NAMES + _PANEL * most, 0.8 + _ROW * sum(heights))
-    figure.suptitle(title, color=_INK, fontsize=12, x=0.01, ha="left")
+    figure = new_figure(_NAMES + _PANEL * most, 0.8 + _ROW * sum(heights))
+    figure.suptitle(title, color=INK, fontsize=12, x=0.01, ha="left")
     for split, strip in zip(
         splits, figure.subfigures(len(splits), 1, height_ratios=heights, squeeze=False)[:, 0], strict=True
     ):
         paper = "; diamond without filling: the paper's number" * bool(
             split.table["paper_value"].notna().any()
         )
-        strip.suptitle(f"{split.split}: {split.about}{paper}", color=_GREY, fontsize=9.5, x=0.01, ha="left")
+        strip.suptitle(f"{split.split}: {split.about}{paper}", color=GREY, fontsize=9.5, x=0.01, ha="left")
         axes = strip.subplots(1, most, sharey=True, squeeze=False)[0]
         for axis, metric in zip(axes, split.metrics, strict=False):
             _draw(axis, split, metric)
         for axis in axes[len(split.metrics) :]:
             axis.set_visible(False)
-    return _drawn(figure)
+    return drawn(figure)
 
 
 def _draw(axis: Axes, split: SplitTable, metric: str) -> None:
@@ -64,28 +64,28 @@ def _draw(axis: Axes, split: SplitTable, metric: str) -> None:
         )
         if not pd.isna(row.paper_value):
             axis.plot(
-                row.paper_value, place, "D", markersize=7.5, markerfacecolor="none", markeredgecolor=_INK
+                row.paper_value, place, "D", markersize=7.5, markerfacecolor="none", markeredgecolor=INK
             )
         weight = "bold" if row.value == split.best(metric) else "normal"
         axis.text(
             1.0, place, number(row.value, row.low, row.high), transform=axis.get_yaxis_transform(), ha="right",
-            va="center", fontsize=8.5, color=_INK, fontweight=weight,
+            va="center", fontsize=8.5, color=INK, fontweight=weight,
         )  # fmt: skip
     axis.set_xlim(low, low + (high - low) / _TEXT)
     axis.set_ylim(len(models) - 0.4, -0.6)
-    axis.set_title(METRICS.get(metric, metric), fontsize=10, color=_INK, loc="left")
+    axis.set_title(METRICS.get(metric, metric), fontsize=10, color=INK, loc="left")
     axis.set_yticks(range(len(models)), [in_words(model) for model in models])
     axis.set_xticks(_ticks(low, high))
-    axis.tick_params(color=_PALE, labelcolor=_INK, labelsize=8.5)
+    axis.tick_params(color=PALE, labelcolor=INK, labelsize=8.5)
     axis.tick_params(axis="y", length=0, labelsize=9)
     axis.spines[["top", "right", "left"]].set_visible(False)
-    axis.spines["bottom"].set_color(_PALE)
+    axis.spines["bottom"].set_color(PALE)
     axis.spines["bottom"].set_bounds(low, high)
     axis.grid(axis="x", color="#eeeeee", linewidth=0.8)
     axis.set_axisbelow(True)
     for place, (above, below) in enumerate(pairwise(models)):
         if above.partition("-")[2] != below.partition("-")[2]:
-            axis.axhline(place + 0.5, color=_PALE, linewidth=0.8)
+            axis.axhline(place + 0.5, color=PALE, linewidth=0.8)
 
 
 def _range(rows: Sequence[Any]) -> tuple[float, float]:

@@ -12,7 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from histo_monai.reports.curve_style import GREY, INK, PALE, STYLE, lines, require_columns
+from histo_monai.reports.curve_style import STYLE, lines, require_columns
+from histo_monai.reports.drawing import GREY, INK, PALE
 
 _NUMBERS = ("ratio", "ratio_low", "ratio_high", "ratio_fewest", "ratio_most")
 _COLUMNS = ("method", "stage", "num_labels", *_NUMBERS, "extrapolated", "reason", "told")

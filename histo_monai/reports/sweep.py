@@ -15,6 +15,7 @@ from histo_monai.metrics import (
     Estimate,
     LearningCurve,
     Resampling,
+    effective_groups,
     labels_needed,
     labels_saved,
     metric_replicates,
@@ -128,6 +129,7 @@ def _points(
     members: Sequence[Member], suffix: str, reference: NDArray, resampling: Resampling, seed: int
 ) -> list[Point]:
     drawn = [metric_replicates(reference, member.said, resampling) for member in members]
+    num_groups = effective_groups(resampling.group_of_row)
     picked = _picked_seeds(seed, len(members), resampling.num_replicates)
     points = []
     for metric in drawn[0]:
@@ -136,7 +138,7 @@ def _points(
         values = np.array([found[metric][0] for found in drawn])
         replicates = np.stack([found[metric][1] for found in drawn])
         mean = replicates.mean(axis=0)
-        told = seed_mean(values, replicate_variance(mean, resampling.num_groups), resampling.num_groups)
+        told = seed_mean(values, replicate_variance(mean, num_groups), num_groups)
         low, high = np.clip([told.low, told.high], -1.0 if metric == "icc" else 0.0, 1.0)
         estimate = Estimate(told.value, float(low), float(high), resampling.num_groups)
         of_both = np.take_along_axis(replicates, picked, axis=0).mean(axis=0)
