@@ -26,7 +26,7 @@ _WITH_SEED = ("finetune", "consistency", "evaluate")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a stage or command; 0 if it ended well, 1 with one line on stderr if its input was bad, 2 for a wrong call."""
+    """Run a stage or command: 0 if all is well, 1 with a line on stderr where its input was bad, 2 for a wrong call."""
     arguments = vars(_parser().parse_args(argv))
     name = arguments.pop("name")
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)

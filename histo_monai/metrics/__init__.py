@@ -27,9 +27,22 @@ from histo_monai.metrics.estimate import Estimate
 from histo_monai.metrics.icc import intraclass_correlation
 from histo_monai.metrics.label_counts import LabelsNeeded, LabelsSaved
 from histo_monai.metrics.learning_curve import LearningCurve, isotonic, labels_needed, labels_saved
-from histo_monai.metrics.macro_delong import MacroAuc, influence_variance, macro_auc_influence
+from histo_monai.metrics.macro_delong import (
+    MacroAuc,
+    influence_spreads,
+    influence_variance,
+    macro_auc_influence,
+)
 from histo_monai.metrics.multiplicity import holm
-from histo_monai.metrics.paired import SeedMean, mcnemar_p, replicate_variance, seed_mean
+from histo_monai.metrics.paired import (
+    SeedMean,
+    Spread,
+    effective_groups,
+    mcnemar_p,
+    replicate_variance,
+    seed_mean,
+    spread_mean,
+)
 from histo_monai.metrics.power_law import PowerLaws
 from histo_monai.metrics.regression import mean_absolute_error, prediction_probability
 from histo_monai.metrics.replicates import AGREEMENT, CLASSIFICATION, Replicates, metric_replicates
@@ -62,16 +75,19 @@ __all__ = [
     "Replicates",
     "Resampling",
     "SeedMean",
+    "Spread",
     "accuracy",
     "auc",
     "brier_score",
     "classification_estimates",
     "compare_models",
     "delong_test",
+    "effective_groups",
     "expected_calibration_error",
     "grouped_bootstrap",
     "holm",
     "human_estimates",
+    "influence_spreads",
     "influence_variance",
     "intraclass_correlation",
     "isotonic",
@@ -90,6 +106,7 @@ __all__ = [
     "replicate_variance",
     "score_estimates",
     "seed_mean",
+    "spread_mean",
     "weighted_f1",
     "weighted_mean",
 ]

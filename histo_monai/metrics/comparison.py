@@ -12,9 +12,16 @@ from numpy.typing import ArrayLike, NDArray
 from histo_monai.metrics.bootstrap import Resampling
 from histo_monai.metrics.estimate import Estimate
 from histo_monai.metrics.icc import intraclass_correlation
-from histo_monai.metrics.macro_delong import influence_variance, macro_auc_influence
+from histo_monai.metrics.macro_delong import influence_spreads, macro_auc_influence
 from histo_monai.metrics.multiplicity import holm
-from histo_monai.metrics.paired import mcnemar_p, replicate_variance, seed_mean
+from histo_monai.metrics.paired import (
+    Spread,
+    effective_groups,
+    mcnemar_p,
+    replicate_variance,
+    seed_mean,
+    spread_mean,
+)
 from histo_monai.metrics.replicates import metric_replicates
 
 BETTER, WORSE, ALIKE, UNTESTED = "better", "worse", "not distinguishable", "untested"
@@ -106,8 +113,8 @@ def compare_models(
     """Every metric of every model with its interval, and a paired test of every two models.
 
     All models share one resampling of the groups, and equal seeds are paired. The tests are t tests of the mean
-    difference over seeds (`seed_mean`); its variance over groups is that of the bootstrap, for macro AUC that of
-    DeLong and Obuchowski (`influence_variance`). With one seed and independent rows accuracy has McNemar's exact
+    difference over seeds (`spread_mean`); its variance over groups is that of the bootstrap, for macro AUC that of
+    DeLong and Obuchowski (`influence_spreads`). With one seed and independent rows accuracy has McNemar's exact
     p instead (its interval stays the t interval). Holm's adjustment is over all pairs of one metric.
 
     Intervals of one model: with one seed those of `classification_estimates` and `score_estimates` (percentiles of
@@ -178,8 +185,8 @@ def _value(
         return intraclass_correlation(ratings), float("nan")
     if len(said) == 1:
         return resampling.estimate(float(seeds.values[0]), seeds.replicates), float("nan")
-    variance = replicate_variance(seeds.replicates, resampling.num_groups)
-    found = seed_mean(seeds.values, variance, resampling.num_groups)
+    num_groups = effective_groups(resampling.group_of_row)
+    found = seed_mean(seeds.values, replicate_variance(seeds.replicates, num_groups), num_groups)
     low, high = np.clip([found.low, found.high], -1.0 if metric == "icc" else 0.0, 1.0)  # NaN stays NaN.
     return Estimate(found.value, float(low), float(high), resampling.num_groups), found.seed_sd
 
@@ -203,11 +210,12 @@ def _difference(
     """First minus second with its interval, its p, and the name of the test."""
     if first.influence is not None and second.influence is not None:
         influence = first.influence - second.influence
-        test, variance = "DeLong", influence_variance(reference, influence, resampling.group_of_row)
+        test, spreads = "DeLong", influence_spreads(reference, influence, resampling.group_of_row)
     else:
-        difference = first.replicates - second.replicates
-        test, variance = "bootstrap", replicate_variance(difference, resampling.num_groups)
-    found = seed_mean(first.values - second.values, variance, resampling.num_groups)
+        num_groups = effective_groups(resampling.group_of_row)
+        variance = replicate_variance(first.replicates - second.replicates, num_groups)
+        test, spreads = "bootstrap", [Spread(variance, num_groups - 1)]
+    found = spread_mean(first.values - second.values, spreads)
     p = found.p
     if first.right is not None and second.right is not None:
         test, p = "McNemar", mcnemar_p(first.right, second.right)

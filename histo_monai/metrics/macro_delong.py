@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from histo_monai.metrics import checks
+from histo_monai.metrics.paired import Spread, effective_groups
 
 
 @dataclass(frozen=True)
@@ -59,15 +60,19 @@ def macro_auc_influence(labels: ArrayLike, probabilities: ArrayLike) -> MacroAuc
     return MacroAuc(value, influence - (np.bincount(classes, influence) / sizes)[classes])
 
 
-def influence_variance(
+def influence_spreads(
     labels: ArrayLike, influence: NDArray[np.float64], group_of_row: NDArray[np.int64]
-) -> float:
-    """Variance of what has this influence, where whole groups of rows were drawn independently.
+) -> list[Spread]:
+    """Variance of what has this influence, where whole groups of rows were drawn independently, class by class.
 
     Obuchowski 1997, "Nonparametric analysis of clustered ROC curve data", for any number of classes: the sums of
     the influences of a group over each class, squared and crossed over the groups; squares of class c carry the
     factor I / (I - 1) of the groups that hold c, products of two classes that of all groups. Where each row is
     its own group nothing is crossed, and it is DeLong's variance.
+
+    Each class has the degrees of freedom of the groups that hold it (`effective_groups` of its rows, less one): few
+    slides with tumour, one of them large, tell little however many slides there are without. The products of
+    classes are shared out among the classes as their squares are.
 
     Args:
         labels: Shape (N,), int.
@@ -75,20 +80,33 @@ def influence_variance(
         group_of_row: Shape (N,), int, 0..G-1.
 
     Returns:
-        0 where no row has any influence. NaN where a class lies in one group only (one row, where each row is
-        its own group), or where the products of classes outweigh the squares: then nothing is known.
+        One for each class. Variances are 0 where no row has any influence, and NaN where a class lies in one group
+        only (one row, where each row is its own group), or where the products of classes outweigh the squares:
+        then nothing is known.
     """
-    if not influence.any():
-        return 0.0
     present, numbered = np.unique(np.asarray(labels), return_inverse=True)
+    freedom = [effective_groups(group_of_row[numbered == k]) - 1 for k in range(len(present))]
+    if not influence.any():
+        return [Spread(0.0, max(free, 1.0)) for free in freedom]
     num_groups = int(group_of_row.max()) + 1
     cell = group_of_row * len(present) + numbered
     shape = num_groups, len(present)
     sums = np.bincount(cell, influence, minlength=num_groups * len(present)).reshape(shape)
     holding = (np.bincount(cell, minlength=num_groups * len(present)).reshape(shape) > 0).sum(axis=0)
     if num_groups < 2 or holding.min() < 2:
-        return float("nan")
+        return [Spread(float("nan"), free) for free in freedom]
     squares = np.square(sums).sum(axis=0)
     crossed = np.square(sums.sum(axis=1)).sum() - squares.sum()
-    variance = float((holding / (holding - 1) * squares).sum() + num_groups / (num_groups - 1) * crossed)
-    return variance if variance > 0 else float("nan")
+    own = holding / (holding - 1) * squares
+    total = own.sum() + num_groups / (num_groups - 1) * crossed
+    if total <= 0:
+        return [Spread(float("nan"), free) for free in freedom]
+    shares = own / own.sum() * total
+    return [Spread(float(share), free) for share, free in zip(shares, freedom, strict=True)]
+
+
+def influence_variance(
+    labels: ArrayLike, influence: NDArray[np.float64], group_of_row: NDArray[np.int64]
+) -> float:
+    """The sum of `influence_spreads`: DeLong's variance, or Obuchowski's where rows come in groups."""
+    return sum(spread.variance for spread in influence_spreads(labels, influence, group_of_row))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,8 +10,16 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, special
 
 _FEWEST_DEFINED = 0.5
-_SMALLEST_P = 1e-15
+_SMALLEST_P = 1e-15  # Of several spreads; nothing smaller is told.
 _NOTHING = 1e-24  # A variance below this is rounding: metrics are of the order of 1.
+
+
+@dataclass(frozen=True)
+class Spread:
+    """One source of chance in a mean: the variance that it gives the mean, and how well that is known."""
+
+    variance: float
+    freedom: float
 
 
 @dataclass(frozen=True)
@@ -19,7 +28,7 @@ class SeedMean:
 
     Attributes:
         value: the mean; NaN where the statistic is undefined for a seed.
-        low: lower end of the t interval; NaN where the variance is unknown.
+        low: lower end of the interval; NaN where a variance is unknown.
         high: upper end.
         p: two-tailed, of the mean being zero: below 1 - confidence just where the interval is beside zero.
         seed_sd: standard deviation over seeds; NaN for one seed.
@@ -33,25 +42,39 @@ class SeedMean:
 
 
 def seed_mean(
-    per_seed: ArrayLike, group_variance: float, num_groups: int, confidence: float = 0.95
+    per_seed: ArrayLike, group_variance: float, num_groups: float, confidence: float = 0.95
 ) -> SeedMean:
-    """Mean over seeds with a t interval that pays for few patients and for few seeds.
-
-    The error has two parts: that over patients (groups), with G - 1 degrees of freedom, of the mean over the seeds;
-    and the sample variance over the S seeds divided by S, with S - 1. The half-width of the interval is
-    sqrt(t² V + u² W), t and u the quantiles of Student's t of each part. It covers the truth at least as often as
-    it says, whatever the ratio of the parts (Banerjee 1960, Sankhya 22); the interval with Satterthwaite's degrees
-    of freedom does not: where seeds differ much it is wrong in 12 % of cases for two seeds, in 7 % for three.
-    With one seed the second part is unknown and left out: the interval is then of the models of that seed.
-
-    Where both parts are zero and so is the mean (two models that say the same), the interval is 0..0 and p is 1.
-    Where they are zero and the mean is not (every patient and seed gives the same difference), or one is unknown
-    (one group, an undefined statistic), interval and p are NaN.
+    """`spread_mean` of one spread over patients (groups), with G - 1 degrees of freedom.
 
     Args:
         per_seed: Shape (S,), the statistic for each seed on all groups.
         group_variance: variance over groups of the mean over seeds, e.g. of `replicate_variance`.
-        num_groups: G.
+        num_groups: G; where groups differ in size, `effective_groups`.
+        confidence: of the interval.
+
+    Raises:
+        ValueError: If there is no seed.
+    """
+    return spread_mean(per_seed, [Spread(group_variance, num_groups - 1)], confidence)
+
+
+def spread_mean(per_seed: ArrayLike, spreads: Sequence[Spread], confidence: float = 0.95) -> SeedMean:
+    """Mean over seeds with an interval that pays for other patients and, where there are several, other seeds.
+
+    To the spreads over patients comes the sample variance over seeds over their number S, with S - 1 degrees of
+    freedom. The half width of the interval is the root of the sum of t² V over all of them, each V with the t of its
+    own degrees of freedom (Banerjee 1960): it covers at least as often as it says, whichever of them is large, where
+    Satterthwaite's single t misses too often with two or three seeds. The spread over patients holds the part of how
+    seeds and patients go together that the spread over seeds holds too: a little too wide rather than too narrow.
+    With one seed the spread over seeds is unknown and left out: the interval is then silent about other seeds.
+
+    Where all variances are zero and so is the mean (two models that say the same), the interval is 0..0 and p is 1.
+    Where they are zero and the mean is not (every patient and seed gives the same difference), or one is unknown (one
+    group, an undefined statistic), interval and p are NaN.
+
+    Args:
+        per_seed: Shape (S,), the statistic for each seed on all groups.
+        spreads: of the mean over seeds, over patients.
         confidence: of the interval.
 
     Raises:
@@ -62,41 +85,53 @@ def seed_mean(
         raise ValueError(f"a mean over seeds needs one value per seed, got shape {values.shape}")
     num_seeds, value = len(values), float(values.mean())
     seed_sd = float(values.std(ddof=1)) if num_seeds > 1 else float("nan")
-    parts = [(group_variance, num_groups - 1)]
-    if num_seeds > 1:
-        parts.append((seed_sd**2 / num_seeds, num_seeds - 1))
-    total = sum(variance for variance, _ in parts)
-    if np.isnan(total) or np.isnan(value) or num_groups < 2:
-        return SeedMean(value, float("nan"), float("nan"), float("nan"), seed_sd)
-    if total < _NOTHING:
+    of_seeds = [Spread(seed_sd**2 / num_seeds, num_seeds - 1.0)] if num_seeds > 1 else []
+    sources = [*spreads, *of_seeds]
+    unknown = any(np.isnan(source.variance) or source.freedom <= 0 for source in sources)
+    if np.isnan(value) or unknown:
+        return SeedMean(value, *(float("nan"),) * 3, seed_sd)
+    if sum(source.variance for source in sources) < _NOTHING:
         same = abs(value) < _NOTHING**0.5
         end, p = (0.0, 1.0) if same else (float("nan"), float("nan"))
         return SeedMean(value, end, end, p, seed_sd)
-    reach = _reach(1 - confidence, parts)
-    return SeedMean(value, value - reach, value + reach, _p_value(abs(value), parts), seed_sd)
+    variance = np.array([source.variance for source in sources if source.variance > 0])
+    freedom = np.array([source.freedom for source in sources if source.variance > 0])
+    quantiles = special.stdtrit(freedom, (1 - confidence) / 2)
+    reach = float(np.sqrt((np.square(quantiles) * variance).sum()))
+    return SeedMean(value, value - reach, value + reach, _p(value, variance, freedom), seed_sd)
 
 
-def _reach(alpha: float, parts: list[tuple[float, int]]) -> float:
-    """Half-width of the interval of confidence 1 - alpha, from variances and their degrees of freedom."""
-    return float(
-        sum(special.stdtrit(freedom, alpha / 2) ** 2 * variance for variance, freedom in parts) ** 0.5
-    )
+def _p(value: float, variance: NDArray[np.float64], freedom: NDArray[np.float64]) -> float:
+    """The p at which the interval of confidence 1 - p ends at zero."""
+    if value == 0:
+        return 1.0
+    if len(variance) == 1:
+        return float(2 * special.stdtr(freedom[0], -abs(value) / variance[0] ** 0.5))
+    target, logs = 2 * np.log(abs(value)), np.log(variance)
 
+    def beyond(log_p: float) -> float:
+        quantiles = -special.stdtrit(freedom, np.exp(log_p) / 2)
+        return float(special.logsumexp(2 * np.log(quantiles) + logs)) - target
 
-def _p_value(distance: float, parts: list[tuple[float, int]]) -> float:
-    """The alpha whose interval just reaches as far."""
-    if len(parts) == 1:
-        (variance, freedom), *_ = parts
-        return float(2 * special.stdtr(freedom, -distance / variance**0.5))
-    if distance >= _reach(_SMALLEST_P, parts):
+    least, most = float(np.log(_SMALLEST_P)), -1e-6
+    if beyond(least) <= 0:
         return _SMALLEST_P
-    found = optimize.brentq(
-        lambda log_alpha: _reach(float(np.exp(log_alpha)), parts) - distance, np.log(_SMALLEST_P), 0.0
-    )
-    return float(np.exp(found))
+    return 1.0 if beyond(most) >= 0 else float(np.exp(optimize.brentq(beyond, least, most)))
 
 
-def replicate_variance(replicates: NDArray[np.float64], num_groups: int) -> float:
+def effective_groups(group_of_row: NDArray[np.int64]) -> float:
+    """How many groups of equal size would tell as much: N² / sum of squared sizes (Kish 1965).
+
+    One large patient among small ones decides nearly alone, and with him degrees of freedom are lost.
+
+    Args:
+        group_of_row: Shape (N,), int, 0..G-1.
+    """
+    sizes = np.bincount(group_of_row).astype(np.float64)
+    return float(sizes.sum() ** 2 / np.square(sizes).sum())
+
+
+def replicate_variance(replicates: NDArray[np.float64], num_groups: float) -> float:
     """Variance over groups of what was replicated by a bootstrap of G groups.
 
     The bootstrap's own variance of a mean divides by G where a sample variance divides by G - 1; with few groups
@@ -104,13 +139,13 @@ def replicate_variance(replicates: NDArray[np.float64], num_groups: int) -> floa
 
     Args:
         replicates: Shape (B,); undefined ones (NaN) are left out.
-        num_groups: G.
+        num_groups: G; where groups differ in size, `effective_groups`.
 
     Returns:
         NaN for one group, or where more than half of the replicates are undefined.
     """
     drawn = replicates[~np.isnan(replicates)]
-    if num_groups < 2 or len(drawn) < max(2, _FEWEST_DEFINED * len(replicates)):
+    if num_groups <= 1 or len(drawn) < max(2, _FEWEST_DEFINED * len(replicates)):
         return float("nan")
     return float(np.var(drawn, ddof=1)) * num_groups / (num_groups - 1)
 
