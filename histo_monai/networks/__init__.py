@@ -5,7 +5,14 @@ from histo_monai.networks.checkpoint import load_into, load_model, save_model
 from histo_monai.networks.decoder import Decoder
 from histo_monai.networks.encoder import NUM_FEATURES, Encoder
 from histo_monai.networks.heads import PAIR_FEATURES, OrderHead, PairMLP
-from histo_monai.networks.momentum import EMPTY, KEY_FEATURES, KeyQueue, MomentumContrast, Projector
+from histo_monai.networks.momentum import (
+    EMPTY,
+    KEY_FEATURES,
+    KeyQueue,
+    MomentumContrast,
+    Projector,
+    other_keys_of_batch,
+)
 from histo_monai.networks.task_model import (
     HEADS,
     LinearHead,
@@ -42,6 +49,7 @@ __all__ = [
     "load_into",
     "load_model",
     "num_outputs",
+    "other_keys_of_batch",
     "save_model",
     "synchronise_batchnorm",
 ]

@@ -64,7 +64,7 @@ class KeyQueue(nn.Module):
         """Which keys are of another sample: not the empty slots, not an older key of the sample itself.
 
         Args:
-            ids: Shape (n,), int64; a negative one is of no sample in the queue.
+            ids: Shape (n,), int64.
 
         Returns:
             Shape (n, K), bool.
@@ -156,13 +156,36 @@ class MomentumContrast(nn.Module):
         """Add the keys of all processes, in the order of the processes: what one process would add.
 
         Args:
-            keys: Shape (n, 128), this process's share of the batch.
+            keys: Shape (n, 128), this process's share of the batch; the shares are equal.
             ids: Shape (n,), int64, the samples that they are of.
         """
-        self.queue.add(_of_all_processes(keys), _of_all_processes(ids))
+        self.queue.add(_gathered(keys), _gathered(ids))
 
 
-def _of_all_processes(share: torch.Tensor) -> torch.Tensor:
+@torch.no_grad()
+def other_keys_of_batch(keys: torch.Tensor, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """All keys of a batch, whichever process made them, and which of them are of other samples than one's own.
+
+    Args:
+        keys: Shape (n, 128), this process's share of the batch; the shares may differ in length.
+        ids: Shape (n,), int64, the samples that they are of.
+
+    Returns:
+        Shape (m, 128), and Shape (n, m), bool.
+    """
+    if dist.is_initialized():
+        longest = torch.tensor(len(ids), device=ids.device)
+        dist.all_reduce(longest, dist.ReduceOp.MAX)
+        missing = int(longest) - len(ids)
+        keys = _gathered(F.pad(keys, (0, 0, 0, missing)))
+        everyones = _gathered(F.pad(ids, (0, missing), value=EMPTY))
+    else:
+        everyones = ids
+    return keys, (everyones != EMPTY) & (everyones != ids.unsqueeze(1))
+
+
+def _gathered(share: torch.Tensor) -> torch.Tensor:
+    """The shares of all processes, in their order."""
     if not dist.is_initialized():
         return share
     shares = [torch.empty_like(share) for _ in range(dist.get_world_size())]

@@ -5,7 +5,7 @@ from collections import deque
 import pytest
 import torch
 
-from histo_monai.networks import EMPTY, KEY_FEATURES, KeyQueue, MomentumContrast
+from histo_monai.networks import EMPTY, KEY_FEATURES, KeyQueue, MomentumContrast, other_keys_of_batch
 
 
 def _keys(n: int, seed: int = 0) -> torch.Tensor:
@@ -51,12 +51,17 @@ def test_the_queue_holds_the_last_keys_in_order(sizes: tuple[int, ...]) -> None:
 def test_empty_slots_and_older_keys_of_the_sample_are_no_negatives() -> None:
     queue = KeyQueue(5)
     queue.add(_keys(3), torch.tensor([4, 9, 4]))
-    assert queue.negatives_of(torch.tensor([4, 9, 0, -1])).int().tolist() == [
+    assert queue.negatives_of(torch.tensor([4, 9, 0])).int().tolist() == [
         [0, 1, 0, 0, 0],
         [1, 0, 1, 0, 0],
         [1, 1, 1, 0, 0],
-        [1, 1, 1, 0, 0],
     ]
+
+
+def test_in_one_process_the_other_keys_are_all_but_the_own() -> None:
+    keys, others = other_keys_of_batch(_keys(3), torch.tensor([0, 8, 4]))
+    assert torch.equal(keys, _keys(3))
+    assert torch.equal(others, ~torch.eye(3, dtype=torch.bool))
 
 
 def test_a_queue_is_the_same_after_it_was_written_and_read() -> None:
