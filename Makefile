@@ -8,8 +8,8 @@ export PATH := $(BIN):$(PATH)
 repro: .venv/ready            ## slides -> pretrained encoders, by DVC
 	dvc repro
 
-test: .venv/ready-test        ## all tests, the slow ones too
-	python -m pytest
+test: .venv/ready-test        ## all tests, the slow ones too; two at a time, a core each
+	OMP_NUM_THREADS=1 HISTO_MONAI_CPUS=1 python -m pytest -n 2 --dist loadgroup
 
 lint: .venv/ready-test        ## style, types, and who may import whom
 	ruff check .

@@ -10,6 +10,17 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where tests run two at a time, those of a file stay together, and so do those of the one pipeline, begun first."""
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(_group(item)))
+    items.sort(key=lambda item: _group(item) != "pipeline")
+
+
+def _group(item: pytest.Item) -> str:
+    return "pipeline" if "pipeline" in item.path.parts else str(item.path)
+
+
 @pytest.fixture(scope="session")
 def real_slides() -> Path:
     """The folder of real slides beside the checkout (see its SOURCE.md); in CI its absence is a failure."""
