@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks and times everything that a GPU does, in one call, on a machine that has one: about five minutes.
+# Checks and times everything that a GPU does, in one call, on a machine that has one: some ten minutes.
 #     benchmarks/gpu.sh [folder for the logs]
 # Needs pytest and the packages of pyproject.toml, but not DVC.
 set -euo pipefail
@@ -33,7 +33,8 @@ tree = yaml.safe_load(open(sys.argv[1]))
 tree |= {"source": "phantom"}
 tree["phantom"] |= {"num_slides": 16, "num_test_slides": 4, "slide_side_px": 8192, "slide_mpp": 0.25}
 tree["corpora"]["camelyon16"] |= {"num_normal": 4, "num_tumor": 4, "num_train": 8192, "num_validation": 1024}
-tree["pretrain"]["rsp"]["epochs"] = 2
+for method in ("vae", "moco", "rsp"):
+    tree["pretrain"][method]["epochs"] = 2
 for stage in ("finetune", "consistency"):
     tree[stage]["camelyon16"]["epochs"] = 2
 for split, num in (("train", 1024), ("validation", 256), ("test", 256)):
@@ -48,7 +49,9 @@ for workers in 4 8 14; do
 done | tee "$logs/pretraining.log"
 
 echo "== two epochs of each stage itself"
-time "$python" -m histo_monai pretrain --method rsp 2>&1 | grep -a "^epoch" | tee "$logs/stage.log"
+for method in rsp moco vae; do
+    time "$python" -m histo_monai pretrain --method "$method" 2>&1 | grep -a "^epoch" | tee -a "$logs/stage.log"
+done
 for stage in finetune consistency evaluate; do
     time "$python" -m histo_monai "$stage" --method rsp --seed 0 2>&1 | grep -a "^epoch\|accuracy" | tee -a "$logs/stage.log"
 done
