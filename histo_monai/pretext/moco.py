@@ -29,8 +29,9 @@ class MoCo:
 
     A sample is one patch at the finest resolution, seen twice; targets are the rows of the samples. A key enters the
     queue after the step that it was the positive of, and an older key of the same patch does not count: the queue never
-    holds the positive as a negative. The last weights are kept, as He et al. do: while the key network moves fast,
-    a fresh positive is easily told from the older keys of the queue, so early losses are low for no merit.
+    holds the positive as a negative. The last weights are kept, as He et al. do. While the key network moves fast, a
+    fresh positive is easily told from the older keys of the queue, so early training losses are low for no merit;
+    validation has other negatives (`measure`).
 
     Args:
         patch_px: side of the patches that the trunk sees.
