@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where tests run two at a time, those of a file stay together, and so do those of the one pipeline, begun first."""
+    """Where tests run two at a time, those of a file stay together; those of the one pipeline too, and begin first."""
     for item in items:
         item.add_marker(pytest.mark.xdist_group(_group(item)))
     items.sort(key=lambda item: _group(item) != "pipeline")

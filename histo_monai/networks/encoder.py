@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 import torchvision
 from torch import nn
@@ -40,3 +43,23 @@ class Encoder(nn.Module):
     def forward(self, patches: torch.Tensor) -> torch.Tensor:
         """Features of a batch of patches."""
         return self.trunk((patches - self.mean) / self.std)
+
+    def description(
+        self, *, architecture: str, head: str, patch_px: int, mpps: Sequence[float]
+    ) -> dict[str, Any]:
+        """What a pretrained encoder is, for the JSON beside it.
+
+        Args:
+            architecture: all that is kept of the pretraining, in words.
+            head: that fine-tuning puts on it, a name in `HEADS`.
+            patch_px: side of the patches that it was pretrained on.
+            mpps: their resolutions, µm/px.
+        """
+        return {
+            "architecture": architecture,
+            "head": head,
+            "patch_px": patch_px,
+            "mpps": list(mpps),
+            "num_features": NUM_FEATURES,
+            "normalisation": {"mean": self.mean.flatten().tolist(), "std": self.std.flatten().tolist()},
+        }

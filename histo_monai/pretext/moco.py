@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from histo_monai.losses import info_nce, positive_is_nearest
-from histo_monai.networks import NUM_FEATURES, MomentumContrast, other_keys_of_batch
+from histo_monai.networks import MomentumContrast, other_keys_of_batch
 from histo_monai.pretext.pictures import mosaic_of_matches
 from histo_monai.pretext.protocol import Task
 from histo_monai.randomness import Step, derive_seed
@@ -139,15 +139,9 @@ class MoCo:
 
     def description(self) -> Mapping[str, Any]:
         """Architecture, resolution and normalisation of the encoder."""
-        encoder = self.network.query.encoder
-        return {
-            "architecture": "resnet18 trunk",
-            "head": "linear",
-            "patch_px": self.patch_px,
-            "mpps": list(self.mpps),
-            "num_features": NUM_FEATURES,
-            "normalisation": {"mean": encoder.mean.flatten().tolist(), "std": encoder.std.flatten().tolist()},
-        }
+        return self.network.query.encoder.description(
+            architecture="resnet18 trunk", head="linear", patch_px=self.patch_px, mpps=self.mpps
+        )
 
     def picture(self, outputs: Points, task: Task) -> np.ndarray:
         """Each patch's two views, and the key of the batch that is nearest to its query."""

@@ -154,15 +154,12 @@ class RSP:
 
     def description(self) -> Mapping[str, Any]:
         """Architecture, resolutions and normalisation of the encoder."""
-        encoder = self.network.encoder
-        return {
-            "architecture": "resnet18 trunk, pair MLP 1024-512-256",
-            "head": "pair",
-            "patch_px": self.patch_px,
-            "mpps": list(self.mpps),
-            "num_features": 512,
-            "normalisation": {"mean": encoder.mean.flatten().tolist(), "std": encoder.std.flatten().tolist()},
-        }
+        return self.network.encoder.description(
+            architecture="resnet18 trunk, pair MLP 1024-512-256",
+            head="pair",
+            patch_px=self.patch_px,
+            mpps=self.mpps,
+        )
 
     def picture(self, outputs: torch.Tensor, task: Task) -> np.ndarray:
         """Triples as they were shown, with the true and the predicted order."""

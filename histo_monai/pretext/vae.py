@@ -162,15 +162,9 @@ class VAE:
 
     def description(self) -> Mapping[str, Any]:
         """Architecture, resolution and normalisation of the encoder."""
-        encoder = self.network.encoder
-        return {
-            "architecture": "resnet18 trunk",
-            "head": "linear",
-            "patch_px": self.patch_px,
-            "mpps": list(self.mpps),
-            "num_features": NUM_FEATURES,
-            "normalisation": {"mean": encoder.mean.flatten().tolist(), "std": encoder.std.flatten().tolist()},
-        }
+        return self.network.encoder.description(
+            architecture="resnet18 trunk", head="linear", patch_px=self.patch_px, mpps=self.mpps
+        )
 
     def picture(self, outputs: Decoded, task: Task) -> np.ndarray:
         """Patches with their reconstructions, and samples decoded from fixed latents of the prior."""

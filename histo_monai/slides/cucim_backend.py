@@ -1,4 +1,4 @@
-"""Slides in cuCIM: batches, its cache of decoded tiles, the GPU.
+"""Slides in cuCIM: batches, the GPU; never its cache of decoded tiles.
 
 cuCIM takes positions as (x, y) in level-0 pixels and rounds them down to whole pixels of the level.
 """
@@ -20,9 +20,6 @@ from histo_monai.slides.errors import SlideError
 from histo_monai.slides.resample import WHITE
 from histo_monai.slides.tiff import ADOBE_DEFLATE, DEFLATE, JPEG, JPEG2000, LZW, UNCOMPRESSED, Page
 from histo_monai.slides.tiles import TileGuard
-
-CACHE_MIB = 128
-"""Decoded tiles kept per process, MiB: concentric and neighbouring patches share tiles."""
 
 SUFFIXES = (".svs", ".tif", ".tiff")
 """Names of files that cuCIM reads."""
@@ -49,47 +46,24 @@ def why_not_cucim(path: Path, pages: list[Page]) -> str | None:
 
 
 @contextlib.contextmanager
-def _cache_settings() -> Iterator[None]:
-    """Have cuCIM keep decoded tiles from the moment it loads.
+def _without_cache() -> Iterator[None]:
+    """Have cuCIM decode every tile that it hands out, whatever settings file the user has.
 
-    `CuImage.cache(...)` does nothing in the wheels (seen in 26.10): the Python module and the decoder plugin
-    load two copies of libcucim, and the call reaches the first while tiles are decoded in the second. The
-    settings file reaches both. A file that the user has set is left in place.
+    Its cache takes tiles of different slides for one another: of 32 slides read in one process two came back with
+    tiles of others, at every reading, kept open or not (seen in 26.10; none without the cache). The settings are read
+    when the library loads.
     """
-    if "CUCIM_CONFIG_PATH" in os.environ:
-        yield
-        return
-    settings = {"cache": {"type": "per_process", "memory_capacity": CACHE_MIB}}
+    before = os.environ.get("CUCIM_CONFIG_PATH")
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump(settings, file)
+        json.dump({"cache": {"type": "nocache", "memory_capacity": 0}}, file)
         file.flush()
         os.environ["CUCIM_CONFIG_PATH"] = file.name
         try:
             yield
         finally:
             del os.environ["CUCIM_CONFIG_PATH"]
-
-
-_files_by_cache_key: dict[tuple[int, int, int], tuple[int, int, int]] = {}
-
-
-def _refuse_stale_tiles(path: Path) -> None:
-    """Refuse a file that cuCIM's cache would take for another one.
-
-    The cache knows a file by device, inode and the fraction of a second of its last change, and outlives the handle.
-    A file written in place of another, or on the inode of a deleted one, can have all three in common with it: cuCIM
-    then hands out the other file's pixels (seen in 26.10).
-
-    Raises:
-        RuntimeError: If this process has read another file under the same three.
-    """
-    status = path.stat()
-    key = (status.st_dev, status.st_ino, status.st_mtime_ns % 10**9)
-    file = (status.st_mtime_ns, status.st_ctime_ns, status.st_size)
-    if _files_by_cache_key.setdefault(key, file) != file:
-        raise RuntimeError(
-            "the file was changed after cuCIM had read it, and its cache may hold the old pixels"
-        )
+            if before is not None:
+                os.environ["CUCIM_CONFIG_PATH"] = before
 
 
 def open_cucim(path: Path) -> Any:
@@ -104,7 +78,7 @@ def open_cucim(path: Path) -> Any:
     with contextlib.ExitStack() as stack:
         stack.enter_context(quiet_library())
         if not _is_loaded:  # The plugin, and with it the second library, is loaded by the first file.
-            stack.enter_context(_cache_settings())
+            stack.enter_context(_without_cache())
         from cucim.clara import CuImage
 
         image = CuImage(str(path))
@@ -121,10 +95,8 @@ class CucimBackend:
         """Open a file and decode one pixel of every level, so that an unreadable one shows now.
 
         Raises:
-            ImportError, RuntimeError, ValueError: If cuCIM is absent, cannot read the file or would take it for
-                another one.
+            ImportError, RuntimeError, ValueError: If cuCIM is absent or cannot read the file.
         """
-        _refuse_stale_tiles(path)
         self._image = open_cucim(path)
         resolutions = self._image.resolutions
         self._downsamples = [float(value) for value in resolutions["level_downsamples"]]

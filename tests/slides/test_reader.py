@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import logging
 import os
 import subprocess
@@ -308,20 +309,39 @@ def test_opening_and_reading_prints_nothing_to_the_terminal(write_slide, noise):
     assert (done.stdout, done.stderr) == ("", "")
 
 
-def test_decoded_tiles_are_kept_by_cucim(write_slide, noise):
-    # `CuImage.cache()` has no effect in the wheels, so this watches what it should bring: a warm read of
-    # deflated tiles is several times as fast as the first.
+def test_cucim_keeps_no_tile_whatever_settings_the_user_has(write_slide, noise, tmp_path):
+    """Its cache hands out tiles of other slides."""
     pytest.importorskip("cucim.clara")
-    path = write_slide(np.tile(noise, (4, 4, 1)), (1,), jpeg=True)
+    settings = tmp_path / "cucim.json"
+    settings.write_text(json.dumps({"cache": {"type": "per_process", "memory_capacity": 128}}))
     code = (
-        "import sys, time; from histo_monai.slides import Box, open_slide\n"
-        "slide = open_slide(sys.argv[1]); box = Box((800, 1000), 1200, 0.25); seconds = []\n"
-        "for _ in range(5):\n"
-        "    start = time.process_time(); slide.read(box); seconds.append(time.process_time() - start)\n"
-        "print(seconds[0] / min(seconds[1:]))"
+        "import os, sys; from histo_monai.slides import open_slide\n"
+        "slide = open_slide(sys.argv[1]); from cucim.clara import CuImage\n"
+        "print(CuImage.cache().type, os.environ['CUCIM_CONFIG_PATH'])"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
-    assert float(done.stdout) > 2
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(write_slide(noise))],
+        env={**os.environ, "CUCIM_CONFIG_PATH": str(settings)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["CacheType.NoCache", str(settings)]
+
+
+def test_many_slides_read_in_one_process_are_each_their_own(write_slide, noise):
+    """With cuCIM's cache some pairs of tiles are taken for one another, by the luck of their files' inodes and times."""
+    slides = []
+    for value in range(24):
+        path = write_slide(np.full((512, 1024, 3), 10 * value, np.uint8), name=f"{value}.tif")
+        slides.append((path, 10 * value))
+    for _ in range(2):
+        for path, value in slides:
+            with open_slide(path) as slide:
+                assert slide.backend == "cucim"
+                for level, size_yx in enumerate(slide._level_sizes_yx):
+                    (pixels,) = slide._backend.read_regions(level, [(0, 0)], size_yx)
+                    assert (np.asarray(pixels) == value).all()
 
 
 def test_the_same_file_opens_in_openslide_itself(write_slide, noise):
@@ -330,7 +350,7 @@ def test_the_same_file_opens_in_openslide_itself(write_slide, noise):
         assert slide.level_count == 3
 
 
-def test_a_file_that_cucim_takes_for_the_one_it_replaced_is_read_anew(write_slide, noise, caplog):
+def test_a_file_written_in_place_of_another_is_read_anew(write_slide, noise):
     first = write_slide(np.full_like(noise, 50))
     os.utime(first, ns=(10**18 + 999_999_999, 10**18 + 999_999_999))
     box = Box((200, 250), 64, 0.25)
@@ -341,6 +361,6 @@ def test_a_file_that_cucim_takes_for_the_one_it_replaced_is_read_anew(write_slid
     with first.open("r+b") as file:  # the same inode
         file.write(content)
     os.utime(first, ns=(2 * 10**18 + 999_999_999, 2 * 10**18 + 999_999_999))
-    with caplog.at_level(logging.INFO, logger="histo_monai.slides"), open_slide(first) as slide:
+    with open_slide(first) as slide:
+        assert slide.backend == "cucim"
         assert (slide.read(box) == 200).all()
-    assert any("its cache may hold the old pixels" in text for text in caplog.messages)
