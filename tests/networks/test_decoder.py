@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -16,7 +13,10 @@ from histo_monai.networks.decoder import ResidualUp
 def _sizes(decoder: Decoder) -> list[tuple[int, ...]]:
     """(C, H) of what goes into each block, and of what comes out of the last."""
     found: list[tuple[int, ...]] = []
-    note: Callable[..., Any] = lambda module, inputs: found.append(tuple(inputs[0].shape[1:3]))  # noqa: E731
+
+    def note(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+        found.append(tuple(inputs[0].shape[1:3]))
+
     for module in (*decoder.blocks, decoder.norm):
         module.register_forward_pre_hook(note)
     decoder(torch.randn(2, 512))
