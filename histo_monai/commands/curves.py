@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from histo_monai import artifacts
-from histo_monai.datasets.predictions import Predictions, check_same_patches, read_predictions
+from histo_monai.datasets.predictions import STAGE_OF_MODEL, Predictions, check_same_patches, read_predictions
 from histo_monai.experiments import Experiment, Family, families, read_experiments
 from histo_monai.params import load_params, parse_params
 from histo_monai.reports.curve_style import save
@@ -30,7 +30,6 @@ from histo_monai.reports.sweep import (
 )
 
 _LOG = logging.getLogger(__name__)
-STAGE_OF_MODEL = {"finetuned": "finetune", "student": "consistency"}
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from histo_monai.metrics.comparison import (
     ModelValue,
     PairedTest,
     compare_models,
+    estimate_over_seeds,
 )
 from histo_monai.metrics.delong import DeLongTest, auc, delong_test
 from histo_monai.metrics.estimate import Estimate
@@ -83,6 +84,7 @@ __all__ = [
     "compare_models",
     "delong_test",
     "effective_groups",
+    "estimate_over_seeds",
     "expected_calibration_error",
     "grouped_bootstrap",
     "holm",

@@ -185,8 +185,25 @@ def _value(
         return intraclass_correlation(ratings), float("nan")
     if len(said) == 1:
         return resampling.estimate(float(seeds.values[0]), seeds.replicates), float("nan")
+    return estimate_over_seeds(metric, seeds.values, seeds.replicates, resampling)
+
+
+def estimate_over_seeds(
+    metric: str, values: NDArray[np.float64], replicates: NDArray[np.float64], resampling: Resampling
+) -> tuple[Estimate, float]:
+    """Mean over seeds with its t interval over groups and seeds (`seed_mean`), cut at the metric's ends.
+
+    Args:
+        metric: as `metric_replicates` names it.
+        values: Shape (S,), of each seed.
+        replicates: Shape (B,), means over the seeds.
+        resampling: of which they are.
+
+    Returns:
+        The estimate, n groups; and the standard deviation over seeds, NaN for one.
+    """
     num_groups = effective_groups(resampling.group_of_row)
-    found = seed_mean(seeds.values, replicate_variance(seeds.replicates, num_groups), num_groups)
+    found = seed_mean(values, replicate_variance(replicates, num_groups), num_groups)
     low, high = np.clip([found.low, found.high], -1.0 if metric == "icc" else 0.0, 1.0)  # NaN stays NaN.
     return Estimate(found.value, float(low), float(high), resampling.num_groups), found.seed_sd
 

@@ -12,8 +12,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from histo_monai.reports.drawing import INK, PALE
+from histo_monai.reports.tables import in_words, model_id
 
-STAGES = {"finetune": "fine-tuned", "consistency": "+ CR"}
+STAGES = ("finetune", "consistency")
 COLORS = {"random": "#333333", "vae": "#E69F00", "moco": "#009E73", "rsp": "#0072B2"}
 """Okabe & Ito 2008, and ink for the baseline; other methods take the rest in alphabetical order."""
 
@@ -41,7 +42,6 @@ STYLE: dict[Any, Any] = {
 
 _OTHER_COLORS = ("#D55E00", "#CC79A7", "#56B4E9")
 _MARKERS = {"random": "o", "vae": "s", "moco": "^", "rsp": "D"}
-_NAMES = {"vae": "VAE", "moco": "MoCo", "rsp": "RSP"}
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Line:
     @property
     def label(self) -> str:
         """E.g. "RSP + CR"."""
-        return f"{named(self.method)} {STAGES[self.stage]}"
+        return in_words(model_id(self.method, self.stage))
 
     @property
     def style(self) -> dict[str, Any]:
@@ -76,11 +76,6 @@ class Line:
             "markeredgecolor": "white" if filled else self.color,
             "markeredgewidth": 0.7 if filled else 1.4,
         }
-
-
-def named(method: str) -> str:
-    """As it is written for readers."""
-    return _NAMES.get(method, method)
 
 
 def lines(rows: pd.DataFrame) -> list[Line]:

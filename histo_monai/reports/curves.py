@@ -15,18 +15,10 @@ from matplotlib.ticker import NullLocator
 
 from histo_monai.reports.curve_style import STYLE, Line, lines, require_columns
 from histo_monai.reports.drawing import GREY
+from histo_monai.reports.tables import METRICS
 
 _AXES = {"mu": "mu, unlabeled images per labeled one", "n_aug": "n_aug, operations of the strong view"}
-_METRICS = {
-    "icc": "ICC(2,1)",
-    "icc_a": "ICC(2,1) with pathologist A",
-    "icc_b": "ICC(2,1) with pathologist B",
-    "mean_one_versus_rest_accuracy": "mean one-versus-rest accuracy",
-    "weighted_f1": "weighted F1",
-    "macro_auc": "macro AUC",
-    "auc": "AUC",
-    "slide_auc": "slide AUC",
-}
+_METRICS = METRICS | {f"icc_{rater.lower()}": f"ICC(2,1) with pathologist {rater}" for rater in "AB"}
 _PLACE = ["dataset", "split", "method", "stage", "alpha", "mu", "n_aug"]
 _COLUMNS = (*_PLACE, "num_labels", "metric", "value", "low", "high")
 _DECADES = 0.017  # Between neighbors at one number of labels, on the logarithmic axis.

@@ -15,12 +15,10 @@ from histo_monai.metrics import (
     Estimate,
     LearningCurve,
     Resampling,
-    effective_groups,
+    estimate_over_seeds,
     labels_needed,
     labels_saved,
     metric_replicates,
-    replicate_variance,
-    seed_mean,
 )
 from histo_monai.randomness import generator
 
@@ -129,7 +127,6 @@ def _points(
     members: Sequence[Member], suffix: str, reference: NDArray, resampling: Resampling, seed: int
 ) -> list[Point]:
     drawn = [metric_replicates(reference, member.said, resampling) for member in members]
-    num_groups = effective_groups(resampling.group_of_row)
     picked = _picked_seeds(seed, len(members), resampling.num_replicates)
     points = []
     for metric in drawn[0]:
@@ -137,12 +134,9 @@ def _points(
             continue
         values = np.array([found[metric][0] for found in drawn])
         replicates = np.stack([found[metric][1] for found in drawn])
-        mean = replicates.mean(axis=0)
-        told = seed_mean(values, replicate_variance(mean, num_groups), num_groups)
-        low, high = np.clip([told.low, told.high], -1.0 if metric == "icc" else 0.0, 1.0)
-        estimate = Estimate(told.value, float(low), float(high), resampling.num_groups)
+        estimate, seed_sd = estimate_over_seeds(metric, values, replicates.mean(axis=0), resampling)
         of_both = np.take_along_axis(replicates, picked, axis=0).mean(axis=0)
-        points.append(Point(members[0], metric + suffix, estimate, told.seed_sd, len(members), of_both))
+        points.append(Point(members[0], metric + suffix, estimate, seed_sd, len(members), of_both))
     return points
 
 

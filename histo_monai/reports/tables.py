@@ -16,6 +16,8 @@ METRICS = {
     "mean_one_versus_rest_accuracy": "mean one-versus-rest accuracy",
     "weighted_f1": "weighted F1",
     "macro_auc": "macro AUC",
+    "auc": "AUC",
+    "slide_auc": "slide AUC",
     "icc": "ICC(2,1)",
     "icc_a": "ICC(2,1) with A",
     "icc_b": "ICC(2,1) with B",

@@ -13,7 +13,7 @@ import pandas as pd
 from matplotlib import image
 
 from histo_monai import artifacts
-from histo_monai.datasets.predictions import Predictions, check_same_patches, read_predictions
+from histo_monai.datasets.predictions import STAGE_OF_MODEL, Predictions, check_same_patches, read_predictions
 from histo_monai.datasets.tasks import of_one_group
 from histo_monai.metrics import VERDICTS, ModelValue, PairedTest, compare_models
 from histo_monai.params import Params, load_params
@@ -24,8 +24,6 @@ from histo_monai.reports.tables import REFERENCE, SplitTable, comparison_report,
 _LOG = logging.getLogger(__name__)
 
 SPLITS = ("validation", "test")
-STAGES = {"finetuned": "finetune", "student": "consistency"}
-"""Name of a model in predictions.csv -> the stage that made it."""
 FEW_GROUPS, FEW_SEEDS = 20, 5
 TABLE, TESTS, REPORT, PICTURE = "table.csv", "tests.csv", "report.md", "table.png"
 
@@ -105,7 +103,7 @@ def _read(methods: Sequence[str], seeds: Sequence[int]) -> dict[tuple[str, int],
             if not path.is_file():
                 raise ValueError(f"{path}: not found; run `dvc repro evaluate@{method}-{seed}` first")
             read[method, seed] = read_predictions(path)
-            for name in (*STAGES, REFERENCE):
+            for name in (*STAGE_OF_MODEL, REFERENCE):
                 if name not in read[method, seed].said:
                     raise ValueError(f"{path}: no predictions of {name!r}; run evaluate again")
             check_same_patches(next(iter(read.values())), read[method, seed])
@@ -116,7 +114,7 @@ def _split_table(params: Params, split: str, parts: Mapping[tuple[str, int], Pre
     first = next(iter(parts.values()))
     said = {
         _Model(method, stage): [parts[method, seed].said[name] for seed in params.seeds]
-        for name, stage in STAGES.items()
+        for name, stage in STAGE_OF_MODEL.items()
         for method in params.methods
     }
     # Color alone knows no method.
