@@ -1,0 +1,137 @@
+"""What models said of the tissue of one slide, cell by cell, and how it lies on disk."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+PLACE_COLUMNS = ("row", "column", "y", "x", "tissue")
+"""Columns of a csv of scores before those of the models: cell, its center in level-0 pixels, its tissue fraction."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Squares of one side that cover a slide, counted from its upper left corner.
+
+    Cell (i, j) covers the level-0 pixels [i, i + 1) x [j, j + 1) times `downsample`, which need not be whole. Cells of
+    the last row and column may reach beyond the slide.
+
+    Attributes:
+        stride_um: Side of a cell, and step from one patch to the next, µm.
+        slide_mpp: µm per level-0 pixel.
+        size_yx: Height and width of the slide, level-0 pixels.
+    """
+
+    stride_um: float
+    slide_mpp: float
+    size_yx: tuple[int, int]
+
+    def __post_init__(self) -> None:
+        if not (self.stride_um > 0 and self.slide_mpp > 0 and min(self.size_yx) > 0):
+            raise ValueError(
+                f"a grid takes positive lengths, got stride_um {self.stride_um}, slide_mpp {self.slide_mpp}, "
+                f"size {self.size_yx}"
+            )
+
+    @property
+    def downsample(self) -> float:
+        """Level-0 pixels along the side of a cell."""
+        return self.stride_um / self.slide_mpp
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        rows, columns = (max(1, math.ceil(size / self.downsample - 1e-6)) for size in self.size_yx)
+        return rows, columns
+
+    def centers_yx(self, cells: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Middles of cells (row, column), shape (n, 2), as (y, x) in continuous level-0 pixels, shape (n, 2)."""
+        return (np.asarray(cells) + 0.5) * self.downsample
+
+
+@dataclass(frozen=True)
+class Heatmap:
+    """One value per model for each cell that was looked at.
+
+    Attributes:
+        grid: Where the cells lie.
+        cells: Shape (n, 2), int64, (row, column), each once, in the order of rows and then columns.
+        tissue: Shape (n,), float32, part of each cell that is tissue, 0..1.
+        values: Name of a model -> shape (n,), float32, 0..1: probability of a class, or a score.
+    """
+
+    grid: Grid
+    cells: NDArray[np.int64]
+    tissue: NDArray[np.float32]
+    values: Mapping[str, NDArray[np.float32]]
+
+    def raster(self, model: str) -> NDArray[np.float32]:
+        """The map as a picture of one pixel per cell, shape `grid.shape`, float32; NaN where nothing was looked at."""
+        raster = np.full(self.grid.shape, np.nan, np.float32)
+        raster[tuple(self.cells.T)] = self.values[model]
+        return raster
+
+
+def write_heatmap(path: Path, heatmap: Heatmap) -> None:
+    """Write a csv of scores and beside it the same name with `.json`, the grid; each appears whole or not at all.
+
+    The json is written last: where it stands, the csv is complete. Columns: `PLACE_COLUMNS` and one for each model;
+    centers with two decimals, values with six digits.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    centers = heatmap.grid.centers_yx(heatmap.cells).round(2)
+    columns = [*heatmap.cells.T, *centers.T, np.round(heatmap.tissue.astype(np.float64), 4)]
+    table = pd.DataFrame(dict(zip(PLACE_COLUMNS, columns, strict=True)))
+    told = {name: [f"{value:.6g}" for value in values] for name, values in heatmap.values.items()}
+    draft = path.with_name(f".{path.name}.draft")
+    table.assign(**told).to_csv(draft, index=False)
+    os.replace(draft, path)
+    grid = heatmap.grid
+    about = {
+        "stride_um": grid.stride_um,
+        "slide_mpp": grid.slide_mpp,
+        "size_yx": list(grid.size_yx),
+        "models": list(heatmap.values),
+        "num_cells": len(heatmap.cells),
+    }
+    text = path.with_suffix(".json")
+    draft = text.with_name(f".{text.name}.draft")
+    draft.write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+    os.replace(draft, text)
+
+
+def read_heatmap(path: Path) -> Heatmap:
+    """Read what `write_heatmap` wrote.
+
+    Raises:
+        ValueError: a file is missing, or is not what `write_heatmap` writes.
+    """
+    try:
+        about = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+        table = pd.read_csv(path, float_precision="round_trip")
+        models = list(about["models"])
+        wanted = [*PLACE_COLUMNS, *models]
+        if list(table.columns) != wanted or len(table) != about["num_cells"]:
+            raise ValueError(f"columns or rows differ from what {path.with_suffix('.json').name} tells")
+        height, width = (int(side) for side in about["size_yx"])
+        grid = Grid(float(about["stride_um"]), float(about["slide_mpp"]), (height, width))
+        numbers = table.to_numpy(np.float64)
+        if not np.isfinite(numbers).all():
+            raise ValueError("a value is missing or not a number")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        what = " ".join(str(error).split())
+        raise ValueError(f"{path}: not a table of scores ({what}); run the heatmap stage again") from None
+    return Heatmap(
+        grid,
+        table[["row", "column"]].to_numpy(np.int64),
+        table["tissue"].to_numpy(np.float32),
+        {name: table[name].to_numpy(np.float32) for name in models},
+    )
