@@ -1,1 +1,1 @@
-"""Probability maps of whole slides, and what follows from them: NumPy, no networks (`engines.heatmap` makes the maps)."""
+"""Probability maps of whole slides, and what follows from them; no networks here (`engines.heatmap` makes the maps)."""
