@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from ignite.engine import Engine, Events
 from torch import nn
@@ -24,7 +26,8 @@ from histo_monai.engines.labeled import (
     some_patches,
 )
 from histo_monai.engines.means import attach_means
-from histo_monai.networks import TeacherStudent
+from histo_monai.engines.supervised import Training
+from histo_monai.networks import TaskModel, TeacherStudent
 from histo_monai.randomness import Step
 from histo_monai.transforms.randaugment import WeakStrongViews
 from histo_monai.transforms.supervised import SupervisedAugmentation
@@ -71,6 +74,56 @@ class ConsistencyViews:
         self.unlabeled.set_random_state(now.derive_seed("weak and strong"))
         weak, strong = self.unlabeled(unlabeled)
         return self.labeled(labeled).squeeze(1), weak.squeeze(1), strong.squeeze(1)
+
+
+def teach_student(
+    model: TaskModel,
+    task: LabeledTask,
+    labeled: pd.DataFrame,
+    unlabeled: pd.DataFrame,
+    validation: pd.DataFrame,
+    training: Training,
+    *,
+    mu: int,
+    n_aug: int,
+    weight: float,
+    picture: PairPicture,
+    records: Records,
+) -> ConsistencyResult:
+    """Consistency training from a fine-tuned model; leaves the last student in it.
+
+    Args:
+        model: teacher and student at the start.
+        task: what is learned.
+        labeled: rows of `task.patches` whose labels are used.
+        unlabeled: rows whose labels are not looked at, the labeled ones among them.
+        validation: rows that are measured after each epoch.
+        training: see `Training`.
+        mu: unlabeled images per labeled one.
+        n_aug: operations of the strong view.
+        weight: lambda of the paper.
+        picture: draws weak and strong pairs.
+        records: where traces are left.
+
+    Raises:
+        ArithmeticError: the loss is not finite.
+    """
+    per_step = mu * training.batch_size
+    steps = max(-(-len(labeled) // training.batch_size), -(-len(unlabeled) // per_step))
+    stream = partial(task.shuffled, seed=training.seed, num_batches=steps)
+    return train_consistency(
+        TeacherStudent(model),
+        task,
+        stream(labeled, training.batch_size, purpose="labeled"),
+        stream(unlabeled, per_step, purpose="unlabeled").loader,
+        task.in_order(validation, training.predict_batch_size),
+        weight=weight,
+        views=ConsistencyViews(SupervisedAugmentation(task.patch_px), WeakStrongViews(task.patch_px, n_aug)),
+        schedule=training.schedule,
+        seed=training.seed,
+        picture=picture,
+        records=records,
+    )
 
 
 def train_consistency(

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, Sampler
 from histo_monai.datasets.loaders import EpochBatches, patch_loader
 from histo_monai.datasets.patches import LabeledPatches
 from histo_monai.datasets.streams import ShuffledBatches
-from histo_monai.datasets.tasks import task_classes, task_targets
+from histo_monai.datasets.tasks import split_rows, task_classes, task_targets
 from histo_monai.engines.device import in_memory_order, precision, to_device
 from histo_monai.engines.means import attach_means
 from histo_monai.losses import Classification, Objective, Regression
@@ -118,6 +118,13 @@ class LabeledTask:
     def num_outputs(self) -> int:
         """Of a network for this task."""
         return num_outputs(self.classes)
+
+    @property
+    def mpp(self) -> float | None:
+        """µm per pixel of the patches that a network sees; None where the training patches do not tell, or differ."""
+        rows = split_rows(self.patches, "train")
+        mpps = (rows["mpp"] * rows["side_px"] / self.patch_px).round(6).unique()
+        return float(mpps[0]) if len(mpps) == 1 and mpps[0] > 0 else None
 
     def check_fits(self, description: Mapping[str, Any], path: Path) -> None:
         """Refuse a model of other classes, or one that saw patches of another size.

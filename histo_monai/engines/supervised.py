@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from ignite.engine import Engine
 
@@ -23,8 +25,8 @@ from histo_monai.engines.labeled import (
     spread,
 )
 from histo_monai.engines.means import attach_means
-from histo_monai.networks import TaskModel
-from histo_monai.randomness import Step
+from histo_monai.networks import TaskModel, from_encoder
+from histo_monai.randomness import Step, derive_seed
 from histo_monai.transforms.supervised import SupervisedAugmentation
 
 NUM_SHOWN = 24
@@ -46,6 +48,63 @@ class FinetuneResult:
     best_epoch: int
     validation: dict[str, float]
     picture: np.ndarray
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a training with labels goes.
+
+    Attributes:
+        schedule: see `Schedule`.
+        batch_size: labeled images of a step.
+        predict_batch_size: images at a time without gradients.
+        seed: of everything random in it.
+    """
+
+    schedule: Schedule
+    batch_size: int
+    predict_batch_size: int
+    seed: int
+
+
+def finetune_encoder(
+    encoder: Path,
+    task: LabeledTask,
+    labeled: pd.DataFrame,
+    validation: pd.DataFrame,
+    training: Training,
+    *,
+    picture: Picture,
+    records: Records,
+) -> tuple[TaskModel, dict[str, Any], FinetuneResult]:
+    """A pretrained encoder and rows with labels -> a model of the task, the encoder's description, and the course.
+
+    Args:
+        encoder: encoder.safetensors of a pretraining.
+        task: what is learned.
+        labeled: rows of `task.patches` that are trained on.
+        validation: rows by which the epoch is chosen.
+        training: see `Training`.
+        picture: draws some validation patches.
+        records: where traces are left.
+
+    Raises:
+        ValueError: see `from_encoder`.
+        ArithmeticError: the loss is not finite.
+    """
+    torch.manual_seed(derive_seed(training.seed, "initialisation"))
+    model, description = from_encoder(encoder, task.num_outputs)
+    result = finetune(
+        model,
+        task,
+        task.shuffled(labeled, training.batch_size, seed=training.seed, purpose="labeled"),
+        task.in_order(validation, training.predict_batch_size),
+        schedule=training.schedule,
+        seed=training.seed,
+        picture=picture,
+        records=records,
+    )
+    return model, description, result
 
 
 def finetune(

@@ -119,13 +119,21 @@ def num_outputs(classes: list[str] | None) -> int:
 
 
 def describe_task_model(
-    encoder: Mapping[str, Any], *, classes: list[str] | None, patch_px: int
+    encoder: Mapping[str, Any], *, classes: list[str] | None, patch_px: int, mpp: float | None
 ) -> dict[str, Any]:
-    """What a model of a task is, for the JSON beside it; `encoder` is the description of what it started from."""
+    """What a model of a task is, for the JSON beside it.
+
+    Args:
+        encoder: the description of what it started from.
+        classes: their names by number; None for a score.
+        patch_px: side of the patches that it sees.
+        mpp: their resolution, µm/px; None where it is not known or not one.
+    """
     kept = ("method", "head", "architecture", "mpps", "num_features", "normalisation", "source", "corpus")
     return {
         "kind": "task model",
         **{name: encoder[name] for name in kept},
         "classes": classes,
         "patch_px": patch_px,
+        "mpp": mpp,
     }

@@ -16,6 +16,7 @@ from histo_monai.params.rules import (
     Milestones,
     Mpps,
     Positive,
+    PositiveNumbers,
     Range,
     Seed,
     Seeds,
@@ -94,10 +95,20 @@ class KatherLabels:
 
 
 @dataclass(frozen=True)
+class RegionLabels:
+    """Patches from outlined regions: µm/px, least part of a patch inside its region, and how many of one region."""
+
+    mpp: MicronsPerPixel
+    min_fraction: Annotated[float, Range(0.0, 1.0, exclusive_low=True)]
+    num_per_region: Count
+
+
+@dataclass(frozen=True)
 class OwnLabels:
-    """Your own: whether validation may be drawn from the training patients, where there is but one."""
+    """Your own: may validation be drawn from the training patients, where there is but one; patches from outlines."""
 
     validation_within_patients: bool
+    regions: RegionLabels
 
 
 @dataclass(frozen=True)
@@ -249,6 +260,60 @@ class EvaluateParams:
 
 
 @dataclass(frozen=True)
+class CrossfitParams:
+    """Out-of-fold models: into how many parts the training slides are split."""
+
+    num_folds: Annotated[int, Range(2)]
+
+
+@dataclass(frozen=True)
+class DetectionParams:
+    """Detections are maxima of the map: least probability, and how far apart two of them are, µm."""
+
+    threshold: Annotated[float, Range(0.0, 1.0, exclusive_low=True)]
+    radius_um: Positive
+    smoothing_um: Annotated[float, Range(0.0)]
+
+
+@dataclass(frozen=True)
+class MapParams:
+    """Maps of a dataset's slides: side of a cell, a whole number of pixels of the patches."""
+
+    stride_um: Positive
+
+
+@dataclass(frozen=True)
+class OwnMapParams(MapParams):
+    """As `MapParams`; `positive` is the class whose probability is mapped (scores are mapped themselves)."""
+
+    positive: str
+
+
+@dataclass(frozen=True)
+class HeatmapParams:
+    """Maps of slides: least part of a cell that is tissue, resolution of the pictures; one section per dataset."""
+
+    min_tissue_fraction: Annotated[float, Range(0.0, 1.0, exclusive_low=True)]
+    overlay_mpp: MicronsPerPixel
+    detection: DetectionParams
+    breastpathq: MapParams
+    camelyon16: MapParams
+    own: OwnMapParams
+
+
+@dataclass(frozen=True)
+class AggregateParams:
+    """From a slide's map to its diagnosis: the SVM, its search inside the training slides, and the control."""
+
+    seed: Seed
+    kernel: Literal["linear", "rbf"]
+    C: PositiveNumbers
+    gamma: PositiveNumbers
+    num_folds: Annotated[int, Range(2)]
+    num_permutations: CountOrZero
+
+
+@dataclass(frozen=True)
 class CompareParams:
     """Seed and number of replicates of the bootstrap that all models share."""
 
@@ -277,6 +342,9 @@ class Params:
     finetune: FinetuneParams
     consistency: ConsistencyParams
     evaluate: EvaluateParams
+    crossfit: CrossfitParams
+    heatmap: HeatmapParams
+    aggregate: AggregateParams
     compare: CompareParams
 
     @property
@@ -298,3 +366,8 @@ class Params:
     def consistency_section(self) -> TrainingParams:
         """The section of `consistency` that `dataset` names."""
         return getattr(self.consistency, self.dataset)
+
+    @property
+    def heatmap_section(self) -> MapParams | None:
+        """The section of `heatmap` that `dataset` names; Kather's has no slides, and none."""
+        return getattr(self.heatmap, self.dataset, None)

@@ -13,17 +13,16 @@ from histo_monai.datasets.labeled import read_patches
 from histo_monai.datasets.splits import labeled_rows
 from histo_monai.datasets.tasks import split_rows
 from histo_monai.engines.choice import choose
-from histo_monai.engines.consistency import ConsistencyViews, train_consistency
+from histo_monai.engines.consistency import teach_student
 from histo_monai.engines.fit import Records
 from histo_monai.engines.labeled import LabeledTask, Schedule
 from histo_monai.engines.resume import fingerprint
+from histo_monai.engines.supervised import Training
 from histo_monai.environment import code_version, read_environment
-from histo_monai.networks import TeacherStudent, from_task_model, save_model
+from histo_monai.networks import from_task_model, save_model
 from histo_monai.params import load_params
 from histo_monai.randomness import derive_seed
 from histo_monai.reports.mosaics import weak_and_strong
-from histo_monai.transforms.randaugment import WeakStrongViews
-from histo_monai.transforms.supervised import SupervisedAugmentation
 
 _LOG = logging.getLogger(__name__)
 
@@ -43,30 +42,27 @@ def run(method: str, seed: int) -> None:
     )
     labeled, unlabeled = labeled_rows(task.patches, params.alpha), split_rows(task.patches, "train")
     validation = split_rows(task.patches, "validation")
-    purpose = derive_seed(seed, "consistency")
     path = artifacts.finetuned_folder(method, seed) / artifacts.MODEL
     model, description = from_task_model(path)
     task.check_fits(description, path)
-    per_step = params.mu * section.batch_size
-    steps = max(-(-len(labeled) // section.batch_size), -(-len(unlabeled) // per_step))
     stage = f"consistency-{method}-{seed}"
     decided_by = [method, seed, params.alpha, params.mu, params.n_aug, params.patch_px]
     decided_by += [dataclasses.asdict(section), params.consistency.weight, params.consistency.threshold]
-    pair = TeacherStudent(model)
-    result = train_consistency(
-        pair,
+    result = teach_student(
+        model,
         task,
-        task.shuffled(labeled, section.batch_size, seed=purpose, purpose="labeled", num_batches=steps),
-        task.shuffled(unlabeled, per_step, seed=purpose, purpose="unlabeled", num_batches=steps).loader,
-        task.in_order(validation, params.evaluate.batch_size),
+        labeled,
+        unlabeled,
+        validation,
+        Training(
+            Schedule(section.epochs, section.optimizer, section.lr, section.weight_decay, section.milestones),
+            section.batch_size,
+            params.evaluate.batch_size,
+            derive_seed(seed, "consistency"),
+        ),
+        mu=params.mu,
+        n_aug=params.n_aug,
         weight=params.consistency.weight,
-        views=ConsistencyViews(
-            SupervisedAugmentation(params.patch_px), WeakStrongViews(params.patch_px, params.n_aug)
-        ),
-        schedule=Schedule(
-            section.epochs, section.optimizer, section.lr, section.weight_decay, section.milestones
-        ),
-        seed=purpose,
         picture=partial(weak_and_strong, classes=task.classes),
         records=Records(
             artifacts.tensorboard_folder(stage),

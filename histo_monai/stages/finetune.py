@@ -6,7 +6,6 @@ import dataclasses
 import logging
 from functools import partial
 
-import torch
 from matplotlib import image
 
 from histo_monai import artifacts
@@ -16,9 +15,9 @@ from histo_monai.datasets.tasks import split_rows
 from histo_monai.engines.fit import Records
 from histo_monai.engines.labeled import LabeledTask, Schedule
 from histo_monai.engines.resume import fingerprint
-from histo_monai.engines.supervised import finetune
+from histo_monai.engines.supervised import Training, finetune_encoder
 from histo_monai.environment import code_version, read_environment
-from histo_monai.networks import describe_task_model, from_encoder, save_model
+from histo_monai.networks import describe_task_model, save_model
 from histo_monai.params import load_params
 from histo_monai.randomness import derive_seed
 from histo_monai.reports.mosaics import answers
@@ -39,21 +38,20 @@ def run(method: str, seed: int) -> None:
         device=environment.device,
     )
     labeled, validation = labeled_rows(task.patches, params.alpha), split_rows(task.patches, "validation")
-    purpose = derive_seed(seed, "finetune")
     encoder = artifacts.model_folder(method) / artifacts.ENCODER
-    torch.manual_seed(derive_seed(purpose, "initialisation"))
-    model, description = from_encoder(encoder, task.num_outputs)
     stage = f"finetune-{method}-{seed}"
     decided_by = [method, seed, params.alpha, params.patch_px, dataclasses.asdict(section)]
-    result = finetune(
-        model,
+    model, description, result = finetune_encoder(
+        encoder,
         task,
-        task.shuffled(labeled, section.batch_size, seed=purpose, purpose="labeled"),
-        task.in_order(validation, params.evaluate.batch_size),
-        schedule=Schedule(
-            section.epochs, section.optimizer, section.lr, section.weight_decay, section.milestones
+        labeled,
+        validation,
+        Training(
+            Schedule(section.epochs, section.optimizer, section.lr, section.weight_decay, section.milestones),
+            section.batch_size,
+            params.evaluate.batch_size,
+            derive_seed(seed, "finetune"),
         ),
-        seed=purpose,
         picture=partial(answers, classes=task.classes),
         records=Records(
             artifacts.tensorboard_folder(stage),
@@ -69,7 +67,7 @@ def run(method: str, seed: int) -> None:
     }
     commit, digest = code_version()
     described = {
-        **describe_task_model(description, classes=task.classes, patch_px=params.patch_px),
+        **describe_task_model(description, classes=task.classes, patch_px=params.patch_px, mpp=task.mpp),
         "stage": "finetune",
         "dataset": params.dataset,
         "alpha": params.alpha,

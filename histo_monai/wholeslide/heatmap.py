@@ -54,7 +54,7 @@ class Grid:
 
     def centers_yx(self, cells: NDArray[np.int64]) -> NDArray[np.float64]:
         """Middles of cells (row, column), shape (n, 2), as (y, x) in continuous level-0 pixels, shape (n, 2)."""
-        return (np.asarray(cells) + 0.5) * self.downsample
+        return np.asarray(cells, np.float64) * self.downsample + 0.5 * self.downsample
 
 
 @dataclass(frozen=True)
