@@ -1,0 +1,26 @@
+"""What is drawn on a slide: ASAP XML and QuPath's GeoJSON <-> outlines and regions <-> masks.
+
+Coordinates are continuous level-0 pixels with the pixel-edge convention of `geometry`: ASAP and QuPath draw on the
+slide's plane, in which the first pixel covers 0..1.
+"""
+
+from histo_monai.slides.annotations.asap import Annotations, Outline, parse_asap_xml, read_asap_xml
+from histo_monai.slides.annotations.geojson import read_geojson, write_geojson
+from histo_monai.slides.annotations.raster import Rule, rasterize, rasterize_regions
+from histo_monai.slides.annotations.regions import Point, Region
+from histo_monai.slides.annotations.tracing import mask_regions
+
+__all__ = [
+    "Annotations",
+    "Outline",
+    "Point",
+    "Region",
+    "Rule",
+    "mask_regions",
+    "parse_asap_xml",
+    "rasterize",
+    "rasterize_regions",
+    "read_asap_xml",
+    "read_geojson",
+    "write_geojson",
+]
