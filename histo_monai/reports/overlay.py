@@ -1,0 +1,269 @@
+"""A map over the picture of its slide, with what a reader needs to read it: title, scale, colors, the reference."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from histo_monai.reports.drawing import INK, drawn
+from histo_monai.slides.annotations import Region
+from histo_monai.wholeslide.heatmap import Heatmap
+from histo_monai.wholeslide.tiff_map import PALETTE, encode
+
+Pixels = NDArray[np.uint8]
+
+_DPI = 100
+_FAINTEST, _STRONGEST, _FULL_FROM = 0.18, 0.62, 0.6
+_OPACITY = np.interp(np.arange(256), [1, 1 + 254 * _FULL_FROM], [_FAINTEST, _STRONGEST])
+_OPACITY[0] = 0  # What was not looked at stays as it is.
+_LINE, _HALO = (0, 220, 60), (0, 0, 0)
+_MARGIN, _TITLE, _FOOT, _TEXT = 14, 34, 62, 14  # px at a picture up to a thousand px wide.
+_BAR_PX, _NARROWEST = 170, 460
+_SUBPIXELS = 4  # OpenCV's fixed point: sixteenths.
+
+
+class Canvas:
+    """White, on which pictures are laid pixel by pixel and words beside them; positions from the upper left, px.
+
+    Attributes:
+        size_yx: Height and width.
+    """
+
+    def __init__(self, height: int, width: int) -> None:
+        self.size_yx = (height, width)
+        self._figure = Figure(
+            figsize=((width + 0.01) / _DPI, (height + 0.01) / _DPI), dpi=_DPI, facecolor="white"
+        )
+        self._pictures: list[tuple[int, int, Pixels]] = []
+
+    def lay(self, y: float, x: float, picture: Pixels) -> None:
+        """A picture (h, w, 3) with its upper left corner here, one pixel for each of its own."""
+        self._pictures.append((round(y), round(x), picture))
+
+    def write(
+        self, y: float, x: float, words: str, px: float, across: str = "left", bold: bool = False
+    ) -> None:
+        """Words whose middle line is at y and whose left, center or right is at x; `px` is the height of the type."""
+        height, width = self.size_yx
+        self._figure.text(
+            x / width,
+            1 - y / height,
+            words,
+            fontsize=px * 72 / _DPI,
+            color=INK,
+            ha=across,
+            va="center_baseline" if "\n" not in words else "center",
+            weight="bold" if bold else "normal",
+            parse_math=False,
+        )
+
+    def drawn(self) -> Pixels:
+        """The pixels, shape (H, W, 3), uint8."""
+        pixels = drawn(self._figure)
+        for y, x, picture in self._pictures:
+            pixels[y : y + picture.shape[0], x : x + picture.shape[1]] = picture
+        return pixels
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the parts of an overlay lie.
+
+    Attributes:
+        canvas_yx: Height and width of the whole, px.
+        corner_yx: Upper left corner of the slide's picture in it.
+        scale: Of words and lines: 1 up to a thousand pixels of width.
+    """
+
+    canvas_yx: tuple[int, int]
+    corner_yx: tuple[int, int]
+    scale: float
+
+
+def layout(picture_yx: tuple[int, int], title: str) -> Layout:
+    """The layout of the overlay of a picture of this height and width."""
+    height, width = picture_yx
+    scale = min(max(width / 1000, 1), 3)
+    margin = round(_MARGIN * scale)
+    needed = max(_NARROWEST, width + 2 * margin, round(0.62 * len(title) * 1.15 * _TEXT * scale) + 2 * margin)
+    top = round((_TITLE + _MARGIN / 2) * scale)
+    foot = round(_FOOT * scale) + margin
+    return Layout((top + height + foot, needed), (top, (needed - width) // 2), scale)
+
+
+def overlay(
+    thumbnail: Pixels,
+    thumbnail_mpp: float,
+    heatmap: Heatmap,
+    model: str,
+    *,
+    regions: Sequence[Region],
+    title: str,
+    quantity: str,
+) -> Pixels:
+    """A slide with its map over it, outlines of the reference, a scale bar and a color bar.
+
+    The slide's picture lies in it pixel by pixel, at `layout(thumbnail.shape[:2], title).corner_yx`.
+
+    Args:
+        thumbnail: The whole slide, shape (h, w, 3), uint8.
+        thumbnail_mpp: Its µm per pixel, at most the side of a cell.
+        heatmap: Of the same slide.
+        model: Whose values.
+        regions: The reference; empty where there is none.
+        title: One line above.
+        quantity: What the values are, say "tumour probability".
+
+    Returns:
+        Shape (H, W, 3), uint8.
+
+    Raises:
+        ValueError: see `blend`.
+    """
+    picture = blend(thumbnail, thumbnail_mpp, heatmap, model, regions=regions)
+    plan = layout(picture.shape[:2], title)
+    canvas = Canvas(*plan.canvas_yx)
+    (top, left), scale = plan.corner_yx, plan.scale
+    height, width = picture.shape[:2]
+    canvas.lay(top, left, picture)
+    canvas.write(0.58 * top, plan.canvas_yx[1] / 2, title, 1.15 * _TEXT * scale, "center", bold=True)
+    foot = top + height + _FOOT * scale / 2
+    margin = _MARGIN * scale
+    end = draw_scale_bar(canvas, (foot, margin), width, thumbnail_mpp, scale)
+    if regions:
+        draw_line_key(canvas, (foot, end + 1.6 * margin), "reference", scale)
+    draw_color_bar(canvas, (foot, plan.canvas_yx[1] - margin), quantity, scale)
+    return canvas.drawn()
+
+
+def blend(
+    thumbnail: Pixels, thumbnail_mpp: float, heatmap: Heatmap, model: str, *, regions: Sequence[Region] = ()
+) -> Pixels:
+    """The thumbnail, colored by the cell that the middle of each pixel lies in; low values are almost clear.
+
+    Args:
+        thumbnail: The whole slide, shape (h, w, 3), uint8.
+        thumbnail_mpp: Its µm per pixel, at most the side of a cell.
+        heatmap: Of the same slide.
+        model: Whose values.
+        regions: Outlines to draw as lines, in level-0 pixels.
+
+    Returns:
+        Shape and dtype of the thumbnail.
+
+    Raises:
+        ValueError: the thumbnail does not show the whole slide at this resolution, or is coarser than the map.
+    """
+    grid = heatmap.grid
+    _check(thumbnail, thumbnail_mpp, heatmap)
+    rows, columns = (
+        np.minimum(((np.arange(side) + 0.5) * thumbnail_mpp / grid.stride_um).astype(np.int64), num - 1)
+        for side, num in zip(thumbnail.shape[:2], grid.shape, strict=True)
+    )
+    indices = encode(heatmap.raster(model))
+    colors = PALETTE.astype(np.float32)
+    opacity = _OPACITY.astype(np.float32)
+    picture = np.empty_like(thumbnail)
+    for number, row in enumerate(
+        rows
+    ):  # Line by line, so that nothing of float stands beside a large picture.
+        index = indices[row, columns]
+        share = opacity[index][:, None]
+        picture[number] = np.rint(thumbnail[number] * (1 - share) + colors[index] * share)
+    return outlined(picture, grid.slide_mpp / thumbnail_mpp, regions)
+
+
+def outlined(picture: Pixels, scale: float, regions: Sequence[Region]) -> Pixels:
+    """The picture with the outlines and holes of regions drawn as lines that show on light and on dark.
+
+    Args:
+        picture: Shape (h, w, 3), uint8.
+        scale: Pixels of the picture per level-0 pixel.
+        regions: In level-0 pixels.
+
+    Returns:
+        A copy, shape (h, w, 3), uint8.
+    """
+    picture = picture.copy()
+    # OpenCV's whole numbers are the middles of pixels; ours are their edges.
+    lines = [
+        np.rint((ring * scale - 0.5)[:, ::-1] * 2**_SUBPIXELS).astype(np.int32).reshape(-1, 1, 2)
+        for region in regions
+        for ring in (region.exterior_yx, *region.holes_yx)
+    ]
+    core = max(1, round(picture.shape[1] / 600))
+    for color, thickness in ((_HALO, core + 2), (_LINE, core)):
+        cv2.polylines(picture, lines, True, color, thickness, cv2.LINE_AA, _SUBPIXELS)
+    return picture
+
+
+def draw_scale_bar(
+    canvas: Canvas, middle_left_yx: tuple[float, float], width: int, mpp: float, scale: float
+) -> float:
+    """A bar of a round length near a fifth of a picture's width, its length above; where it ends, px from the left."""
+    y, x = middle_left_yx
+    length_um = round_length(0.2 * width * mpp)
+    length = max(1, round(length_um / mpp))
+    thickness = max(2, round(4 * scale))
+    bar = np.empty((thickness, length, 3), np.uint8)
+    bar[:] = [int(INK[i : i + 2], 16) for i in (1, 3, 5)]
+    canvas.lay(y + 0.2 * _TEXT * scale, x, bar)
+    told = f"{length_um / 1000:g} mm" if length_um >= 1000 else f"{length_um:g} µm"
+    canvas.write(y - 0.7 * _TEXT * scale, x, told, _TEXT * scale)
+    return x + max(length, 0.62 * len(told) * _TEXT * scale)
+
+
+def round_length(length_um: float) -> float:
+    """The largest of 1, 2 and 5 times a power of ten that is not longer."""
+    power = 10.0 ** math.floor(math.log10(length_um))
+    return max(step * power for step in (1, 2, 5) if step * power <= length_um * (1 + 1e-9))
+
+
+def draw_line_key(canvas: Canvas, middle_left_yx: tuple[float, float], words: str, scale: float) -> None:
+    """A piece of the line that outlines have, and what it is."""
+    y, x = middle_left_yx
+    core, length = max(2, round(2 * scale)), round(30 * scale)
+    piece = np.empty((core + 2, length, 3), np.uint8)
+    piece[:] = _HALO
+    piece[1:-1] = _LINE
+    canvas.lay(y + 0.2 * _TEXT * scale, x, piece)
+    canvas.write(y - 0.7 * _TEXT * scale, x, words, _TEXT * scale)
+
+
+def draw_color_bar(canvas: Canvas, middle_right_yx: tuple[float, float], quantity: str, scale: float) -> None:
+    """The colors as they look over white, from 0 to 1, and what they stand for."""
+    y, right = middle_right_yx
+    height, width = round(12 * scale), round(_BAR_PX * scale)
+    index = np.rint(np.linspace(1, 255, width)).astype(np.int64)
+    share = _OPACITY[index][:, None]
+    bar = np.empty((height, width, 3), np.uint8)
+    bar[:] = np.rint(255 * (1 - share) + PALETTE[index] * share)
+    bar[[0, -1]] = bar[:, [0, -1]] = 118
+    left, text = right - width, _TEXT * scale
+    canvas.lay(y - height / 2, left, bar)
+    canvas.write(y - 1.25 * text, left + width / 2, quantity, text, "center")
+    for value, across in ((0, "left"), (0.5, "center"), (1, "right")):
+        canvas.write(y + 1.15 * text, left + value * width, f"{value:g}", 0.85 * text, across)
+
+
+def _check(thumbnail: Pixels, thumbnail_mpp: float, heatmap: Heatmap) -> None:
+    grid = heatmap.grid
+    if not 0 < thumbnail_mpp <= grid.stride_um:
+        raise ValueError(
+            f"thumbnail_mpp {thumbnail_mpp:g} is not in 0..{grid.stride_um:g} µm/px: a cell needs a pixel; "
+            f"take a finer thumbnail"
+        )
+    scale = grid.slide_mpp / thumbnail_mpp
+    # Two: levels of a pyramid are rounded up, and a thumbnail of one again.
+    expected = tuple(size * scale for size in grid.size_yx)
+    if any(abs(side - size) > 2 for side, size in zip(thumbnail.shape[:2], expected, strict=True)):
+        raise ValueError(
+            f"a thumbnail of {thumbnail.shape[:2]} px at {thumbnail_mpp:g} µm/px is not of a slide of "
+            f"{grid.size_yx} px at {grid.slide_mpp:g} µm/px; expected {tuple(math.ceil(s) for s in expected)}"
+        )
