@@ -1,0 +1,287 @@
+"""Models of patches -> maps of slides: patches stream through the networks, processes share the slides."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ignite.distributed as idist
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+from tqdm import tqdm
+
+from histo_monai.datasets.loaders import EpochBatches, patch_loader
+from histo_monai.engines.device import precision
+from histo_monai.losses import Classification, Objective, Regression
+from histo_monai.networks import from_task_model
+from histo_monai.networks.shared_trunk import SharedTrunk
+from histo_monai.slides import open_slide
+from histo_monai.wholeslide.blocks import CellBlocks
+from histo_monai.wholeslide.cells import tissue_cells
+from histo_monai.wholeslide.heatmap import Grid, Heatmap, write_heatmap
+
+
+@dataclass(frozen=True)
+class MapSettings:
+    """How a slide is looked at.
+
+    Attributes:
+        patch_px: Side of the patches that the networks see.
+        mpp: Their resolution, µm per px.
+        stride_um: From one patch to the next, and side of a cell, µm; a whole number of patch pixels.
+        tissue_mpp: Resolution of the tissue mask, µm per px.
+        min_tissue_fraction: Least part of a cell that is tissue, 0..1.
+        batch_size: Patches at a time.
+    """
+
+    patch_px: int
+    mpp: float
+    stride_um: float
+    tissue_mpp: float
+    min_tissue_fraction: float
+    batch_size: int
+
+
+@dataclass(frozen=True)
+class SlideJob:
+    """One slide to map.
+
+    Attributes:
+        slide_id: Stem of the files that are written.
+        path: The slide.
+        mpp: µm per level-0 pixel; None takes the file's own.
+        models: Column of the csv -> file of a fine-tuned model or student.
+    """
+
+    slide_id: str
+    path: Path
+    mpp: float | None
+    models: Mapping[str, Path]
+
+
+@dataclass(frozen=True)
+class PatchModels:
+    """Models of one task, and what their maps show.
+
+    Attributes:
+        names: Of the models.
+        network: Patches (n, 3, P, P), float32, 0..1 -> name -> outputs (n, K); in evaluation mode.
+        value: Outputs (n, K) -> what the map shows (n,), 0..1; see `value_of`.
+    """
+
+    names: Sequence[str]
+    network: Callable[[torch.Tensor], Mapping[str, torch.Tensor]]
+    value: Callable[[torch.Tensor], torch.Tensor]
+
+
+def value_of(classes: Sequence[str] | None, positive: str | None) -> Callable[[torch.Tensor], torch.Tensor]:
+    """What a map shows: the probability of the class `positive`, or the score of models without classes.
+
+    Raises:
+        ValueError: `positive` is not one of the classes, or a score is asked for where there are classes.
+    """
+    if positive not in (list(classes) if classes else [None]):
+        wanted = "a score" if positive is None else f"the class {positive!r}"
+        raise ValueError(
+            f"asked for {wanted}, but it gives {f'the classes {classes}' if classes else 'a score'}"
+        )
+    objective: Objective = Classification(classes) if classes else Regression()
+    column = list(classes).index(str(positive)) if classes else 0
+    return lambda outputs: objective.predictions(outputs)[:, column]
+
+
+def map_slide(
+    slide_path: Path,
+    mpp: float | None,
+    models: PatchModels,
+    settings: MapSettings,
+    *,
+    device: torch.device,
+    workers: int,
+    advance: Callable[[int, int], object] = lambda done, total: None,
+) -> Heatmap:
+    """Look at every cell of a slide that holds tissue.
+
+    Patches stream: at most 2 * workers + 3 blocks of patches are held at a time (32 MiB each, and while one is read a
+    field of up to 4096 x 4096 px), one batch on its way through the network, and 40 bytes per cell. Batches are filled
+    in the order of the blocks, so the values depend on the slide and the settings alone, not on `workers`.
+
+    Args:
+        slide_path: The slide.
+        mpp: µm per level-0 pixel; None takes the file's own.
+        models: On `device`.
+        settings: See `MapSettings`.
+        device: Where the models run.
+        workers: Reading processes; 0 reads in this one.
+        advance: Told after every batch how many patches it held, and how many the slide has.
+
+    Raises:
+        SlideError: The slide cannot be read, or not at this resolution.
+        ValueError: The stride is no whole number of patch pixels.
+    """
+    with open_slide(slide_path, mpp) as slide:
+        grid = Grid(settings.stride_um, slide.mpp, slide.size_yx)
+        cells, tissue = tissue_cells(slide, grid, settings.tissue_mpp, settings.min_tissue_fraction)
+        blocks = CellBlocks(slide, grid, cells, patch_px=settings.patch_px, mpp=settings.mpp)
+    pin = device.type == "cuda"
+    loader = patch_loader(
+        _BlockTensors(blocks), EpochBatches(len(blocks), 1, seed=None), workers=workers, pin=pin
+    )
+    values = {name: np.empty(len(cells), np.float32) for name in models.names}
+    with torch.inference_mode(), precision(device):
+        for patches, numbers in _batches(loader, settings.batch_size, device):
+            pixels = patches.to(torch.float32, memory_format=torch.channels_last).mul_(1 / 255)
+            for name, outputs in models.network(pixels).items():
+                values[name][numbers.numpy()] = models.value(outputs).cpu().numpy()
+            advance(len(patches), len(cells))
+    blocks.close()
+    return Heatmap(grid, cells, tissue, values)
+
+
+class _BlockTensors(Dataset[Any]):
+    """Blocks as tensors."""
+
+    def __init__(self, blocks: CellBlocks) -> None:
+        self._blocks = blocks
+
+    def __getitems__(self, indices: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
+        (index,) = indices
+        patches, numbers = self._blocks[index]
+        return torch.from_numpy(patches), torch.from_numpy(numbers)
+
+
+def _batches(
+    blocks: Iterable[tuple[torch.Tensor, torch.Tensor]], size: int, device: torch.device
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Batches of `size`, the last one shorter, whatever the sizes of the blocks."""
+    held: list[tuple[torch.Tensor, torch.Tensor]] = []
+    for patches, numbers in blocks:
+        held.append((patches.to(device, non_blocking=True), numbers))
+        pixels, which = (torch.cat(parts) for parts in zip(*held, strict=True))
+        whole = len(which) // size * size
+        yield from zip(pixels[:whole].split(size), which[:whole].split(size), strict=True) if whole else ()
+        held = [(pixels[whole:].clone(), which[whole:])]
+    if held and len(held[0][1]):
+        yield held[0]
+
+
+def map_slides(
+    jobs: Sequence[SlideJob],
+    settings: MapSettings,
+    positive: str | None,
+    folder: Path,
+    *,
+    device: torch.device,
+    workers: int,
+    ranks: int,
+) -> None:
+    """Write `folder`/<slide_id>.csv and .json for every job (`wholeslide.heatmap.write_heatmap`).
+
+    A slide whose json is there already is left alone: the folder must belong to these models and settings. Slides are
+    shared by `ranks` processes (or those of torchrun), the largest files first; each loads a set of models once. The
+    files do not depend on the number of processes. A slide that cannot be read stops the run; finished ones are kept.
+
+    Args:
+        jobs: The slides.
+        settings: See `MapSettings`.
+        positive: Class whose probability is mapped; None for a score.
+        folder: Made if missing.
+        device: Where networks run; with several ranks, each takes its own GPU.
+        workers: Reading processes of each rank.
+        ranks: Processes.
+
+    Raises:
+        SlideError: A slide cannot be read, or not at this resolution.
+        ValueError: A model does not fit, or the stride is no whole number of patch pixels.
+    """
+    arguments = (jobs, settings, positive, folder, device, workers, torch.get_num_threads())
+    under_torchrun = "LOCAL_RANK" in os.environ
+    if ranks == 1 and not under_torchrun:
+        _map_share(0, *arguments)
+        return
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    with idist.Parallel(backend, nproc_per_node=None if under_torchrun else ranks) as parallel:
+        parallel.run(_map_share, *arguments)
+
+
+def _map_share(
+    local_rank: int,
+    jobs: Sequence[SlideJob],
+    settings: MapSettings,
+    positive: str | None,
+    folder: Path,
+    device: torch.device,
+    workers: int,
+    threads: int,
+) -> None:
+    """The slides of this process."""
+    rank, world = idist.get_rank(), idist.get_world_size()
+    if world > 1:
+        device = idist.device()
+        torch.set_num_threads(max(1, threads // world))
+    left = [job for job in jobs if not (folder / f"{job.slide_id}.json").is_file()]
+    idist.barrier()  # All look before anyone writes, so that all share the same slides.
+    mine = shares(left, world)[rank]
+
+    @functools.cache
+    def load(models: tuple[tuple[str, Path], ...]) -> PatchModels:
+        return load_models(dict(models), positive, settings.patch_px, device)
+
+    for number, job in enumerate(mine, start=1):
+        models = load(tuple(job.models.items()))
+        title = f"slide {number}/{len(mine)}"
+        with tqdm(desc=title, unit="patch", position=rank, leave=False, dynamic_ncols=True) as bar:
+
+            def advance(done: int, total: int, bar: Any = bar) -> None:
+                bar.total = total
+                bar.update(done)
+
+            heatmap = map_slide(
+                job.path, job.mpp, models, settings, device=device, workers=workers, advance=advance
+            )
+        write_heatmap(folder / f"{job.slide_id}.csv", heatmap)
+
+
+def shares(jobs: Sequence[SlideJob], processes: int) -> list[list[SlideJob]]:
+    """Slides of each process: the largest file first, each to the process with the fewest bytes so far."""
+    size = {job.slide_id: job.path.stat().st_size if job.path.is_file() else 0 for job in jobs}
+    found: list[list[SlideJob]] = [[] for _ in range(processes)]
+    load = [0] * processes
+    for job in sorted(jobs, key=lambda job: (-size[job.slide_id], job.slide_id)):
+        least = load.index(min(load))
+        found[least].append(job)
+        load[least] += size[job.slide_id]
+    return found
+
+
+def load_models(
+    paths: Mapping[str, Path], positive: str | None, patch_px: int, device: torch.device
+) -> PatchModels:
+    """Fine-tuned models or students of one task, by name, on `device`; what their trunks share runs once.
+
+    Raises:
+        ValueError: A file is no model of a task, saw patches of another size, does not give what is asked for, or has
+            other classes than the one before; names it.
+    """
+    found = {}
+    known: list[list[str] | None] = []
+    for name, path in paths.items():
+        found[name], description = from_task_model(path)
+        classes, its_px = description["classes"], description["patch_px"]
+        if its_px != patch_px:
+            raise ValueError(f"{path}: saw patches of {its_px} px, not {patch_px}; run finetune again")
+        if known and classes != known[-1]:
+            raise ValueError(f"{path}: its classes are {classes}, those of the model before {known[-1]}")
+        try:
+            value = value_of(classes, positive)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+        known.append(classes)
+    network = SharedTrunk(found).to(device)
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in the stubs
+    return PatchModels(tuple(paths), network, value)

@@ -1,0 +1,44 @@
+"""Which cells of a slide's grid hold tissue."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from histo_monai.slides import Slide, tissue_fraction, tissue_mask
+from histo_monai.wholeslide.heatmap import Grid
+
+
+def tissue_cells(
+    slide: Slide, grid: Grid, tissue_mpp: float, min_tissue_fraction: float
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The cells that hold enough tissue, by exact area; what leaves the slide counts as none.
+
+    Args:
+        slide: Seen as a thumbnail.
+        grid: Of the slide.
+        tissue_mpp: Resolution of the tissue mask, µm per px; a coarser slide is seen at its own.
+        min_tissue_fraction: Least part of a cell that is tissue, 0..1; at 0 some tissue is still asked for.
+
+    Returns:
+        Cells (row, column), shape (n, 2), int64, row after row, and their tissue fraction, shape (n,), float32, 0..1.
+
+    Raises:
+        ValueError: `min_tissue_fraction` is out of range.
+        SlideError: The slide is damaged.
+    """
+    if not 0 <= min_tissue_fraction <= 1:
+        raise ValueError(f"min_tissue_fraction must lie in 0..1, got {min_tissue_fraction}")
+    mask_mpp = max(tissue_mpp, slide.mpp)
+    mask = tissue_mask(slide.thumbnail(mask_mpp))
+    cells = np.argwhere(np.ones(grid.shape, bool))
+    fraction = tissue_fraction(mask, grid.centers_yx(cells) * slide.mpp / mask_mpp, grid.stride_um / mask_mpp)
+    # The mask's last row and column reach beyond the slide, where there is no tissue.
+    fraction = np.minimum(fraction, _part_inside(grid, cells))
+    chosen = (fraction > 0) & (fraction >= min_tissue_fraction - 1e-9)
+    return cells[chosen], fraction[chosen].astype(np.float32)
+
+
+def _part_inside(grid: Grid, cells: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Part of each cell that lies on the slide, 0..1."""
+    return np.clip(np.array(grid.size_yx) / grid.downsample - cells, 0, 1).prod(axis=1)
