@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.phantom.annotation_xml import write_asap_xml
 from histo_monai.phantom.jobs import Job
 from histo_monai.phantom.lattice import derive
 from histo_monai.phantom.lesions import Lesion, rasterize
@@ -17,6 +16,7 @@ from histo_monai.phantom.lymph_node import LymphNode, draw_metastases
 from histo_monai.phantom.pyramid import write_pyramid
 from histo_monai.phantom.render import render_strips
 from histo_monai.phantom.world import World
+from histo_monai.slides.annotations import Region, write_asap_xml
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,13 @@ def lesion_mask(spec: SlideSpec, downsample: int) -> NDArray[np.bool_]:
     return rasterize(make_world(spec)[1], spec.mpp * downsample, side, side)
 
 
+def lesion_regions(spec: SlideSpec) -> list[Region]:
+    """The metastases of a slide as its annotation holds them: class Tumor, level-0 pixels with four decimals."""
+    outlines = [(lesion.exterior, *lesion.holes) for lesion in make_world(spec)[1]]
+    pixels = [[np.round(outline / spec.mpp, 4) for outline in some] for some in outlines]
+    return [Region(exterior, tuple(holes), "Tumor") for exterior, *holes in pixels]
+
+
 def slide_specs(
     seed: int, num_slides: int, num_test_slides: int, side_px: int, mpp: float
 ) -> dict[str, SlideSpec]:
@@ -99,7 +106,7 @@ def _write_slide(path: Path, spec: SlideSpec) -> tuple[str, str, float]:
     world, lesions = make_world(spec)
     if lesions:
         folder = path.parent.parent / "lesion_annotations"
-        write_asap_xml(folder / f"{spec.name}.xml", lesions, spec.mpp)
+        write_asap_xml(folder / f"{spec.name}.xml", lesion_regions(spec))
     write_pyramid(
         path,
         render_strips(world, spec.side_px, spec.side_px),

@@ -6,10 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from histo_monai.phantom.annotation_xml import write_asap_xml
-from histo_monai.phantom.camelyon16 import lesion_mask, make_world, slide_specs
+from histo_monai.phantom.camelyon16 import lesion_mask, lesion_regions, slide_specs
 from histo_monai.slides import open_slide, tissue_mask
-from histo_monai.slides.annotations import Outline, Rule, rasterize, read_asap_xml
+from histo_monai.slides.annotations import Outline, Rule, rasterize, read_asap_xml, write_asap_xml
 
 Points = list[tuple[float, float]]
 RULES: tuple[Rule, ...] = ("center", "whole", "touched")
@@ -199,8 +198,7 @@ def test_overlapping_outlines_count_once_and_holes_are_taken_from_all() -> None:
 
 def test_a_simulated_slides_annotation_gives_back_its_exact_mask(tmp_path: Path) -> None:
     spec = next(spec for spec in slide_specs(0, 2, 0, 3000, 0.5).values() if spec.hole)
-    lesions = make_world(spec)[1]
-    write_asap_xml(tmp_path / "tumor_001.xml", lesions, spec.mpp)
+    write_asap_xml(tmp_path / "tumor_001.xml", lesion_regions(spec))
     outlines = read_asap_xml(tmp_path / "tumor_001.xml").outlines
     tumors, holes = ([o for o in outlines if o.group == group] for group in ("Tumor", "Exclusion"))
     assert holes

@@ -4,10 +4,16 @@ Coordinates are continuous level-0 pixels with the pixel-edge convention of `geo
 slide's plane, in which the first pixel covers 0..1.
 """
 
-from histo_monai.slides.annotations.asap import Annotations, Outline, parse_asap_xml, read_asap_xml
+from histo_monai.slides.annotations.asap import (
+    Annotations,
+    asap_regions,
+    parse_asap_xml,
+    read_asap_xml,
+    write_asap_xml,
+)
 from histo_monai.slides.annotations.geojson import read_geojson, write_geojson
 from histo_monai.slides.annotations.raster import Rule, rasterize, rasterize_regions
-from histo_monai.slides.annotations.regions import Point, Region
+from histo_monai.slides.annotations.regions import Outline, Point, Region
 from histo_monai.slides.annotations.tracing import mask_regions
 
 __all__ = [
@@ -16,11 +22,13 @@ __all__ = [
     "Point",
     "Region",
     "Rule",
+    "asap_regions",
     "mask_regions",
     "parse_asap_xml",
     "rasterize",
     "rasterize_regions",
     "read_asap_xml",
     "read_geojson",
+    "write_asap_xml",
     "write_geojson",
 ]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import colorsys
 import json
 import logging
 import math
 import os
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.slides.annotations.regions import Point, Region
+from histo_monai.slides.annotations.regions import Point, Region, class_color
 
 _LOG = logging.getLogger(__name__)
 
@@ -67,12 +65,6 @@ def _feature(where: str, kind: str, marked: Region | Point, geometry: dict[str, 
         return json.dumps(feature, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     except ValueError:
         raise ValueError(f"{where}: a coordinate or a measurement is not a finite number") from None
-
-
-def class_color(label: str) -> list[int]:
-    """Red, green and blue of a class, 0..255: a strong color that depends on its name only."""
-    hue = zlib.crc32(label.encode()) % 360 / 360
-    return [round(255 * part) for part in colorsys.hsv_to_rgb(hue, 0.75, 0.9)]
 
 
 def _polygon(region: Region) -> dict[str, Any]:
@@ -182,14 +174,14 @@ def _parts(where: str, feature: Mapping[str, Any]) -> tuple[str, dict[str, Any],
 def _label(where: str, classification: Any) -> str:
     if classification is None:
         return ""
+    parent = ""
     if isinstance(classification, dict):
-        names = classification.get("names")
-        if isinstance(names, list):
-            return ": ".join(str(name) for name in names)
+        if classification.get("parentClass"):  # QuPath 0.3 and older
+            parent = _label(where, classification["parentClass"]) + ": "
         classification = classification.get("name") or ""
     if not isinstance(classification, str):
         raise ValueError(f'{where}: its classification has no name; expected {{"name": "Tumor"}}')
-    return classification.strip()
+    return parent + classification.strip()
 
 
 def _measurements(where: str, given: Any) -> dict[str, float]:

@@ -8,8 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.slides.annotations.asap import Outline
-from histo_monai.slides.annotations.regions import Region
+from histo_monai.slides.annotations.regions import Outline, Region
 
 Rule = Literal["center", "whole", "touched"]
 

@@ -1,12 +1,29 @@
-"""What is marked on a slide: areas with holes, and points."""
+"""What is marked on a slide: outlines, areas with their holes, and points."""
 
 from __future__ import annotations
 
+import colorsys
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Outline:
+    """One closed outline.
+
+    Attributes:
+        name: As the annotator's tool wrote it.
+        group: The group it belongs to, "None" or empty where it belongs to none.
+        points_yx: Vertices, shape (n, 2), float64, (y, x) in level-0 pixels; the last is joined to the first.
+    """
+
+    name: str
+    group: str
+    points_yx: NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -41,3 +58,9 @@ class Point:
     yx: tuple[float, float]
     label: str = ""
     measurements: Mapping[str, float] = field(default_factory=dict)
+
+
+def class_color(label: str) -> tuple[int, int, int]:
+    """Red, green and blue of a class, 0..255: a strong color that depends on its name only."""
+    red, green, blue = colorsys.hsv_to_rgb(zlib.crc32(label.encode()) % 360 / 360, 0.75, 0.9)
+    return round(255 * red), round(255 * green), round(255 * blue)
