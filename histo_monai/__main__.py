@@ -7,7 +7,7 @@ import importlib
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 STAGES = {
     "phantom": "simulate a cohort of slides in the official layout of the dataset",
@@ -16,13 +16,19 @@ STAGES = {
     "finetune": "train encoder and head on a fraction of the labels (--method, --seed)",
     "consistency": "train a student on labeled and unlabeled patches (--method, --seed)",
     "evaluate": "predict validation and test patches: metrics with intervals (--method, --seed)",
+    "crossfit": "train models without each fold of the training slides, to map these slides by (--method, --seed)",
+    "heatmap": "map whole slides: scores, TIFF, overlays, GeoJSON (--method, --seed)",
+    "aggregate": "from maps to slides: features, SVM, slide AUC, lesion FROC (--method, --seed)",
     "compare": "put all methods and seeds into one table, with paired tests between any two",
 }
 COMMANDS = {
     "curves": "draw all experiments together: metrics against labels, mu and n_aug, and the labels saved",
+    "map": "map slides of your own choice with a model: scores, TIFF, overlay, GeoJSON",
+    "suggest": "write the regions most worth labeling next as GeoJSON (--method, --seed)",
+    "convert": "turn outlines of ASAP (.xml) into those of QuPath (.geojson), and back",
 }
-_WITH_METHOD = ("pretrain", "finetune", "consistency", "evaluate")
-_WITH_SEED = ("finetune", "consistency", "evaluate")
+_WITH_SEED = ("finetune", "consistency", "evaluate", "crossfit", "heatmap", "aggregate", "suggest")
+_WITH_METHOD = ("pretrain", *_WITH_SEED)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -80,14 +86,38 @@ def _parser() -> argparse.ArgumentParser:
             stage.add_argument("--method", required=True, help="one of `methods` in params.yaml")
         if name in _WITH_SEED:
             stage.add_argument("--seed", required=True, type=int, help="one of `seeds` in params.yaml")
-    chosen = stages.choices["curves"]
-    chosen.add_argument("--all-commits", action="store_true", help="experiments of earlier commits too")
-    chosen.add_argument(
+    _add_options(stages.choices)
+    return parser
+
+
+def _add_options(commands: Mapping[str, argparse.ArgumentParser]) -> None:
+    """What a command takes beside params.yaml."""
+    curves, mapped, suggest, convert = (commands[name] for name in COMMANDS)
+    curves.add_argument("--all-commits", action="store_true", help="experiments of earlier commits too")
+    curves.add_argument(
         "--score",
         type=float,
         help="count the labels that each model needs for it; else for the best score seen",
     )
-    return parser
+    mapped.add_argument("slides", nargs="+", metavar="SLIDE", help="files of slides")
+    mapped.add_argument("--model", required=True, help="model.safetensors of a fine-tuned model or a student")
+    mapped.add_argument(
+        "--folder", required=True, help="where to write; finished slides there are not mapped again"
+    )
+    mapped.add_argument("--stride-um", type=float, help="side of a cell, µm; that of a patch where not given")
+    mapped.add_argument(
+        "--mpp", type=float, help="µm per pixel at full resolution, for slides that do not tell"
+    )
+    mapped.add_argument(
+        "--positive", help="class whose probability is mapped; needed where a model has several"
+    )
+    suggest.add_argument("--num", type=int, default=20, help="regions")
+    suggest.add_argument(
+        "--side-um", type=float, help="side of a region, µm; that of a patch where not given"
+    )
+    suggest.add_argument("--folder", help="where to write; data/suggestions/<method>-<seed> where not given")
+    convert.add_argument("source", help=".xml or .geojson")
+    convert.add_argument("target", help=".geojson or .xml, not there yet")
 
 
 if __name__ == "__main__":

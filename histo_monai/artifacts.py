@@ -21,6 +21,7 @@ CURVES_OF_EXPERIMENTS = DATA / "curves"
 SLIDES_CSV = INDEX / "slides.csv"
 CENTERS_CSV = INDEX / "centers.csv"
 SKIPPED_CSV = INDEX / "skipped.csv"
+WHOLE_SLIDES_CSV = INDEX / "whole_slides.csv"
 PATCHES_CSV = INDEX / "patches.csv"
 LABELS_JSON = INDEX / "labels.json"
 INDEX_METRICS = INDEX / "metrics.json"
@@ -36,6 +37,10 @@ ANSWERS = "answers.png"
 PAIRS = "pairs.png"
 PREDICTIONS = "predictions.csv"
 PLOTS = "plots"
+FOLDS_CSV = "folds.csv"
+MAPPED_CSV = "slides.csv"
+SCORES = "scores"
+FEATURES_CSV = "features.csv"
 
 
 def dataset_folder(source: str, dataset: str) -> Path:
@@ -63,6 +68,21 @@ def evaluation_folder(method: str, seed: int) -> Path:
     return DATA / "evaluation" / f"{method}-{seed}"
 
 
+def folds_folder(method: str, seed: int) -> Path:
+    """What `crossfit --method METHOD --seed SEED` leaves: which slide is in which fold, and two models per fold."""
+    return DATA / "models" / f"{method}-{seed}" / "folds"
+
+
+def heatmaps_folder(method: str, seed: int) -> Path:
+    """What `heatmap --method METHOD --seed SEED` leaves: scores of cells, and per model maps, overlays, detections."""
+    return DATA / "heatmaps" / f"{method}-{seed}"
+
+
+def diagnosis_folder(method: str, seed: int) -> Path:
+    """What `aggregate --method METHOD --seed SEED` leaves: features, classifiers, predictions and metrics of slides."""
+    return DATA / "diagnosis" / f"{method}-{seed}"
+
+
 def tensorboard_folder(stage: str) -> Path:
     """Event files to watch while a stage runs; a log, not an artefact: DVC does not track it."""
     return DATA / "tensorboard" / stage
@@ -71,6 +91,11 @@ def tensorboard_folder(stage: str) -> Path:
 def checkpoint_path(stage: str) -> Path:
     """State of an unfinished training; gone when the stage ends, and not tracked."""
     return DATA / "checkpoints" / f"{stage}.pt"
+
+
+def unfinished_folder(stage: str) -> Path:
+    """Slides that an unfinished stage is done with; gone when the stage ends, and not tracked."""
+    return DATA / "checkpoints" / stage
 
 
 @contextmanager

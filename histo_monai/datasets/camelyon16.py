@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-import csv
-import re
-import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pandas as pd
 
-from histo_monai.datasets.files import find_tree, has_tree, read_bytes, split_archive
-from histo_monai.datasets.label_survey import NORMAL, TUMOR, AnnotatedSlide, LabelPlacement, Lesions
+from histo_monai.datasets.camelyon16_files import (
+    ANNOTATIONS,
+    KNOWN_DIRT,
+    NOT_EXHAUSTIVE,
+    Reference,
+    annotations_by_id,
+    read_lesions,
+    read_reference,
+    slides_by_id,
+)
+from histo_monai.datasets.label_survey import NORMAL, TUMOR, AnnotatedSlide, LabelPlacement
 from histo_monai.datasets.labeled import LabeledDataset, labeled_table
 from histo_monai.datasets.labeled_slides import draw_labeled_patches, refuse_bad_slides
 from histo_monai.datasets.splits import split_slides
-from histo_monai.datasets.tables import corpus_table
+from histo_monai.datasets.tables import corpus_table, whole_slide_table
 from histo_monai.randomness import generator
-from histo_monai.slides.annotations import parse_asap_xml
 
-TUMOR_GROUPS = ("Tumor", "_0", "_1")
-HOLE_GROUPS = ("_2", "Exclusion")
-"""Groups of the annotations: normal tissue inside a lesion."""
-
-KNOWN_DIRT = {
-    "normal_086": "it is tumor_111 under its old name; the release removed it",
-    "test_049": "it is a duplicate; the release removed it",
-    "test_114": "its lesions are not all outlined",
-}
-"""Slides that give no labeled patches, and why."""
-
-ANNOTATIONS = "lesion_annotations"
-_NAME = re.compile(r"(normal|tumor|test)_(\d+)\.(tif|xml)", re.IGNORECASE)
-_REFERENCE_ID = re.compile(r"test_(\d+)(\.tif)?", re.IGNORECASE)
 _SECTION = "labels.camelyon16"
 
 
@@ -61,7 +52,7 @@ def pretraining_slides(root: Path, num_normal: int, num_tumor: int) -> pd.DataFr
 def _first_slides(root: Path, kind: str, wanted: int) -> dict[str, Path]:
     """The first training slides of a kind by number."""
     folder = root / "training" / kind
-    found = _slides(folder, kind)
+    found = slides_by_id(folder, kind)
     if len(found) < wanted:
         raise ValueError(
             f"{folder}: {len(found)} slides named {kind}_<number>.tif, "
@@ -137,61 +128,57 @@ def labeled_patches(
     return LabeledDataset(labeled_table(rows), (*found.notes, *left_out))
 
 
-def read_lesions(path: Path) -> Lesions:
-    """The outlines of an annotation file, sorted into tumour and holes by their group.
+def whole_slides(
+    root: Path,
+    *,
+    num_reserved_normal: int,
+    num_reserved_tumor: int,
+    validation_fraction: float,
+    seed: int,
+    skip_bad_slides: bool,
+) -> tuple[pd.DataFrame, list[str]]:
+    """The slides to diagnose: training slides that are not pretrained on, split as for the patches, and test slides.
+
+    test_114 is among them (its label is known), though not `exhaustive`: its lesions do not count.
+
+    Returns:
+        `tables.WHOLE_SLIDE_COLUMNS`, and what a reader of the results must know, one line each.
 
     Raises:
-        ValueError: see `slides.annotations.read_asap_xml`; or a group is none of Camelyon16's, or there is no tumour.
+        ValueError: see `labeled_patches`.
     """
-    outlines = parse_asap_xml(read_bytes(path), path).outlines
-    for one in outlines:
-        if one.group not in TUMOR_GROUPS + HOLE_GROUPS:
-            raise ValueError(
-                f"{path}, annotation {one.name!r}: group {one.group!r} is unknown; "
-                f"tumour is {', '.join(TUMOR_GROUPS)}, a hole in it {', '.join(HOLE_GROUPS)}"
-            )
-    tumors, holes = ([one for one in outlines if one.group in kind] for kind in (TUMOR_GROUPS, HOLE_GROUPS))
-    if not tumors:
-        raise ValueError(
-            f"{path}: outlines holes only; expected a tumour, in group {', '.join(TUMOR_GROUPS)}"
-        )
-    return Lesions(tumors, holes)
-
-
-def read_reference(path: Path) -> dict[str, str]:
-    """What testing/reference.csv says of each test slide: {"test_001": "tumor", ...}.
-
-    Two columns or four, with or without a header, names in upper or lower case, with or without `.tif`.
-
-    Raises:
-        ValueError: the file is missing, a row is not what it should be, or a slide comes twice; names file and row.
-    """
-    text = read_bytes(path).decode("utf-8-sig", errors="replace")
-    found: dict[str, str] = {}
-    for number, row in enumerate(csv.reader(text.splitlines()), start=1):
-        cells = [cell.strip() for cell in row]
-        name = _REFERENCE_ID.fullmatch(cells[0]) if cells else None
-        if not any(cells) or (number == 1 and name is None and len(cells) in (2, 4)):
-            continue
-        label = cells[1].lower() if len(cells) in (2, 4) else ""
-        if name is None or label not in (TUMOR, NORMAL):
-            raise ValueError(
-                f"{path}, row {number}: {','.join(row)!r}; expected two or four columns, "
-                "as in test_001,Tumor,IDC,Macro or test_003,Normal"
-            )
-        slide_id = f"test_{int(name[1]):03d}"
-        if slide_id in found:
-            raise ValueError(f"{path}, row {number}: {slide_id} stands in an earlier row already; keep one")
-        found[slide_id] = label
-    if not found:
-        raise ValueError(f"{path}: no row with a test slide; expected rows like test_001,Tumor,IDC,Macro")
-    return found
+    first = {NORMAL: num_reserved_normal, TUMOR: num_reserved_tumor}
+    reserved = {slide_id for kind, num in first.items() for slide_id in _first_slides(root, kind, num)}
+    found = _Found(keep=NOT_EXHAUSTIVE)
+    slides = _split(root, _training_slides(root, reserved, found), validation_fraction, seed)
+    told: dict[str, Reference] = {}
+    if (root / "testing").is_dir():
+        slides += _test_slides(root, found)
+        told = read_reference(root / "testing" / "reference.csv")
+    refuse_bad_slides(found.problems, skip_bad_slides)
+    rows = [
+        {
+            "slide_id": slide.slide_id,
+            "path": slide.path,
+            "label": NORMAL if slide.annotation is None else TUMOR,
+            "size": told[slide.slide_id].size if slide.slide_id in told else "",
+            "split": slide.split,
+            "annotation": slide.annotation or "",
+            "exhaustive": slide.slide_id not in NOT_EXHAUSTIVE,
+        }
+        for slide in slides
+    ]
+    return whole_slide_table(rows), [*found.notes, *(f"left out: {problem}" for problem in found.problems)]
 
 
 @dataclass
 class _Found:
-    """What was found on the way, one line each: `notes` to report, `problems` that stop the run or are left out."""
+    """What was found on the way, one line each: `notes` to report, `problems` that stop the run or are left out.
 
+    `keep` names slides of `KNOWN_DIRT` that are taken all the same.
+    """
+
+    keep: tuple[str, ...] = ()
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
@@ -199,7 +186,7 @@ class _Found:
 def _training_slides(root: Path, reserved: set[str], found: _Found) -> list[AnnotatedSlide]:
     """Training slides that are not reserved, still without a split."""
     part = root / "training"
-    paths = {kind: _slides(part / kind, kind) for kind in (NORMAL, TUMOR)}
+    paths = {kind: slides_by_id(part / kind, kind) for kind in (NORMAL, TUMOR)}
     labels = {slide_id: kind for kind, some in paths.items() for slide_id in some}
     return _pair(part, paths[NORMAL] | paths[TUMOR], labels, "", reserved, found)
 
@@ -207,7 +194,8 @@ def _training_slides(root: Path, reserved: set[str], found: _Found) -> list[Anno
 def _test_slides(root: Path, found: _Found) -> list[AnnotatedSlide]:
     part = root / "testing"
     images, reference = part / "images", part / "reference.csv"
-    paths, labels = _slides(images, "test"), read_reference(reference)
+    paths, told = slides_by_id(images, "test"), read_reference(reference)
+    labels = {slide_id: one.label for slide_id, one in told.items()}
     if not paths:
         raise ValueError(
             f"{images}: no slide named test_<number>.tif; put the test slides there, "
@@ -229,7 +217,7 @@ def _pair(
     found: _Found,
 ) -> list[AnnotatedSlide]:
     """Slides that have a label, each with its annotation where it has tumour."""
-    outlined = _annotations(part)
+    outlined = annotations_by_id(part)
     for slide_id, xml in outlined.items():
         if slide_id not in paths and slide_id not in KNOWN_DIRT:
             found.problems.append(f"{xml}: there is no slide {slide_id} that it belongs to")
@@ -237,7 +225,7 @@ def _pair(
     for slide_id, path in paths.items():
         if slide_id in reserved or slide_id not in labels:
             continue
-        if slide_id in KNOWN_DIRT:
+        if slide_id in KNOWN_DIRT and slide_id not in found.keep:
             found.notes.append(f"left out: {path}: {KNOWN_DIRT[slide_id]}")
         elif labels[slide_id] == NORMAL and slide_id in outlined:
             found.problems.append(f"{outlined[slide_id]}: outlines lesions on {slide_id}, a normal slide")
@@ -265,37 +253,3 @@ def _split(
         drawn = split_slides(table, validation_fraction, generator(seed, "labels", "split", kind))
         split_by_id |= dict(zip(ids, drawn, strict=True))
     return [replace(slide, split=split_by_id[slide.slide_id]) for slide in slides]
-
-
-def _slides(folder: Path, kind: str) -> dict[str, Path]:
-    return _by_id(folder.glob("*"), (kind,), "tif")
-
-
-def _annotations(part: Path) -> dict[str, Path]:
-    """Annotation files of the training or the testing part, from the folder or its zip."""
-    if not has_tree(part, ANNOTATIONS):
-        return {}
-    tree = find_tree(part, ANNOTATIONS)
-    archive, _ = split_archive(tree)
-    if archive is None:
-        return _by_id(tree.glob("*"), (NORMAL, TUMOR, "test"), "xml")
-    with zipfile.ZipFile(archive) as opened:
-        paths = [archive / name for name in opened.namelist()]
-    return _by_id((path for path in paths if path.parent == tree), (NORMAL, TUMOR, "test"), "xml")
-
-
-def _by_id(paths: Iterable[Path], kinds: Sequence[str], suffix: str) -> dict[str, Path]:
-    """Files named <kind>_<number>.<suffix> by their lower-case id, in the order of their numbers."""
-    found: dict[tuple[str, int], Path] = {}
-    for path in sorted(paths):
-        match = _NAME.fullmatch(path.name)
-        if match is None or match[1].lower() not in kinds or match[3].lower() != suffix:
-            continue
-        key = match[1].lower(), int(match[2])
-        if key in found:
-            what = "slide" if suffix == "tif" else "annotation"
-            raise ValueError(
-                f"{path}: a second file for {what} {key[0]}_{key[1]:03d}, beside {found[key].name}; keep one"
-            )
-        found[key] = path
-    return {f"{kind}_{number:03d}": found[kind, number] for kind, number in sorted(found)}

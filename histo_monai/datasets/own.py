@@ -10,13 +10,21 @@ import pandas as pd
 
 from histo_monai.datasets.labeled import LabeledDataset, labeled_table
 from histo_monai.datasets.squares import check_inside
-from histo_monai.datasets.tables import SPLITS, corpus_table, first_row, read_numbers, read_table
+from histo_monai.datasets.tables import (
+    SPLITS,
+    corpus_table,
+    first_row,
+    read_numbers,
+    read_table,
+    whole_slide_table,
+)
 
 COLUMNS = ("slide_id", "path", "patient_id", "mpp", "label", "split")
 LABELED_COLUMNS = (
     *("patch_id", "path", "slide_id", "y", "x", "mpp"),
     *("side_px", "label", "score", "patient_id", "split"),
 )
+_OUTLINES = (".geojson", ".xml")
 _MPP = "µm per pixel, 0.05 to 64"
 
 
@@ -40,7 +48,7 @@ def pretraining_slides(root: Path) -> pd.DataFrame:
 
 
 def _slides(root: Path) -> pd.DataFrame:
-    """All of slides.csv, checked: `slide_id`, `path`, `patient_id`, `mpp`, `split`."""
+    """All of slides.csv, checked: `COLUMNS`."""
     manifest = root / "slides.csv"
     if not manifest.is_file():
         raise ValueError(
@@ -58,7 +66,27 @@ def _slides(root: Path) -> pd.DataFrame:
         manifest, table["mpp"], 0.05, 64.0, f"{_MPP}, or nothing where the file knows it"
     )
     table["path"] = [root / path for path in table["path"]]
-    return table.drop(columns="label")
+    return table
+
+
+def whole_slides(root: Path) -> tuple[pd.DataFrame, list[str]]:
+    """All slides of `slides.csv`, with their `label` where it tells one, to be mapped and, with labels, diagnosed.
+
+    A slide without a split is of the training: what is tested must be named.
+
+    Returns:
+        `tables.WHOLE_SLIDE_COLUMNS`, with the outlines in `annotations/<slide_id>.geojson` or `.xml` where there are
+        any, and no warning.
+
+    Raises:
+        ValueError: see `pretraining_slides`.
+    """
+    table = _slides(root)
+    drawn = {path.stem: path for path in sorted((root / "annotations").glob("*")) if path.suffix in _OUTLINES}
+    table["annotation"] = [str(drawn.get(slide_id, "")) for slide_id in table["slide_id"]]
+    table["split"] = table["split"].where(table["split"] != "", "train")
+    rows: list[dict[str, Any]] = table.to_dict("records")  # type: ignore[assignment]
+    return whole_slide_table(rows), []
 
 
 def labeled_patches(root: Path, *, patch_px: int, processes: int = 1) -> LabeledDataset:

@@ -39,6 +39,38 @@ folder; `y` and `x` are missing) or a square of a slide (`path` is the slide's f
 level-0 pixels, `mpp` the resolution to read at, `slide_mpp` that of level 0 where the file must not be asked for it).
 Texts are empty and numbers missing where a dataset has none."""
 
+WHOLE_SLIDE_COLUMNS = (
+    *("slide_id", "path", "patient_id", "mpp", "label", "size", "split", "annotation", "exhaustive"),
+)
+"""Slides to map and to diagnose, one row each: `label` and `size` (of the largest metastasis) empty where unknown,
+`mpp` missing where the file must tell it, `annotation` the file with its outlines, empty where it has none,
+`exhaustive` whether these are all that is on it."""
+
+
+def whole_slide_table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Rows -> a table with `WHOLE_SLIDE_COLUMNS`, in the order given; it may hold none."""
+    bare = {"patient_id": "", "mpp": None, "label": "", "size": "", "annotation": "", "exhaustive": True}
+    full = [{**bare, **row, **{key: str(row.get(key, "")) for key in ("path", "annotation")}} for row in rows]
+    return pd.DataFrame(full, columns=list(WHOLE_SLIDE_COLUMNS)).astype(
+        {"mpp": "float64", "exhaustive": bool}
+    )
+
+
+def read_whole_slides(path: Path) -> pd.DataFrame:
+    """Read a csv of `WHOLE_SLIDE_COLUMNS`, which the index stage writes.
+
+    Raises:
+        ValueError: the file is missing or is another.
+    """
+    texts = [name for name in WHOLE_SLIDE_COLUMNS if name not in ("mpp", "exhaustive")]
+    try:
+        table = pd.read_csv(
+            path, dtype=dict.fromkeys(texts, str), keep_default_na=False, na_values={"mpp": [""]}
+        )
+        return table[list(WHOLE_SLIDE_COLUMNS)].astype({"mpp": "float64", "exhaustive": bool})
+    except (OSError, ValueError, KeyError):
+        raise ValueError(f"{path}: missing, or not a table of slides; run `dvc repro index` first") from None
+
 
 def corpus_table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """Rows -> a table with `CORPUS_COLUMNS`, in the order given.

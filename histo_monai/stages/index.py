@@ -17,6 +17,7 @@ from histo_monai.datasets.labeled import empty_table, write_patches
 from histo_monai.datasets.labels import LABELED, build_labels, count_patches
 from histo_monai.datasets.survey import Placement, build_pretraining_index
 from histo_monai.datasets.tables import SPLITS
+from histo_monai.datasets.whole_slides import WHOLE_SLIDES, corpus_slides
 from histo_monai.environment import read_environment
 from histo_monai.params import Camelyon16Labels, OwnLabels, Params, SlidesCorpus, load_params
 
@@ -29,7 +30,7 @@ _SHARED_WITH_CAMELYON16 = (
 
 
 def run() -> None:
-    """Write data/index: slides.csv, centers.csv, skipped.csv, patches.csv, labels.json and metrics.json.
+    """Write data/index: slides.csv, centers.csv, skipped.csv, patches.csv, whole_slides.csv, labels.json, metrics.json.
 
     Raises:
         ValueError: slides, images or labels cannot be used, or what is tested on has a part in training.
@@ -57,12 +58,17 @@ def run() -> None:
     patches, warnings, label_counts = _labels(params, slides, processes)
     for warning in warnings:
         _LOG.warning("%s", warning)
+    whole_slides, more = _whole_slides(params, slides, patches)
+    for warning in (line for line in more if line not in warnings):
+        _LOG.warning("%s", warning)
+        warnings.append(warning)
     about_labels = {"classes": label_counts.pop("classes"), "warnings": warnings}
-    counts = _counts(slides, centers, skipped) | label_counts
+    counts = _counts(slides, centers, skipped) | label_counts | {"whole_slides": len(whole_slides)}
     with artifacts.whole_folder(artifacts.INDEX) as folder:
         slides.to_csv(folder / artifacts.SLIDES_CSV.name, index=False)
         centers.to_csv(folder / artifacts.CENTERS_CSV.name, index=False)
         skipped.to_csv(folder / artifacts.SKIPPED_CSV.name, index=False)
+        whole_slides.to_csv(folder / artifacts.WHOLE_SLIDES_CSV.name, index=False)
         write_patches(folder / artifacts.PATCHES_CSV.name, patches)
         artifacts.write_json(folder / artifacts.LABELS_JSON.name, about_labels)
         artifacts.write_json(folder / artifacts.INDEX_METRICS.name, counts)
@@ -94,11 +100,44 @@ def _labels(
     )
 
 
+def _whole_slides(
+    params: Params, slides: pd.DataFrame, patches: pd.DataFrame
+) -> tuple[pd.DataFrame, list[str]]:
+    """Slides to map and to diagnose, and warnings; none where the dataset has patches only."""
+    if params.dataset not in WHOLE_SLIDES:
+        of_dataset = slides if params.dataset == params.corpus else slides.iloc[:0]
+        return corpus_slides(of_dataset), []
+    root = _existing_folder(params.source, params.dataset, "dataset")
+    settings: dict[str, Any] = {}
+    if params.dataset == "camelyon16":
+        settings = {
+            "num_reserved_normal": params.corpora.camelyon16.num_normal,
+            "num_reserved_tumor": params.corpora.camelyon16.num_tumor,
+            **{
+                name: getattr(params.index, name)
+                for name in ("validation_fraction", "seed", "skip_bad_slides")
+            },
+        }
+    table, warnings = WHOLE_SLIDES[params.dataset](root, **settings)
+    if (patches["slide_id"] != "").any():  # Splits that were drawn for the patches are those of their slides.
+        drawn = patches.drop_duplicates("slide_id").set_index("slide_id")["split"]
+        table["split"] = table["slide_id"].map(drawn).fillna(table["split"])
+    for column in ("path", "annotation"):
+        table[column] = [_portable(Path(path)) if path else "" for path in table[column]]
+    return table, warnings
+
+
 def _label_settings(params: Params, processes: int) -> dict[str, Any]:
     """What the reader of the dataset takes beside the folder."""
     section = params.labels_section
     if isinstance(section, OwnLabels):
-        return {"patch_px": params.patch_px, "processes": processes}
+        return {
+            "patch_px": params.patch_px,
+            "region_mpp": section.regions.mpp,
+            "min_region_fraction": section.regions.min_fraction,
+            "num_per_region": section.regions.num_per_region,
+            "processes": processes,
+        }
     if not isinstance(section, Camelyon16Labels):
         return {field.name: getattr(section, field.name) for field in dataclasses.fields(section)}
     counts = {split: getattr(section, split) for split in SPLITS}

@@ -4,22 +4,28 @@ from pathlib import Path
 
 import pytest
 
-from histo_monai.datasets import camelyon16
+from histo_monai.datasets import camelyon16_files
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "size"),
     [
-        "test_001,Tumor,IDC,Macro\ntest_002,Normal,None,None\n",
-        "test_001,Tumor\ntest_002,Normal\n",
-        "image,type\nTest_001.tif,tumor\nTest_002.tif,normal\n",
-        "\ufeffname,class,type,size\r\n TEST_001 , Tumor ,IDC,Macro\r\n\r\nTEST_002.TIF,Normal,None,None\r\n",
+        ("test_001,Tumor,IDC,Macro\ntest_002,Normal,None,None\n", "macro"),
+        ("test_001,Tumor\ntest_002,Normal\n", ""),
+        ("image,type\nTest_001.tif,tumor\nTest_002.tif,normal\n", ""),
+        (
+            "\ufeffname,class,type,size\r\n TEST_001 , Tumor ,IDC,Macro\r\n\r\nTEST_002.TIF,Normal,None,None\r\n",
+            "macro",
+        ),
     ],
 )
-def test_every_kind_of_reference_csv_says_the_same(tmp_path: Path, text: str) -> None:
+def test_every_kind_of_reference_csv_says_the_same(tmp_path: Path, text: str, size: str) -> None:
     path = tmp_path / "reference.csv"
     path.write_bytes(text.encode())
-    assert camelyon16.read_reference(path) == {"test_001": "tumor", "test_002": "normal"}
+    assert camelyon16_files.read_reference(path) == {
+        "test_001": camelyon16_files.Reference("tumor", size),
+        "test_002": camelyon16_files.Reference("normal"),
+    }
 
 
 @pytest.mark.parametrize(
@@ -40,7 +46,7 @@ def test_a_bad_reference_csv_is_one_line_that_names_file_and_row(
     path = tmp_path / "reference.csv"
     path.write_text(text)
     with pytest.raises(ValueError) as caught:  # noqa: PT011  # the message is what is tested
-        camelyon16.read_reference(path)
+        camelyon16_files.read_reference(path)
     assert str(caught.value).startswith(str(path))
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -53,7 +59,7 @@ def test_a_bad_reference_csv_is_one_line_that_names_file_and_row(
 def test_groups_are_tumor_or_holes(
     tmp_path: Path, groups: list[str], num_tumors: int, num_holes: int
 ) -> None:
-    lesions = camelyon16.read_lesions(write_xml(tmp_path, groups))
+    lesions = camelyon16_files.read_lesions(write_xml(tmp_path, groups))
     assert [one.group for one in lesions.outlines] == groups[:num_tumors]
     assert [one.group for one in lesions.holes] == groups[num_tumors : num_tumors + num_holes]
 
@@ -62,9 +68,9 @@ def test_an_unknown_group_and_holes_without_a_tumor_are_named(tmp_path: Path) ->
     with pytest.raises(
         ValueError, match=r"test_001\.xml, annotation 'A1': group 'None' is unknown; tumour is"
     ):
-        camelyon16.read_lesions(write_xml(tmp_path, ["Tumor", "None"]))
+        camelyon16_files.read_lesions(write_xml(tmp_path, ["Tumor", "None"]))
     with pytest.raises(ValueError, match=r"test_001\.xml: outlines holes only"):
-        camelyon16.read_lesions(write_xml(tmp_path, ["Exclusion"]))
+        camelyon16_files.read_lesions(write_xml(tmp_path, ["Exclusion"]))
 
 
 def write_xml(folder: Path, groups: list[str]) -> Path:

@@ -1,0 +1,185 @@
+"""Stage `heatmap --method METHOD --seed SEED`: models and slides -> scores of cells, maps, overlays, detections."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import shutil
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib import image
+
+from histo_monai import artifacts
+from histo_monai.datasets.labeled import read_patches
+from histo_monai.datasets.outlines import read_regions
+from histo_monai.datasets.processes import map_over_processes
+from histo_monai.datasets.tables import read_whole_slides
+from histo_monai.engines.heatmap import MapSettings, SlideJob, map_slides
+from histo_monai.engines.labeled import LabeledTask
+from histo_monai.engines.resume import fingerprint
+from histo_monai.environment import code_version, read_environment
+from histo_monai.networks import from_task_model
+from histo_monai.params import Params, load_params
+from histo_monai.params.sections import OwnMapParams
+from histo_monai.reports.map_mosaic import map_mosaic
+from histo_monai.reports.slide_maps import MapStyle, SlidePicture, write_slide_maps
+from histo_monai.wholeslide.heatmap import read_heatmap
+
+_LOG = logging.getLogger(__name__)
+
+MODELS = ("finetuned", "student")
+SEEN = "_seen"
+"""Suffix of the columns that hold what a model says of a slide that it was trained on."""
+TUMOR = "tumor"
+MOSAIC, NUM_IN_MOSAIC = "mosaic.png", 8
+
+
+def run(method: str, seed: int) -> None:
+    """Write data/heatmaps/<method>-<seed>: slides.csv, scores/, finetuned/, student/, mosaic.png, metrics.json.
+
+    Slides of the folds are mapped by models that have not seen them; columns that end in `_seen` hold what the models
+    that were trained on them say. A run that was killed goes on after its last finished slide.
+
+    Raises:
+        ValueError: a model or slide cannot be used, or the patches have no one resolution.
+    """
+    params = load_params(artifacts.PARAMS)
+    slides = read_whole_slides(artifacts.WHOLE_SLIDES_CSV)
+    folder = artifacts.heatmaps_folder(method, seed)
+    if params.heatmap_section is None or slides.empty:
+        with artifacts.whole_folder(folder) as draft:
+            slides.to_csv(draft / artifacts.MAPPED_CSV, index=False)
+            artifacts.write_json(draft / artifacts.METRICS, {"slides": 0, "cells": 0})
+        _LOG.info("%s: %s has no slides of its own to map", folder, params.dataset)
+        return
+    environment = read_environment()
+    environment.use_cpus()
+    folds = pd.read_csv(artifacts.folds_folder(method, seed) / artifacts.FOLDS_CSV, dtype={"slide_id": str})
+    jobs = _jobs(method, seed, slides, dict(zip(folds["slide_id"], folds["fold"], strict=True)))
+    settings, positive = _settings(method, seed, params)
+    stage = f"heatmap-{method}-{seed}"
+    files = sorted({path for job in jobs for path in job.models.values()})
+    decided_by = [dataclasses.asdict(settings), positive]
+    key = fingerprint(decided_by, [artifacts.WHOLE_SLIDES_CSV, *files], code_version()[1])
+    done = artifacts.unfinished_folder(stage) / key[:16]
+    map_slides(
+        jobs,
+        settings,
+        positive,
+        done,
+        device=environment.device,
+        workers=environment.workers,
+        ranks=environment.ranks,
+    )
+    if int(os.environ.get("RANK", "0")) > 0:  # Started by torchrun: the first process writes.
+        return
+    with artifacts.whole_folder(folder) as draft:
+        shutil.copytree(done, draft / artifacts.SCORES)
+        mapped = _write_maps(draft, slides, params, positive, environment.cpus)
+        mapped.to_csv(draft / artifacts.MAPPED_CSV, index=False)
+        counts = {"slides": len(mapped), "cells": int(mapped["num_cells"].sum())}
+        artifacts.write_json(draft / artifacts.METRICS, counts)
+    shutil.rmtree(artifacts.unfinished_folder(stage), ignore_errors=True)
+    _LOG.info("%s written: %d slides, %d cells", folder, counts["slides"], counts["cells"])
+
+
+def _jobs(method: str, seed: int, slides: pd.DataFrame, fold_of: Mapping[str, int]) -> list[SlideJob]:
+    folders = (artifacts.finetuned_folder(method, seed), artifacts.student_folder(method, seed))
+    last = {name: folder / artifacts.MODEL for name, folder in zip(MODELS, folders, strict=True)}
+    folds = artifacts.folds_folder(method, seed)
+    jobs = []
+    for slide_id, path, mpp in zip(slides["slide_id"], slides["path"], slides["mpp"], strict=True):
+        models = dict(last)
+        if slide_id in fold_of:
+            fold = fold_of[slide_id]
+            models = {name: folds / f"{name}-{fold}.safetensors" for name in MODELS}
+            models |= {f"{name}{SEEN}": path for name, path in last.items()}
+        jobs.append(SlideJob(slide_id, Path(path), None if np.isnan(mpp) else float(mpp), models))
+    return jobs
+
+
+def _settings(method: str, seed: int, params: Params) -> tuple[MapSettings, str | None]:
+    """How slides are mapped, and the class whose probability is (None: a score)."""
+    section = params.heatmap_section
+    assert section is not None
+    path = artifacts.finetuned_folder(method, seed) / artifacts.MODEL
+    _, description = from_task_model(path)
+    LabeledTask(
+        read_patches(artifacts.PATCHES_CSV),
+        patch_px=params.patch_px,
+        workers=0,
+        device=read_environment().device,
+    ).check_fits(description, path)
+    if description.get("mpp") is None:
+        raise ValueError(
+            f"{path}: its patches had no one µm/px (images, or squares of several mpp), so it is not known at what "
+            "resolution to map a slide; give the patches in patches.csv one mpp, and run finetune again"
+        )
+    positive = section.positive if isinstance(section, OwnMapParams) else TUMOR
+    settings = MapSettings(
+        patch_px=params.patch_px,
+        mpp=description["mpp"],
+        stride_um=section.stride_um,
+        tissue_mpp=params.index.tissue_mpp,
+        min_tissue_fraction=params.heatmap.min_tissue_fraction,
+        batch_size=params.evaluate.batch_size,
+    )
+    return settings, positive if description["classes"] else None
+
+
+def _write_maps(
+    folder: Path, slides: pd.DataFrame, params: Params, positive: str | None, processes: int
+) -> pd.DataFrame:
+    """Everything that is drawn from the scores; the table of slides with the number of their cells."""
+    section = params.heatmap
+    style = MapStyle(positive, section.overlay_mpp, **dataclasses.asdict(section.detection))
+    shown = _for_mosaic(slides)
+    rows: list[dict[str, Any]] = slides.to_dict("records")  # type: ignore[assignment]
+    work = partial(_write_slide, folder=folder, style=style)
+    jobs = (rows, [i in shown for i in range(len(rows))])
+    done = list(
+        map_over_processes(work, *jobs, processes=processes, title="maps", unit="slide", start="spawn")
+    )
+    pictures = [(_row_title(rows[i]), done[i][1]) for i in shown]
+    picture = map_mosaic(pictures, ["slide", "reference", *MODELS], quantity=style.quantity)
+    image.imsave(folder / MOSAIC, picture)
+    return slides.assign(num_cells=[num for num, _ in done])
+
+
+def _for_mosaic(slides: pd.DataFrame) -> list[int]:
+    """Test slides first; of each split those with tumour, macro- before micrometastases."""
+    order = pd.DataFrame(
+        {
+            "split": slides["split"].map({"test": 0, "validation": 1, "train": 2}),
+            "label": slides["label"] != TUMOR,
+            "size": slides["size"].map({"macro": 0, "micro": 1}).fillna(2),
+        }
+    ).sort_values(["split", "label", "size"], kind="stable")
+    return [int(i) for i in order.index[:NUM_IN_MOSAIC]]
+
+
+def _row_title(row: Mapping[str, Any]) -> str:
+    return " ".join(str(row[name]) for name in ("slide_id", "size") if row[name])
+
+
+def _write_slide(
+    row: Mapping[str, Any], is_shown: bool, *, folder: Path, style: MapStyle
+) -> tuple[int, list[np.ndarray]]:
+    """TIFF, GeoJSON and PNG of every model; how many cells there are, and the pictures for the mosaic."""
+    slide_id = row["slide_id"]
+    heatmap = read_heatmap(folder / artifacts.SCORES / f"{slide_id}.csv")
+    reference = read_regions(Path(row["annotation"])) if row["annotation"] else []
+    picture = SlidePicture.read(Path(row["path"]), heatmap, style, reference)
+    for name in MODELS:
+        title = f"{_row_title(row)}, {name}"
+        write_slide_maps(folder / name, slide_id, title, heatmap, name, picture, style)
+    if not is_shown:
+        return len(heatmap.cells), []
+    maps = [picture.blended(heatmap, name) for name in MODELS]
+    return len(heatmap.cells), [picture.thumbnail, picture.truth(), *maps]
