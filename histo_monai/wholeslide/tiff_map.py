@@ -62,13 +62,14 @@ def write_map(path: Path, raster: NDArray[np.float32], stride_um: float) -> None
         raise ValueError(
             f"a map takes (rows, columns) and a positive stride, got {raster.shape} and {stride_um} µm"
         )
+    levels = [encode(level) for level in _levels(raster)]
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.draft")
     with tifffile.TiffWriter(draft, bigtiff=False) as writer:
-        for number, level in enumerate(_levels(raster)):
+        for number, level in enumerate(levels):
             per_cm = _rational(_UM_PER_CM / (Fraction(repr(float(stride_um))) * 2**number))
             writer.write(
-                encode(level),
+                level,
                 photometric="palette",
                 colormap=257 * PALETTE.T.astype(np.uint16),
                 tile=(_TILE_PX, _TILE_PX),
@@ -99,7 +100,7 @@ def read_map(path: Path) -> tuple[NDArray[np.float32], float]:
                 raise ValueError("it is not 8-bit palette with pixels per centimeter")
             stride_um = float(_UM_PER_CM / Fraction(*page.tags["XResolution"].value))
             values = page.asarray()
-    except (OSError, ValueError, KeyError, tifffile.TiffFileError) as error:
+    except Exception as error:  # Of a damaged file tifffile raises what its decoders and tables do.
         what = " ".join(str(error).split())
         raise ValueError(f"{path}: not a map of values ({what}); run the heatmap stage again") from None
     told = (values.astype(np.float32) - 1) / _STEPS
