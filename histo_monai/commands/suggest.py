@@ -1,0 +1,260 @@
+"""Command `suggest`: a fine-tuned model and its student -> the regions most worth labelling next, as GeoJSON."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib import image
+from numpy.typing import NDArray
+
+from histo_monai import artifacts
+from histo_monai.datasets import own
+from histo_monai.datasets.labeled import read_patches
+from histo_monai.datasets.splits import labeled_rows
+from histo_monai.engines.candidates import Search, Sight, draw_candidates, look_at, slides_to_search
+from histo_monai.engines.labeled import LabeledTask, some_patches
+from histo_monai.environment import Environment, read_environment
+from histo_monai.networks import TaskModel, from_task_model
+from histo_monai.params import OwnLabels, Params, load_params
+from histo_monai.reports.suggestions import MAX_SHOWN, suggested
+from histo_monai.slides.annotations import Region, read_geojson, write_geojson
+from histo_monai.wholeslide.suggestion import Fields, choose_diverse, disagreement, indecision
+
+_LOG = logging.getLogger(__name__)
+
+TABLE, MOSAIC = "suggestions.csv", "suggestions.png"
+PER_SLIDE = 500
+_NAME = "suggestion"
+
+
+def run(method: str, seed: int, num: int, side_um: float | None, folder: str | None) -> None:
+    """Write <folder>: <slide_id>.geojson of each slide with a suggestion, suggestions.csv and suggestions.png.
+
+    Args:
+        method: of the model.
+        seed: of the model, and of the draw of candidates where a slide has more than 500.
+        num: how many regions; fewer, with a warning, where no more differ.
+        side_um: of the squares; None: of the patches that the model sees.
+        folder: None: data/suggestions/<method>-<seed>.
+
+    Raises:
+        ValueError: the models or the slides cannot be used, nothing is worth a suggestion, or the folder holds what
+            somebody made of earlier suggestions.
+    """
+    if num < 1:
+        raise ValueError(f"--num is {num}; expected at least 1")
+    params = load_params(artifacts.PARAMS)
+    environment = read_environment()
+    environment.use_cpus()
+    target = Path(folder) if folder else artifacts.DATA / "suggestions" / f"{method}-{seed}"
+    _refuse_to_lose(target)
+    task = LabeledTask(
+        read_patches(artifacts.PATCHES_CSV),
+        patch_px=params.patch_px,
+        workers=environment.workers,
+        device=environment.device,
+    )
+    models = _models(task, method, seed)
+    search = _search(params, task, side_um)
+    candidates = _candidates(params, task, search, seed, environment)
+    look = partial(
+        look_at, models=models, task=task, features_of="student", batch_size=params.evaluate.batch_size
+    )
+    sight = look(candidates)
+    labeled = look(labeled_rows(task.patches, params.alpha))
+    uncertainty = _uncertainty(sight)
+    chosen = choose_diverse(
+        sight.features,
+        uncertainty,
+        num,
+        labeled_features=labeled.features,
+        fields=_fields(candidates.assign(mpp=search.side_um / candidates["side_px"])),
+        labeled_fields=_fields(_taken(task.patches, candidates, params.alpha)),
+    )
+    if not len(chosen):
+        raise ValueError(f"none of {len(candidates)} candidates is both uncertain and unlike what is labeled")
+    if len(chosen) < num:
+        _LOG.warning(
+            "%d suggestions of %d: the other candidates are certain, or like these", len(chosen), num
+        )
+    rows = candidates.iloc[chosen].reset_index(drop=True)
+    shown = task.in_order(rows[:MAX_SHOWN], MAX_SHOWN).loader
+    table = _table(rows, uncertainty[chosen], sight, chosen, search.side_um, task.classes)
+    _write(target, table, some_patches(shown, MAX_SHOWN).squeeze(1).numpy(), task.classes)
+    _LOG.info(
+        "%s written: %d regions on %d of %d slides with %d candidates",
+        *(target, len(table), table["slide_id"].nunique()),
+        *(candidates["slide_id"].nunique(), len(candidates)),
+    )
+
+
+def _write(
+    folder: Path, table: pd.DataFrame, patches: NDArray[np.uint8], classes: Sequence[str] | None
+) -> None:
+    _refuse_to_lose(folder)
+    with artifacts.whole_folder(folder) as draft:
+        table.to_csv(draft / TABLE, index=False)
+        for slide_id, of_slide in table.groupby("slide_id"):
+            write_geojson(draft / f"{slide_id}.geojson", _regions(of_slide, classes))
+        image.imsave(draft / MOSAIC, suggested(patches, table["slide_id"].tolist(), _said(table, classes)))
+
+
+def _refuse_to_lose(folder: Path) -> None:
+    """Nothing that somebody else put into the folder, or made of a suggestion, is ever overwritten."""
+    for path in sorted(folder.iterdir()) if folder.exists() else []:
+        if path.name in (TABLE, MOSAIC):
+            continue
+        if path.suffix != ".geojson":
+            raise ValueError(f"{path}: not of `suggest`, which replaces the folder; choose another --folder")
+        regions, points = read_geojson(path)
+        num = sum(bool(one.label) or not one.name.startswith(_NAME) for one in regions) + len(points)
+        if num:
+            raise ValueError(
+                f"{path}: {num} regions have a class or were drawn by somebody, and `suggest` replaces the "
+                "folder; move the file to where it is used, or choose another --folder"
+            )
+
+
+def _models(task: LabeledTask, method: str, seed: int) -> dict[str, TaskModel]:
+    folders = {
+        "finetuned": artifacts.finetuned_folder(method, seed),
+        "student": artifacts.student_folder(method, seed),
+    }
+    models = {}
+    for name, folder in folders.items():
+        models[name], description = from_task_model(folder / artifacts.MODEL)
+        task.check_fits(description, folder / artifacts.MODEL)
+    return models
+
+
+def _search(params: Params, task: LabeledTask, side_um: float | None) -> Search:
+    if task.mpp is None:
+        raise ValueError(
+            f"{artifacts.PATCHES_CSV}: the training patches have no resolution, or not one, so that slides cannot be "
+            "looked at in the same; give all of them the same field in µm (column mpp)"
+        )
+    field_um = params.patch_px * task.mpp
+    side_um = field_um if side_um is None else side_um
+    least = {"of a patch that the model sees": field_um}
+    if isinstance(params.labels_section, OwnLabels):
+        regions_um = params.patch_px * params.labels_section.regions.mpp
+        least["that labels.own.regions.mpp asks of a patch"] = regions_um
+    for what, least_um in least.items():
+        if side_um < least_um * (1 - 1e-6):
+            raise ValueError(
+                f"a square of {side_um:g} µm does not hold the {least_um:g} µm {what}; raise --side-um to that"
+            )
+    return Search(
+        patch_px=params.patch_px,
+        mpp=task.mpp,
+        side_um=side_um,
+        tissue_mpp=params.index.tissue_mpp,
+        min_tissue_fraction=params.index.min_tissue_fraction,
+        per_slide=PER_SLIDE,
+    )
+
+
+def _candidates(
+    params: Params, task: LabeledTask, search: Search, seed: int, environment: Environment
+) -> pd.DataFrame:
+    """Fields of the slides that more labels would be trained on."""
+    try:
+        texts = dict.fromkeys(("slide_id", "path", "patient_id", "split"), "str")
+        slides = pd.read_csv(artifacts.SLIDES_CSV, dtype=texts, keep_default_na=False)
+    except FileNotFoundError:
+        raise ValueError(f"{artifacts.SLIDES_CSV}: not found; run `dvc repro index` first") from None
+    section = params.labels_section
+    within_patients = isinstance(section, OwnLabels) and section.validation_within_patients
+    others = ("test",) if within_patients else ("validation", "test")
+    kept_apart = task.patches[task.patches["split"].isin(others)]
+    if params.corpus == "own":
+        manifest = own.pretraining_slides(artifacts.dataset_folder(params.source, "own"))
+        kept_apart = pd.concat([kept_apart, manifest[manifest["split"] == "validation"]])
+    shared_ids = params.corpus == params.dataset
+    searched = slides_to_search(slides, task.patches, kept_apart, shared_ids=shared_ids)
+    for slide_id in searched["slide_id"]:
+        if Path(slide_id).name != slide_id:
+            raise ValueError(f"slide_id {slide_id!r} cannot be the name of a file; rename it in slides.csv")
+    return draw_candidates(searched, search, seed=seed, processes=environment.cpus)
+
+
+def _uncertainty(sight: Sight) -> NDArray[np.float64]:
+    """Of classes: the student's indecision; of scores: how far student and fine-tuned model are apart."""
+    student, finetuned = sight.said["student"], sight.said["finetuned"]
+    if student.shape[1] > 1:
+        return indecision(student)
+    return disagreement(student[:, 0], finetuned[:, 0])
+
+
+def _taken(patches: pd.DataFrame, candidates: pd.DataFrame, alpha: float) -> pd.DataFrame:
+    """The squares of searched slides that are labeled, validated or tested with."""
+    mpp_of = candidates.drop_duplicates("path").set_index("path")["slide_mpp"]
+    unlabeled = (patches["split"] == "train") & ~(patches["label_rank"] < alpha)
+    taken = patches[patches["y"].notna() & ~unlabeled & patches["path"].isin(mpp_of.index)]
+    return taken.assign(slide_mpp=taken["path"].map(mpp_of))
+
+
+def _fields(rows: pd.DataFrame) -> Fields:
+    return Fields(
+        slide_ids=np.array([os.path.realpath(path) for path in rows["path"]], object),
+        centers_yx=rows[["y", "x"]].to_numpy(np.float64),
+        sides_px=(rows["side_px"] * rows["mpp"] / rows["slide_mpp"]).to_numpy(np.float64),
+    )
+
+
+def _table(
+    rows: pd.DataFrame,
+    uncertainty: NDArray[np.float64],
+    sight: Sight,
+    chosen: NDArray[np.int64],
+    side_um: float,
+    classes: Sequence[str] | None,
+) -> pd.DataFrame:
+    """suggestions.csv: one row per suggestion, in the order of choice; places in level-0 pixels."""
+    places = {
+        "rank": np.arange(1, len(rows) + 1),
+        **{name: rows[name].to_numpy() for name in ("slide_id", "path")},
+        **{name: rows[name].round(2).to_numpy() for name in ("y", "x")},
+        "side_px": (side_um / rows["slide_mpp"]).round(2).to_numpy(),
+        "uncertainty": uncertainty.round(6),
+    }
+    said = {
+        f"{model}_{label}" if label else model: values[chosen, k].astype(np.float64).round(6)
+        for model, values in sight.said.items()
+        for k, label in enumerate(classes or [""])
+    }
+    return pd.DataFrame(places | said)
+
+
+def _regions(table: pd.DataFrame, classes: Sequence[str] | None) -> list[Region]:
+    """Squares without a class, for somebody to give them one."""
+    columns = {f"probability {name}": f"student_{name}" for name in classes or ()}
+    columns = columns or {"score": "student", "score before consistency training": "finetuned"}
+    regions = []
+    for row in table.to_dict("records"):
+        half = row["side_px"] / 2
+        top, left, bottom, right = row["y"] - half, row["x"] - half, row["y"] + half, row["x"] + half
+        corners = np.array([(top, left), (top, right), (bottom, right), (bottom, left)])
+        told = {"uncertainty": row["uncertainty"]} | {name: row[of] for name, of in columns.items()}
+        regions.append(
+            Region(
+                corners,
+                label="",
+                name=f"{_NAME} {row['rank']}",
+                measurements=told,
+            )
+        )
+    return regions
+
+
+def _said(table: pd.DataFrame, classes: Sequence[str] | None) -> list[str]:
+    if classes is None:
+        return [f"{score:.2f}" for score in table["student"]]
+    said = table[[f"student_{name}" for name in classes]].to_numpy()
+    return [f"{classes[k]} {row[k]:.2f}" for row, k in zip(said, said.argmax(axis=1), strict=True)]

@@ -1,0 +1,183 @@
+"""Fields of unlabeled slides, and what models see in them: what `wholeslide.suggestion` chooses from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from histo_monai.datasets.labeled import labeled_table
+from histo_monai.datasets.processes import map_over_processes
+from histo_monai.engines.device import precision, to_device
+from histo_monai.engines.labeled import LabeledTask, single_view
+from histo_monai.networks import TaskModel
+from histo_monai.networks.shared_trunk import SharedTrunk
+from histo_monai.randomness import generator
+from histo_monai.slides import open_slide
+from histo_monai.wholeslide.cells import tissue_cells
+from histo_monai.wholeslide.heatmap import Grid
+
+SEARCHED_COLUMNS = ("slide_id", "path", "patient_id", "slide_mpp")
+
+
+def slides_to_search(
+    slides: pd.DataFrame, patches: pd.DataFrame, kept_apart: pd.DataFrame, *, shared_ids: bool
+) -> pd.DataFrame:
+    """The slides of the pretraining and those that training patches lie on, without what must stay unseen.
+
+    Args:
+        slides: of the pretraining; `slide_id`, `path`, `patient_id`, `mpp`.
+        patches: `tables.PATCH_COLUMNS`; of the training, the others are not looked at.
+        kept_apart: `slide_id`, `path`, `patient_id` of what is validated and tested with, empty where unknown. A slide
+            is left out by its file.
+        shared_ids: all are of one collection: a slide is left out by its id and its patient, too.
+
+    Returns:
+        `SEARCHED_COLUMNS`, sorted by slide_id; `slide_mpp` is missing where the file must tell it.
+
+    Raises:
+        ValueError: nothing is left, or two files have one slide_id.
+    """
+    squares = patches[(patches["split"] == "train") & patches["y"].notna()]
+    found = pd.concat([slides.rename(columns={"mpp": "slide_mpp"}), squares], ignore_index=True)
+    found = found[list(SEARCHED_COLUMNS)].fillna({"patient_id": ""})
+    file = found["path"].map(os.path.realpath)
+    found = found[~file.duplicated() & ~file.isin(set(kept_apart["path"].map(os.path.realpath)))]
+    if shared_ids:
+        for column in ("slide_id", "patient_id"):
+            found = found[~found[column].isin(set(kept_apart[column]) - {""})]
+    if found.empty:
+        raise ValueError("every slide is validated or tested with; add slides to the corpus")
+    twice = found[found["slide_id"].duplicated(keep=False)]
+    if len(twice):
+        first, second = twice["path"].iloc[:2]
+        raise ValueError(f"slide_id {twice['slide_id'].iloc[0]!r} names {first} and {second}; ids are unique")
+    return found.sort_values("slide_id", ignore_index=True)
+
+
+@dataclass(frozen=True)
+class Search:
+    """Where on a slide candidates may lie.
+
+    Attributes:
+        patch_px: side of the patches that the models see.
+        mpp: their resolution, µm/px.
+        side_um: side of the square around a candidate that must lie inside the slide, µm.
+        tissue_mpp: resolution of the tissue mask, µm/px.
+        min_tissue_fraction: of a patch.
+        per_slide: at most so many candidates of one slide.
+    """
+
+    patch_px: int
+    mpp: float
+    side_um: float
+    tissue_mpp: float
+    min_tissue_fraction: float
+    per_slide: int
+
+
+def draw_candidates(slides: pd.DataFrame, search: Search, *, seed: int, processes: int) -> pd.DataFrame:
+    """Cells with tissue of the grid whose stride is the field of a patch: beside each other, never over each other.
+
+    Where a slide has more than `per_slide`, so many are drawn, by a generator of its own.
+
+    Args:
+        slides: `SEARCHED_COLUMNS`.
+        search: where they may lie.
+        seed: of the draw.
+        processes: slides looked at at the same time; decides nothing.
+
+    Returns:
+        `tables.PATCH_COLUMNS` without label and split, slide by slide in the order of rows and columns; `slide_mpp` is
+        that of the open slide, never missing.
+
+    Raises:
+        ValueError: a slide cannot be read at `search.mpp`, or none has a candidate.
+    """
+    work = partial(_of_slide, search=search, seed=seed)
+    mpps = [None if np.isnan(mpp) else float(mpp) for mpp in slides["slide_mpp"]]
+    jobs = (list(slides["slide_id"]), [Path(path) for path in slides["path"]], mpps)
+    found = list(map_over_processes(work, *jobs, processes=processes, title="slides", unit="slide"))
+    counts = [len(centers) for centers, _ in found]
+    if not any(counts):
+        raise ValueError(
+            f"no tissue of the {len(slides)} slides holds a field of {search.side_um:g} µm; lower --side-um, "
+            "or index.min_tissue_fraction"
+        )
+    rows = slides.assign(slide_mpp=[mpp for _, mpp in found]).loc[np.repeat(slides.index, counts)]
+    rows = rows.reset_index(drop=True)
+    rows[["y", "x"]] = np.concatenate([centers for centers, _ in found])
+    places = rows["y"].map("{:.1f}".format) + "-" + rows["x"].map("{:.1f}".format)
+    return labeled_table(
+        rows.assign(patch_id=rows["slide_id"] + "-" + places, mpp=search.mpp, side_px=search.patch_px)
+    )
+
+
+def _of_slide(
+    slide_id: str, path: Path, mpp: float | None, search: Search, seed: int
+) -> tuple[NDArray[np.float64], float]:
+    """Centers of the candidates of a slide, shape (n, 2), level-0 pixels; and its resolution."""
+    with open_slide(path, mpp) as slide:
+        grid = Grid(search.patch_px * search.mpp, slide.mpp, slide.size_yx)
+        cells, _ = tissue_cells(slide, grid, search.tissue_mpp, search.min_tissue_fraction)
+    centers = grid.centers_yx(cells)
+    half = search.side_um / slide.mpp / 2
+    inside = ((centers >= half) & (centers <= np.array(slide.size_yx) - half)).all(axis=1)
+    centers = centers[inside]
+    if len(centers) > search.per_slide:
+        drawn = generator(seed, "candidates", slide_id).choice(len(centers), search.per_slide, replace=False)
+        centers = centers[np.sort(drawn)]
+    return centers, slide.mpp
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What models see in patches.
+
+    Attributes:
+        features: Shape (n, 512), float32, of the trunk of one of them.
+        said: Name of a model -> shape (n, K), float32: probabilities of the classes, or the score in 0..1.
+    """
+
+    features: NDArray[np.float32]
+    said: Mapping[str, NDArray[np.float32]]
+
+
+def look_at(
+    rows: pd.DataFrame,
+    models: Mapping[str, TaskModel],
+    task: LabeledTask,
+    *,
+    features_of: str,
+    batch_size: int,
+) -> Sight:
+    """Features and predictions of patches; a trunk runs once for all models that share it.
+
+    Args:
+        rows: `tables.PATCH_COLUMNS`, at least one.
+        models: by name.
+        task: how patches are read, and what is predicted.
+        features_of: name of the model whose trunk gives the features.
+        batch_size: patches at a time.
+    """
+    network = SharedTrunk(models)
+    to_device(network, task.device)
+    features: list[torch.Tensor] = []
+    said: dict[str, list[torch.Tensor]] = {name: [] for name in models}
+    for patches, _ in tqdm(task.in_order(rows, batch_size).loader, desc="patches", unit="batch"):
+        with torch.inference_mode(), precision(task.device):
+            seen = network.features(single_view(patches, task.patch_px, task.device))
+            for name, head in zip(models, network.heads, strict=True):
+                said[name].append(task.objective.predictions(head(seen[name])).cpu())
+        features.append(seen[features_of].float().cpu())
+    return Sight(
+        torch.cat(features).numpy(), {name: torch.cat(parts).numpy() for name, parts in said.items()}
+    )
