@@ -271,9 +271,8 @@ def _folds(positive: NDArray[np.int64], folds: int, seed: int) -> Iterator[tuple
     num_folds = min(folds, *np.bincount(positive))
     if num_folds < 2:
         raise ValueError(f"{folds} folds; a cross-validation takes two at least")
-    for repeat in range(math.ceil(_HELD_OUT / len(positive))):
-        random = derive_seed(seed, "folds", repeat)
-        yield from StratifiedKFold(num_folds, shuffle=True, random_state=random).split(positive, positive)
+    folding = StratifiedKFold(num_folds, shuffle=True, random_state=derive_seed(seed, "folds"))
+    yield from folding.split(positive, positive)
 
 
 def _scaling(table: Array) -> dict[str, Array]:
