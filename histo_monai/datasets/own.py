@@ -1,4 +1,4 @@
-"""Your own data: a folder with `slides.csv`, and `patches.csv` where you have labels."""
+"""Your own data: a folder with `slides.csv`, and where you have labels `patches.csv`, `annotations/`, or both."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from histo_monai.datasets.labeled import LabeledDataset, labeled_table
+from histo_monai.datasets.own_regions import ANNOTATIONS, RegionPlacement, annotation_files, region_patches
 from histo_monai.datasets.squares import check_inside
 from histo_monai.datasets.tables import (
     SPLITS,
@@ -89,45 +90,78 @@ def whole_slides(root: Path) -> tuple[pd.DataFrame, list[str]]:
     return whole_slide_table(rows), []
 
 
-def labeled_patches(root: Path, *, patch_px: int, processes: int = 1) -> LabeledDataset:
-    """The patches that `patches.csv` names, each with a class or a score.
+def labeled_patches(
+    root: Path,
+    *,
+    patch_px: int,
+    region_mpp: float,
+    min_region_fraction: float,
+    num_per_region: int,
+    processes: int = 1,
+) -> LabeledDataset:
+    """The patches that `patches.csv` names, and those of the regions that `annotations/` outlines.
 
-    A row with `path` is an image file (absolute, or relative to the folder of patches.csv; through a zip as if that
-    were a folder), its `y` and `x` only tell where it came from. A row with `slide_id` is a square of a slide of
-    slides.csv around `y`, `x` (center, level-0 pixels), read at `mpp`; its patient, and its split where patches.csv has
-    none, are the slide's. All rows have a `label`, or all a `score` in 0..1. `split` is given for all rows, or only as
-    `test`, and train and validation are drawn.
+    A row of patches.csv with `path` is an image file (absolute, or relative to the folder of patches.csv; through a zip
+    as if that were a folder), its `y` and `x` only tell where it came from. A row with `slide_id` is a square of a
+    slide of slides.csv around `y`, `x` (center, level-0 pixels), read at `mpp`; its patient, and its split where
+    patches.csv has none, are the slide's. All rows have a `label`, or all a `score` in 0..1. `split` is given for all
+    rows, or only as `test`, and train and validation are drawn.
+
+    `annotations/<slide_id>.geojson` (QuPath) or `.xml` (ASAP) outlines regions of a slide of slides.csv: each gives
+    squares of its class, see `own_regions.region_patches`; patient and split are the slide's.
 
     Args:
         root: the folder.
         patch_px: side of a square of a slide, where the column side_px does not tell.
+        region_mpp: resolution of the squares of regions, µm/px.
+        min_region_fraction: least part of such a square that is inside its region, above 0, up to 1.
+        num_per_region: most squares of one region.
         processes: slides opened at the same time.
 
     Returns:
-        `side_px` of image files is 0 where patches.csv does not tell it: the whole image, whatever its size.
+        `side_px` of image files is 0 where patches.csv does not tell it: the whole image, whatever its size. Warnings
+        name regions that give no patch.
 
     Raises:
-        ValueError: the file or a needed value is missing, a value is not what its column holds, a slide is not in
-            slides.csv, or a patch reaches outside its slide; names file and row.
+        ValueError: there are neither patches.csv nor annotations, or they give no patch; a needed value is missing, a
+            value is not what its column holds, a slide is not in slides.csv, or a patch reaches outside its slide; an
+            annotation cannot be read, or regions of different classes overlap; names file and row or region.
     """
     path = root / "patches.csv"
     if not is_labeled(root):
         raise ValueError(
             f"{path}: not found; list your labeled patches there: "
-            "path|slide_id,y,x[,mpp,label|score,patient_id,split]"
+            "path|slide_id,y,x[,mpp,label|score,patient_id,split], "
+            f"or outline regions in {root / ANNOTATIONS}/<slide_id>.geojson"
         )
+    listed = _listed_patches(path, patch_px, processes) if path.is_file() else pd.DataFrame()
+    drawn, warnings = pd.DataFrame(), list[str]()
+    if annotation_files(root):
+        placement = RegionPlacement(patch_px, region_mpp, min_region_fraction, num_per_region)
+        drawn, warnings = region_patches(root, _slides(root), placement, processes)
+        if len(listed) and listed["score"].notna().any():
+            raise ValueError(f"{path}: holds scores, but {root / ANNOTATIONS} gives labels; keep one kind")
+    table = pd.concat([part for part in (listed, drawn) if len(part)] or [listed], ignore_index=True)
+    if table.empty:
+        raise ValueError(f"{root / ANNOTATIONS}: gives no patch ({'; '.join(warnings)})")
+    _check_mixture(root, table, len(listed))
+    return LabeledDataset(labeled_table(table), tuple(warnings))
+
+
+def _listed_patches(path: Path, patch_px: int, processes: int) -> pd.DataFrame:
+    """All of patches.csv, with what the slides know of their patches."""
+    root = path.parent
     table = _checked(path)
     of_slide = table["slide_id"] != ""
     if of_slide.any():
         table = _with_slides(path, table, _slides(root), patch_px)
         check_inside(path, table, _slides(root), processes)
-    _check_mixture(path, table["split"])
     rows = pd.Series([f"-row{number:07d}" for number in range(2, len(table) + 2)])
     names = table["path"].where(~of_slide, table["slide_id"] + rows)
     table["patch_id"] = table["patch_id"].where(table["patch_id"] != "", names)
     table.loc[~of_slide, "path"] = [str(root / name) for name in table.loc[~of_slide, "path"]]
     table.loc[~of_slide, ["y", "x"]] = np.nan
-    return LabeledDataset(labeled_table(table.assign(side_px=table["side_px"].fillna(0))))
+    return table.assign(side_px=table["side_px"].fillna(0))
 
 
 def _checked(path: Path) -> pd.DataFrame:
@@ -152,8 +186,8 @@ def _checked(path: Path) -> pd.DataFrame:
 
 
 def is_labeled(root: Path) -> bool:
-    """Whether there is a patches.csv."""
-    return (root / "patches.csv").is_file()
+    """Whether there is a patches.csv, or a file of annotations."""
+    return (root / "patches.csv").is_file() or bool(annotation_files(root))
 
 
 def _with_columns(table: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
@@ -169,11 +203,16 @@ def _check_split(path: Path, split: pd.Series) -> None:
         )
 
 
-def _check_mixture(path: Path, split: pd.Series) -> None:
-    bare = split == ""
-    if bare.any() and split.isin(["train", "validation"]).any():
+def _check_mixture(root: Path, table: pd.DataFrame, num_listed: int) -> None:
+    """`num_listed` rows are those of patches.csv, the others of annotations."""
+    bare = table["split"] == ""
+    if bare.any() and table["split"].isin(["train", "validation"]).any():
+        row = first_row(bare)
+        where = f"{root / 'patches.csv'}, row {row}"
+        if row - 2 >= num_listed:
+            where = f"{root / 'slides.csv'}, slide {table['slide_id'].iloc[row - 2]!r}"
         raise ValueError(
-            f"{path}, row {first_row(bare)}: no split, while other rows are for training or validation; "
+            f"{where}: no split, while other rows are for training or validation; "
             "fill the column split, or leave all but test empty"
         )
 

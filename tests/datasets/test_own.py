@@ -10,6 +10,7 @@ import pytest
 from histo_monai.datasets import own
 from histo_monai.datasets.files import read_bytes, read_image
 
+REGIONS = {"patch_px": 64, "region_mpp": 1.0, "min_region_fraction": 0.75, "num_per_region": 8}
 SLIDES = "slide_id,path,patient_id,mpp,split\na,a.tif,anna,,train\nb,b.tif,bob,0.5,test\n"
 
 
@@ -24,7 +25,7 @@ def folder(tmp_path: Path, write_slide: Callable[..., Path]) -> Path:
 
 def _patches(folder: Path, text: str) -> pd.DataFrame:
     (folder / "patches.csv").write_text(text)
-    return own.labeled_patches(folder, patch_px=64).table
+    return own.labeled_patches(folder, **REGIONS).table
 
 
 def test_rows_with_a_path_are_images_and_their_y_and_x_only_tell_where_from(tmp_path: Path) -> None:
@@ -81,7 +82,7 @@ def test_rows_of_real_patches_are_read_from_their_zip_in_place(real_slides: Path
     given = pd.read_csv(_index_of(archive, tmp_path), dtype={"patient_id": str})
     given["path"] = [f"{archive}/{name}" for name in given["path"]]
     given.to_csv(tmp_path / "patches.csv", index=False)
-    table = own.labeled_patches(tmp_path, patch_px=64).table
+    table = own.labeled_patches(tmp_path, **REGIONS).table
     assert len(table) == 909
     assert table["patient_id"].value_counts().to_dict() == {"14082": 478, "14306": 431}
     assert table["label"].value_counts().to_dict() == {"normal": 545, "idc": 364}
@@ -151,11 +152,11 @@ def test_a_slide_that_cannot_be_opened_is_named_and_one_without_patches_is_not_o
 
 def test_no_table_says_what_to_write(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"patches\.csv: not found; list your labeled patches there: path\|"):
-        own.labeled_patches(tmp_path, patch_px=64)
+        own.labeled_patches(tmp_path, **REGIONS)
 
 
 def test_processes_change_nothing(folder: Path) -> None:
     (folder / "patches.csv").write_text("slide_id,y,x,mpp,label\na,100,100,1,x\nb,100,100,1,y\n")
-    one, two = (own.labeled_patches(folder, patch_px=64, processes=n).table for n in (1, 2))
+    one, two = (own.labeled_patches(folder, **REGIONS, processes=n).table for n in (1, 2))
     pd.testing.assert_frame_equal(one, two)
     assert np.isnan(one["slide_mpp"][0])

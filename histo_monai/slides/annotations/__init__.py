@@ -11,6 +11,7 @@ from histo_monai.slides.annotations.asap import (
     read_asap_xml,
     write_asap_xml,
 )
+from histo_monai.slides.annotations.formats import read_annotations, write_annotations
 from histo_monai.slides.annotations.geojson import read_geojson, write_geojson
 from histo_monai.slides.annotations.raster import Rule, rasterize, rasterize_regions
 from histo_monai.slides.annotations.regions import Outline, Point, Region
@@ -27,8 +28,10 @@ __all__ = [
     "parse_asap_xml",
     "rasterize",
     "rasterize_regions",
+    "read_annotations",
     "read_asap_xml",
     "read_geojson",
+    "write_annotations",
     "write_asap_xml",
     "write_geojson",
 ]

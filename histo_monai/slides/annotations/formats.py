@@ -1,0 +1,41 @@
+"""Annotation files of either format, by their suffix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from histo_monai.slides.annotations.asap import asap_regions, read_asap_xml, write_asap_xml
+from histo_monai.slides.annotations.geojson import read_geojson, write_geojson
+from histo_monai.slides.annotations.regions import Point, Region
+
+GEOJSON, ASAP_XML = ".geojson", ".xml"
+
+
+def read_annotations(path: Path) -> tuple[list[Region], list[Point]]:
+    """The regions and points of a `.geojson` (`read_geojson`) or `.xml` (`read_asap_xml`, `asap_regions`).
+
+    Raises:
+        ValueError: the suffix is another, or what the reader of the format raises.
+    """
+    if _format(path) == GEOJSON:
+        return read_geojson(path)
+    annotations = read_asap_xml(path)
+    return asap_regions(annotations), list(annotations.points)
+
+
+def write_annotations(path: Path, regions: Iterable[Region], points: Iterable[Point] = ()) -> None:
+    """Write a `.geojson` (`write_geojson`) or `.xml` (`write_asap_xml`).
+
+    Raises:
+        ValueError: the suffix is another, or what the writer of the format raises.
+    """
+    write = write_geojson if _format(path) == GEOJSON else write_asap_xml
+    write(path, regions, points)
+
+
+def _format(path: Path) -> str:
+    suffix = path.suffix.lower()
+    if suffix not in (GEOJSON, ASAP_XML):
+        raise ValueError(f"{path}: expected a name that ends in {GEOJSON} (QuPath) or {ASAP_XML} (ASAP)")
+    return suffix
