@@ -135,7 +135,8 @@ def overlay(
     canvas.write(0.58 * top, plan.canvas_yx[1] / 2, title, 1.15 * _TEXT * scale, "center", bold=True)
     foot = top + height + _FOOT * scale / 2
     margin = _MARGIN * scale
-    end = draw_scale_bar(canvas, (foot, margin), width, thumbnail_mpp, scale)
+    longest = min(0.2 * max(height, width), 0.3 * plan.canvas_yx[1])
+    end = draw_scale_bar(canvas, (foot, margin), longest, thumbnail_mpp, scale)
     if regions:
         draw_line_key(canvas, (foot, end + 1.6 * margin), "reference", scale)
     draw_color_bar(canvas, (foot, plan.canvas_yx[1] - margin), quantity, scale)
@@ -197,18 +198,18 @@ def outlined(picture: Pixels, scale: float, regions: Sequence[Region]) -> Pixels
         for region in regions
         for ring in (region.exterior_yx, *region.holes_yx)
     ]
-    core = max(1, round(picture.shape[1] / 600))
+    core = max(1, round(math.sqrt(picture.shape[0] * picture.shape[1]) / 450))
     for color, thickness in ((_HALO, core + 2), (_LINE, core)):
         cv2.polylines(picture, lines, True, color, thickness, cv2.LINE_AA, _SUBPIXELS)
     return picture
 
 
 def draw_scale_bar(
-    canvas: Canvas, middle_left_yx: tuple[float, float], width: int, mpp: float, scale: float
+    canvas: Canvas, middle_left_yx: tuple[float, float], longest_px: float, mpp: float, scale: float
 ) -> float:
-    """A bar of a round length near a fifth of a picture's width, its length above; where it ends, px from the left."""
+    """A bar of the longest round length that fits, the length above; returns where it ends, px from the left."""
     y, x = middle_left_yx
-    length_um = round_length(0.2 * width * mpp)
+    length_um = round_length(longest_px * mpp)
     length = max(1, round(length_um / mpp))
     thickness = max(2, round(4 * scale))
     bar = np.empty((thickness, length, 3), np.uint8)
