@@ -75,7 +75,7 @@ def run(method: str, seed: int, num: int, side_um: float | None, folder: str | N
         num,
         labeled_features=labeled.features,
         fields=_fields(candidates.assign(mpp=search.side_um / candidates["side_px"])),
-        labeled_fields=_fields(_taken(task.patches, candidates, params.alpha)),
+        labeled_fields=_fields(_taken(task.patches, candidates)),
     )
     if not len(chosen):
         raise ValueError(f"none of {len(candidates)} candidates is both uncertain and unlike what is labeled")
@@ -192,11 +192,10 @@ def _uncertainty(sight: Sight) -> NDArray[np.float64]:
     return disagreement(student[:, 0], finetuned[:, 0])
 
 
-def _taken(patches: pd.DataFrame, candidates: pd.DataFrame, alpha: float) -> pd.DataFrame:
-    """The squares of searched slides that are labeled, validated or tested with."""
+def _taken(patches: pd.DataFrame, candidates: pd.DataFrame) -> pd.DataFrame:
+    """The squares of searched slides that have a label, whether `alpha` lets it be used or not."""
     mpp_of = candidates.drop_duplicates("path").set_index("path")["slide_mpp"]
-    unlabeled = (patches["split"] == "train") & ~(patches["label_rank"] < alpha)
-    taken = patches[patches["y"].notna() & ~unlabeled & patches["path"].isin(mpp_of.index)]
+    taken = patches[patches["y"].notna() & patches["path"].isin(mpp_of.index)]
     return taken.assign(slide_mpp=taken["path"].map(mpp_of))
 
 

@@ -1,0 +1,214 @@
+"""The command `suggest` on a small folder of own slides, and the way of a suggestion back to a labeled patch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import tifffile
+import torch
+import yaml
+
+from histo_monai.__main__ import main
+from histo_monai.datasets import own
+from histo_monai.networks import Encoder, TaskModel, describe_task_model, save_model
+from histo_monai.slides.annotations import read_geojson
+
+PATCH_PX, MPP, SIDE = 32, 0.5, 512
+SPLITS = {"a": "train", "b": "train", "c": "validation", "d": "train", "e": "test"}
+SUGGESTIONS = Path("data/suggestions/random-0")
+RUN = ["suggest", "--method", "random", "--seed", "0", "--num", "9"]
+
+
+def _write_slide(path: Path, seed: int) -> None:
+    """Fields of different texture, 0.5 µm/px; the right sixth is glass."""
+    random = np.random.default_rng(seed)
+    contrast = np.kron(random.integers(5, 60, (8, 8)), np.ones((64, 64)))[..., None]
+    pixels = (190, 110, 170) + contrast * random.normal(0, 1, (SIDE, SIDE, 1))
+    pixels[:, -80:] = 240
+    resolution = {"resolution": (10_000 / MPP, 10_000 / MPP), "resolutionunit": "CENTIMETER"}
+    tiles = {"tile": (256, 256), "photometric": "rgb"}
+    tifffile.imwrite(path, pixels.clip(0, 255).astype(np.uint8), **resolution, **tiles)
+
+
+def _write_models(classes: list[str] | None) -> None:
+    torch.manual_seed(0)
+    encoder = Encoder().description(architecture="", head="pair", patch_px=PATCH_PX, mpps=[0.5, 1.0, 2.0])
+    encoder |= {"method": "random", "source": "raw", "corpus": "own"}
+    model = TaskModel("pair", len(classes or "1"))
+    for name in ("finetuned", "student"):
+        with torch.no_grad():
+            model.head.linear.weight *= 3
+        path = Path(f"data/models/random-0/{name}/model.safetensors")
+        path.parent.mkdir(parents=True)
+        about = describe_task_model(encoder, classes=classes, patch_px=PATCH_PX, mpp=MPP)
+        save_model(path, model.state_dict(), about)
+
+
+def _project(root: Path, column: str, values: list[Any]) -> None:
+    """Five slides, three of them with two labels each, an index, and two models that nothing has trained."""
+    folder = Path("data/raw/own")
+    folder.mkdir(parents=True)
+    slides = ["slide_id,path,patient_id,split"]
+    patches = [f"slide_id,y,x,mpp,{column}"]
+    for seed, (name, split) in enumerate(SPLITS.items()):
+        _write_slide(folder / f"{name}.tif", seed)
+        slides.append(f"{name},{name}.tif,of {name},{split}")
+        if name not in "bd":
+            patches += [f"{name},{40 + 200 * i},40,{MPP},{value}" for i, value in enumerate(values)]
+    (folder / "slides.csv").write_text("\n".join(slides))
+    (folder / "patches.csv").write_text("\n".join(patches))
+    params = yaml.safe_load((root / "params.yaml").read_text())
+    params |= {"source": "raw", "dataset": "own", "corpus": "own", "patch_px": PATCH_PX, "alpha": 1.0}
+    params["corpora"]["own"] |= {"mpps": [0.5, 1.0, 2.0], "num_train": 4, "num_validation": 2}
+    params["labels"]["own"]["regions"] |= {"mpp": MPP}
+    params["index"] |= {"tissue_mpp": 4.0}
+    Path("params.yaml").write_text(yaml.safe_dump(params))
+    assert main(["index"]) == 0
+    _write_models(sorted(values) if column == "label" else None)
+
+
+@pytest.fixture
+def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A function that makes the working folder, with labels or with scores."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HISTO_MONAI_DEVICE", "cpu")
+    monkeypatch.setenv("HISTO_MONAI_CPUS", "1")
+
+    def build(column: str = "label", *values: Any) -> None:
+        _project(root, column, list(values) or ["gland", "stroma"])
+
+    return build
+
+
+def _squares(table: pd.DataFrame, slide_id: str) -> np.ndarray:
+    of_slide = table[table["slide_id"] == slide_id]
+    centers, half = of_slide[["y", "x"]].to_numpy(), of_slide[["side_px"]].to_numpy() / 2
+    return np.concatenate([centers - half, centers + half], axis=1)
+
+
+def test_suggestions_are_squares_of_training_slides_without_a_class(project: Any) -> None:
+    project()
+    assert main(RUN) == 0
+    table = pd.read_csv(SUGGESTIONS / "suggestions.csv")
+    assert table["rank"].tolist() == list(range(1, 10))
+    assert set(table["slide_id"]) <= {"a", "b", "d"}
+    assert set(table["side_px"]) == {PATCH_PX}
+    names = {path.name for path in SUGGESTIONS.iterdir()}
+    assert names == {
+        "suggestions.csv",
+        "suggestions.png",
+        *(f"{name}.geojson" for name in set(table["slide_id"])),
+    }
+    for slide_id in table["slide_id"].unique():
+        regions, points = read_geojson(SUGGESTIONS / f"{slide_id}.geojson")
+        drawn = [(*one.exterior_yx.min(axis=0), *one.exterior_yx.max(axis=0)) for one in regions]
+        np.testing.assert_allclose(drawn, _squares(table, slide_id))
+        assert np.min(drawn) >= 0
+        assert np.max(drawn) <= SIDE
+        assert [one.label for one in regions] + points == [""] * len(regions)
+        told = table[table["slide_id"] == slide_id]
+        assert [one.name for one in regions] == [f"suggestion {rank}" for rank in told["rank"]]
+        for name, column in (("uncertainty", "uncertainty"), ("probability gland", "student_gland")):
+            assert [one.measurements[name] for one in regions] == told[column].tolist()
+    np.testing.assert_allclose(table["student_gland"] + table["student_stroma"], 1, atol=2e-6)
+    assert not (np.abs(_squares(table, "a")[:, :2] - (24, 24)) < PATCH_PX).all(axis=1).any()  # labeled
+
+
+def test_a_suggestion_with_a_class_becomes_a_labeled_patch_in_the_same_place(project: Any) -> None:
+    project()
+    assert main(RUN) == 0
+    table = pd.read_csv(SUGGESTIONS / "suggestions.csv")
+    before = own.labeled_patches(Path("data/raw/own"), **_placement()).table
+    annotations = Path("data/raw/own/annotations")
+    annotations.mkdir()
+    for path in SUGGESTIONS.glob("*.geojson"):
+        (annotations / path.name).write_text(_classified(path, "gland"))
+    after = own.labeled_patches(Path("data/raw/own"), **_placement()).table
+    new = after[~after["patch_id"].isin(before["patch_id"])]
+    assert len(after) == len(before) + len(table)
+    assert set(zip(new["label"], new["split"], new["side_px"], strict=True)) == {("gland", "train", PATCH_PX)}
+    order = ["slide_id", "y", "x"]
+    found, wanted = (rows.sort_values(order)[["y", "x"]].to_numpy() for rows in (new, table))
+    np.testing.assert_allclose(found, wanted, atol=0.02)
+    assert main(["index"]) == 0
+    assert main(RUN) == 0  # and is not suggested again
+    again = pd.read_csv(SUGGESTIONS / "suggestions.csv")
+    assert not set(zip(*(again[name] for name in order), strict=True)) & set(
+        zip(*(table[name] for name in order), strict=True)
+    )
+
+
+def _placement() -> dict[str, Any]:
+    return {"patch_px": PATCH_PX, "region_mpp": MPP, "min_region_fraction": 0.9, "num_per_region": 64}
+
+
+def _classified(path: Path, label: str) -> str:
+    """The file as QuPath saves it once every annotation has a class."""
+    content = json.loads(path.read_text())
+    for feature in content["features"]:
+        feature["properties"]["classification"] = {"name": label, "color": [200, 0, 0]}
+    return json.dumps(content)
+
+
+def test_work_on_suggestions_is_never_overwritten(project: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    project()
+    assert main(RUN) == 0
+    path = next(SUGGESTIONS.glob("*.geojson"))
+    untouched, work = path.read_text(), _classified(path, "gland")
+    path.write_text(work)
+    assert main(RUN) == 1
+    assert f"{path.name}: " in (line := capsys.readouterr().err.strip().splitlines()[-1])
+    assert "have a class or were drawn by somebody" in line
+    assert path.read_text() == work
+    path.write_text(untouched)
+    (SUGGESTIONS / "notes.txt").write_text("mine")
+    assert main(RUN) == 1
+    assert "notes.txt: not of `suggest`" in capsys.readouterr().err
+    assert (SUGGESTIONS / "notes.txt").read_text() == "mine"
+
+
+def test_workers_and_processes_change_no_byte(project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    project()
+    assert main(RUN) == 0
+    before = {path.name: path.read_bytes() for path in SUGGESTIONS.iterdir()}
+    monkeypatch.setenv("HISTO_MONAI_WORKERS", "2")
+    assert main([*RUN, "--folder", "elsewhere"]) == 0
+    assert {path.name: path.read_bytes() for path in Path("elsewhere").iterdir()} == before
+
+
+def test_scores_are_suggested_where_the_two_models_disagree(
+    project: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    project("score", 0.2, 0.7)
+    assert main([*RUN[:-1], "2000"]) == 0
+    assert "suggestions of 2000: the other candidates are certain, or like these" in caplog.text
+    table = pd.read_csv(SUGGESTIONS / "suggestions.csv")
+    apart = (table["student"] - table["finetuned"]).abs()
+    assert (apart > 0).all()
+    ratio = table["uncertainty"] / apart
+    np.testing.assert_allclose(ratio, ratio[0], rtol=1e-3)
+    regions, _ = read_geojson(next(SUGGESTIONS.glob("*.geojson")))
+    assert set(regions[0].measurements) == {"uncertainty", "score", "score before consistency training"}
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (["--side-um", "12"], "a square of 12 µm does not hold the 16 µm of a patch that the model sees"),
+        (["--num", "0"], "--num is 0; expected at least 1"),
+        (["--side-um", "250"], "holds a field of 250 µm; lower --side-um"),
+        (["--method", "rsp"], "no such model; run the stage that makes it"),
+    ],
+)
+def test_a_wrong_call_is_one_line(
+    project: Any, capsys: pytest.CaptureFixture[str], more: list[str], says: str
+) -> None:
+    project()
+    assert main([*RUN, *more]) == 1
+    assert says in capsys.readouterr().err.strip().splitlines()[-1]
+    assert not SUGGESTIONS.exists()
