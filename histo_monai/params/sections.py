@@ -371,3 +371,9 @@ class Params:
     def heatmap_section(self) -> MapParams | None:
         """The section of `heatmap` that `dataset` names; Kather's has no slides, and none."""
         return getattr(self.heatmap, self.dataset, None)
+
+    @property
+    def positive(self) -> str:
+        """The class whose probability is mapped, and for which slides are diagnosed."""
+        section = self.heatmap_section
+        return section.positive if isinstance(section, OwnMapParams) else "tumor"

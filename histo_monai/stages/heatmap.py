@@ -26,7 +26,6 @@ from histo_monai.engines.resume import fingerprint
 from histo_monai.environment import code_version, read_environment
 from histo_monai.networks import from_task_model
 from histo_monai.params import Params, load_params
-from histo_monai.params.sections import OwnMapParams
 from histo_monai.reports.map_mosaic import map_mosaic
 from histo_monai.reports.slide_maps import MapStyle, SlidePicture, write_slide_maps
 from histo_monai.wholeslide.heatmap import read_heatmap
@@ -121,7 +120,6 @@ def _settings(method: str, seed: int, params: Params) -> tuple[MapSettings, str 
             f"{path}: its patches had no one µm/px (images, or squares of several mpp), so it is not known at what "
             "resolution to map a slide; give the patches in patches.csv one mpp, and run finetune again"
         )
-    positive = section.positive if isinstance(section, OwnMapParams) else TUMOR
     settings = MapSettings(
         patch_px=params.patch_px,
         mpp=description["mpp"],
@@ -130,7 +128,7 @@ def _settings(method: str, seed: int, params: Params) -> tuple[MapSettings, str 
         min_tissue_fraction=params.heatmap.min_tissue_fraction,
         batch_size=params.evaluate.batch_size,
     )
-    return settings, positive if description["classes"] else None
+    return settings, params.positive if description["classes"] else None
 
 
 def _write_maps(

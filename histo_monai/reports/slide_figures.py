@@ -1,0 +1,91 @@
+"""Curves of whole slides: who is found at what price, slide by slide and lesion by lesion."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.metrics import roc_curve
+
+from histo_monai.metrics import Estimate
+from histo_monai.reports.drawing import COLORS, GREY, INK, PALE, drawn, new_figure, plain
+
+_LINES = ("-", "--", "-.", ":")
+
+
+def roc(is_tumor: ArrayLike, scores: Mapping[str, ArrayLike], areas: Mapping[str, Estimate]) -> np.ndarray:
+    """ROC curves of slides.
+
+    Args:
+        is_tumor: Shape (n,), bool.
+        scores: name of a model -> shape (n,).
+        areas: name of a model -> its AUC.
+
+    Returns:
+        Shape (H, W, 3), uint8.
+    """
+    labels = np.asarray(is_tumor, bool)
+    figure = new_figure(5.2, 5.0)
+    axis = figure.subplots()
+    axis.plot([0, 1], [0, 1], color=PALE, linewidth=1)
+    for number, (name, values) in enumerate(scores.items()):
+        wrong, right, _ = roc_curve(labels, np.asarray(values))
+        told = areas[name]
+        axis.plot(
+            wrong,
+            right,
+            _LINES[number % 4],
+            color=COLORS[number % len(COLORS)],
+            linewidth=2,
+            label=f"{name}: {told.value:.3f} ({told.low:.2f} to {told.high:.2f})",
+        )
+    axis.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), xlabel="normal slides called tumour", aspect="equal")
+    axis.set_ylabel("tumour slides found")
+    axis.set_title(f"{labels.sum()} tumour and {(~labels).sum()} normal slides", fontsize=11, color=INK)
+    axis.legend(loc="lower right", fontsize=9, frameon=False, title="AUC (95 % interval)", title_fontsize=9)
+    plain(axis)
+    return drawn(figure)
+
+
+def froc_curves(
+    curves: Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]],
+    scores: Mapping[str, Estimate],
+    rates: ArrayLike,
+) -> np.ndarray:
+    """FROC curves: lesions found against false positives per slide.
+
+    Args:
+        curves: name of a model -> false positives per slide and sensitivity, shape (n,) each, ascending.
+        scores: name of a model -> its FROC score.
+        rates: false positives per slide that the score is the mean over.
+
+    Returns:
+        Shape (H, W, 3), uint8.
+    """
+    figure = new_figure(6.2, 4.4)
+    axis = figure.subplots()
+    ticks = np.asarray(rates, float)
+    for rate in ticks:
+        axis.axvline(rate, color=PALE, linewidth=0.8)
+    for number, (name, (false_positives, sensitivity)) in enumerate(curves.items()):
+        told = scores[name]
+        axis.step(
+            [ticks[0] / 2, *np.maximum(false_positives, ticks[0] / 2), ticks[-1] * 2],
+            [0, *sensitivity, sensitivity.max(initial=0.0)],
+            _LINES[number % 4],
+            where="post",
+            color=COLORS[number % len(COLORS)],
+            linewidth=2,
+            label=f"{name}: {told.value:.3f} ({told.low:.2f} to {told.high:.2f})",
+        )
+    axis.set_xscale("log")
+    axis.set_xticks(ticks, [f"{rate:g}" for rate in ticks])
+    axis.minorticks_off()
+    axis.set(xlim=(ticks[0] / 2, ticks[-1] * 2), ylim=(-0.02, 1.02))
+    axis.set_xlabel("false positives per slide")
+    axis.set_ylabel("lesions found")
+    axis.legend(loc="lower right", fontsize=9, frameon=False, title="score (95 % interval)", title_fontsize=9)
+    plain(axis)
+    axis.text(0.01, 1.01, "grey: where the score looks", transform=axis.transAxes, fontsize=8.5, color=GREY)
+    return drawn(figure)

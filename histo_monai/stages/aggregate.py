@@ -1,0 +1,231 @@
+"""Stage `aggregate --method METHOD --seed SEED`: maps of slides -> features, classifiers, slide AUC, lesion FROC."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib import image
+
+from histo_monai import artifacts
+from histo_monai.datasets.outlines import read_regions
+from histo_monai.datasets.tables import read_whole_slides
+from histo_monai.metrics import Estimate
+from histo_monai.metrics.froc import FALSE_POSITIVES_PER_SLIDE, Froc, froc
+from histo_monai.params import Params, load_params
+from histo_monai.reports.slide_figures import froc_curves, roc
+from histo_monai.slides.annotations import Outline, Region
+from histo_monai.wholeslide.detections import find_detections
+from histo_monai.wholeslide.diagnosis import (
+    Learning,
+    cell_auc,
+    diagnose,
+    shuffled_control,
+    slide_estimates,
+)
+from histo_monai.wholeslide.features import FEATURES, slide_features
+from histo_monai.wholeslide.heatmap import Heatmap, read_heatmap
+from histo_monai.wholeslide.lesions import evaluation_mask, match
+
+_LOG = logging.getLogger(__name__)
+
+MODELS = ("finetuned", "student")
+SEEN = "_seen"
+KEPT = ("slide_id", "patient_id", "split", "label", "size")
+FEW_SLIDES = 30
+CLASSIFIERS = "classifiers"
+
+
+def run(method: str, seed: int) -> None:
+    """Write data/diagnosis/<method>-<seed>: features.csv, slides.csv, metrics.json, summary.json, classifiers/, plots/.
+
+    Without labels of slides on both sides, features are all there is, and metrics.json says why.
+
+    Raises:
+        ValueError: scores are missing, or the slides to learn from are too few.
+    """
+    params = load_params(artifacts.PARAMS)
+    scores = artifacts.heatmaps_folder(method, seed) / artifacts.SCORES
+    slides = read_whole_slides(artifacts.WHOLE_SLIDES_CSV)
+    if params.heatmap_section is None:
+        slides = slides.iloc[:0]
+    maps = {slide_id: read_heatmap(scores / f"{slide_id}.csv") for slide_id in slides["slide_id"]}
+    slides = slides.set_index("slide_id", drop=False).rename_axis(None)
+    features = {column: _features(maps, column) for name in MODELS for column in (name, f"{name}{SEEN}")}
+    why_not = _why_not(slides, params.positive)
+    with artifacts.whole_folder(artifacts.diagnosis_folder(method, seed)) as draft:
+        (draft / CLASSIFIERS).mkdir()
+        (draft / artifacts.PLOTS).mkdir()
+        _write_features(draft / artifacts.FEATURES_CSV, slides, features)
+        told = slides[list(KEPT)]
+        metrics: dict[str, Any] = {"warnings": why_not}
+        if not why_not:
+            more, metrics = _diagnose(draft, slides, maps, features, params)
+            told = told.join(more)
+        told.to_csv(draft / artifacts.MAPPED_CSV, index=False, float_format="%.6g")
+        artifacts.write_json(draft / artifacts.METRICS, metrics)
+        artifacts.write_json(draft / artifacts.SUMMARY, summarise(metrics))
+    for line in metrics["warnings"]:
+        _LOG.warning("%s", line)
+    for name, value in summarise(metrics).items():
+        _LOG.info("%s: %s", name, ", ".join(f"{model} {x:.3f}" for model, x in value.items()))
+
+
+def summarise(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """The headlines: {"test_slide_auc": {"finetuned": 0.9, "student": 0.9}, ...}."""
+    return {
+        f"test_{metric}": {model: found[metric]["value"] for model, found in metrics["test"].items()}
+        for metric in metrics.get("test", {}).get(MODELS[0], {})
+        if not metric.startswith("sensitivity")
+    }
+
+
+def _features(maps: Mapping[str, Heatmap], column: str) -> pd.DataFrame:
+    """Features of a column of every slide; of a `_seen` column where there is one, else of the model's own."""
+    rows = {
+        slide_id: slide_features(heatmap, column if column in heatmap.values else column.removesuffix(SEEN))
+        for slide_id, heatmap in maps.items()
+    }
+    return pd.DataFrame.from_dict(rows, orient="index", columns=list(FEATURES))
+
+
+def _write_features(path: Path, slides: pd.DataFrame, features: Mapping[str, pd.DataFrame]) -> None:
+    """One row per slide and map."""
+    parts = [slides[list(KEPT)].assign(map=name).join(table) for name, table in features.items()]
+    pd.concat(parts).to_csv(path, index=False, float_format="%.9g")
+
+
+def _why_not(slides: pd.DataFrame, positive: str) -> list[str]:
+    """Why there can be no diagnosis, in a line; nothing where there can."""
+    for part, kept in (("training", slides["split"] != "test"), ("test", slides["split"] == "test")):
+        labels = slides.loc[kept & (slides["label"] != ""), "label"]
+        if not (labels == positive).any() or (labels == positive).all():
+            return [
+                f"no diagnosis of slides: the {part} slides are not known to be {positive!r} in part and in part not "
+                f"({len(labels)} of {kept.sum()} have a label)"
+            ]
+    return []
+
+
+def _diagnose(
+    folder: Path,
+    slides: pd.DataFrame,
+    maps: Mapping[str, Heatmap],
+    features: Mapping[str, pd.DataFrame],
+    params: Params,
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Scores of the slides, and metrics; writes classifiers and plots."""
+    section = params.aggregate
+    learning = Learning(section.kernel, section.C, section.gamma, section.num_folds, section.seed)
+    slides = slides[slides["label"] != ""]
+    is_tumor = (slides["label"] == params.positive).to_numpy()
+    test = (slides["split"] == "test").to_numpy()
+    files = dict(zip(slides["slide_id"], slides["annotation"], strict=True))
+    truth = {slide_id: read_regions(Path(file)) if file else [] for slide_id, file in files.items()}
+    found: dict[str, dict[str, Estimate]] = {}
+    scores: dict[str, pd.DataFrame] = {}
+    curves: dict[str, Froc | None] = {}
+    classifiers = {}
+    for name in MODELS:
+        mine, seen = (features[column].loc[slides.index] for column in (name, f"{name}{SEEN}"))
+        classifier, scores[name] = diagnose(mine, seen, is_tumor, slides["split"], learning)
+        classifier.save(folder / CLASSIFIERS / f"{name}.safetensors")
+        classifiers[name] = {"chosen": dict(classifier.chosen), "cv_auc": round(classifier.cv_auc, 6)}
+        found[name] = slide_estimates(is_tumor[test], slides.loc[test, "size"], scores[name][test])
+        if section.num_permutations:
+            control = shuffled_control(mine, is_tumor, slides["split"], learning, section.num_permutations)
+            found[name]["slide_auc_of_shuffled_labels"] = control
+        curves[name] = curve = _lesions(slides[test], maps, truth, name, params)
+        if curve is not None:
+            found[name] |= {"froc": curve.score} | {
+                f"sensitivity_at_{x:g}": y for x, y in curve.sensitivities.items()
+            }
+    _draw(
+        folder / artifacts.PLOTS,
+        is_tumor[test],
+        {n: table[test] for n, table in scores.items()},
+        found,
+        curves,
+    )
+    metrics = {
+        "test": {name: {metric: x.as_dict() for metric, x in some.items()} for name, some in found.items()},
+        "cell_auc": {name: _map_quality(slides, maps, truth, name) for name in MODELS},
+        "classifiers": classifiers,
+        "num_lesions": next((curve.num_lesions for curve in curves.values() if curve is not None), 0),
+        "warnings": _warnings(slides[test]),
+    }
+    return pd.concat([table.add_prefix(f"{name}_") for name, table in scores.items()], axis=1), metrics
+
+
+def _lesions(
+    slides: pd.DataFrame,
+    maps: Mapping[str, Heatmap],
+    truth: Mapping[str, list[Region]],
+    model: str,
+    params: Params,
+) -> Froc | None:
+    """The FROC curve over the slides whose lesions are all outlined; None where there is no lesion."""
+    found = []
+    kept = slides[slides["exhaustive"]]
+    for slide_id in kept.index:
+        grid = maps[slide_id].grid
+        outlines = [Outline(region.name, region.label, region.exterior_yx) for region in truth[slide_id]]
+        holes = [Outline("", "", hole) for region in truth[slide_id] for hole in region.holes_yx]
+        mask = evaluation_mask(outlines, holes, slide_mpp=grid.slide_mpp, size_yx=grid.size_yx)
+        points = find_detections(
+            maps[slide_id], model, **asdict(params.heatmap.detection), label=params.positive
+        )
+        found.append(match(points, mask))
+    curve = froc(found, groups=_groups(kept), seed=params.aggregate.seed)
+    return curve if curve.num_lesions else None
+
+
+def _map_quality(
+    slides: pd.DataFrame, maps: Mapping[str, Heatmap], truth: Mapping[str, list[Region]], model: str
+) -> dict[str, float | None]:
+    """AUC of cells inside the outlines: of slides that the model has not seen, and of those that it has."""
+    found = {}
+    for split in ("train", "validation", "test"):
+        ids = list(slides.index[(slides["split"] == split) & slides["exhaustive"]])
+        if not ids:
+            continue
+        some = {slide_id: maps[slide_id] for slide_id in ids}
+        found[split] = cell_auc(some, dict.fromkeys(ids, model), truth)
+        if all(f"{model}{SEEN}" in heatmap.values for heatmap in some.values()):
+            found[f"{split}{SEEN}"] = cell_auc(some, dict.fromkeys(ids, f"{model}{SEEN}"), truth)
+    return {name: round(value, 6) if np.isfinite(value) else None for name, value in found.items()}
+
+
+def _groups(slides: pd.DataFrame) -> np.ndarray:
+    """Patient of each slide, or the slide itself."""
+    return slides["patient_id"].where(slides["patient_id"] != "", slides["slide_id"]).to_numpy(dtype=object)
+
+
+def _warnings(test: pd.DataFrame) -> list[str]:
+    if len(test) >= FEW_SLIDES:
+        return []
+    return [f"{len(test)} test slides only: intervals are wide, and a difference must be large to show"]
+
+
+def _draw(
+    folder: Path,
+    is_tumor: np.ndarray,
+    scores: Mapping[str, pd.DataFrame],
+    found: Mapping[str, Mapping[str, Estimate]],
+    curves: Mapping[str, Froc | None],
+) -> None:
+    """ROC of slides; FROC of lesions where there are any."""
+    areas = {name: metrics["slide_auc"] for name, metrics in found.items()}
+    image.imsave(
+        folder / "roc.png", roc(is_tumor, {name: table["score"] for name, table in scores.items()}, areas)
+    )
+    drawn = {name: curve for name, curve in curves.items() if curve is not None}
+    if drawn:
+        lines = {name: (curve.fps_per_slide, curve.sensitivity) for name, curve in drawn.items()}
+        picture = froc_curves(lines, {name: c.score for name, c in drawn.items()}, FALSE_POSITIVES_PER_SLIDE)
+        image.imsave(folder / "froc.png", picture)
