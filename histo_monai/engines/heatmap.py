@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -230,11 +231,11 @@ def _map_share(
 
     @functools.cache
     def load(models: tuple[tuple[str, Path], ...]) -> PatchModels:
-        return load_models(dict(models), positive, settings.patch_px, device)
+        return load_models(dict(models), positive, settings, device)
 
     for number, job in enumerate(mine, start=1):
         models = load(tuple(job.models.items()))
-        title = f"slide {number}/{len(mine)}"
+        title = f"slide {number}/{len(mine)}" + (f" of process {rank + 1}" if world > 1 else "")
         with tqdm(desc=title, unit="patch", position=rank, leave=False, dynamic_ncols=True) as bar:
 
             def advance(done: int, total: int, bar: Any = bar) -> None:
@@ -260,21 +261,24 @@ def shares(jobs: Sequence[SlideJob], processes: int) -> list[list[SlideJob]]:
 
 
 def load_models(
-    paths: Mapping[str, Path], positive: str | None, patch_px: int, device: torch.device
+    paths: Mapping[str, Path], positive: str | None, settings: MapSettings, device: torch.device
 ) -> PatchModels:
     """Fine-tuned models or students of one task, by name, on `device`; what their trunks share runs once.
 
     Raises:
-        ValueError: A file is no model of a task, saw patches of another size, does not give what is asked for, or has
-            other classes than the one before; names it.
+        ValueError: A file is no model of a task, saw patches of another size or resolution, does not give what is asked
+            for, or has other classes than the one before; names it.
     """
     found = {}
     known: list[list[str] | None] = []
     for name, path in paths.items():
         found[name], description = from_task_model(path)
-        classes, its_px = description["classes"], description["patch_px"]
-        if its_px != patch_px:
-            raise ValueError(f"{path}: saw patches of {its_px} px, not {patch_px}; run finetune again")
+        classes, its_px, its_mpp = description["classes"], description["patch_px"], description["mpp"]
+        if its_px != settings.patch_px or not math.isclose(its_mpp or settings.mpp, settings.mpp):
+            raise ValueError(
+                f"{path}: saw patches of {its_px} px at {its_mpp} µm/px, not {settings.patch_px} px at "
+                f"{settings.mpp} µm/px; map at its own, or run finetune again"
+            )
         if known and classes != known[-1]:
             raise ValueError(f"{path}: its classes are {classes}, those of the model before {known[-1]}")
         try:

@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 from histo_monai.slides import Slide, tissue_fraction, tissue_mask
 from histo_monai.wholeslide.heatmap import Grid
 
+_CELLS_AT_ONCE = 2**18
+
 
 def tissue_cells(
     slide: Slide, grid: Grid, tissue_mpp: float, min_tissue_fraction: float
@@ -31,12 +33,21 @@ def tissue_cells(
         raise ValueError(f"min_tissue_fraction must lie in 0..1, got {min_tissue_fraction}")
     mask_mpp = max(tissue_mpp, slide.mpp)
     mask = tissue_mask(slide.thumbnail(mask_mpp))
-    cells = np.argwhere(np.ones(grid.shape, bool))
-    fraction = tissue_fraction(mask, grid.centers_yx(cells) * slide.mpp / mask_mpp, grid.stride_um / mask_mpp)
-    # The mask's last row and column reach beyond the slide, where there is no tissue.
-    fraction = np.minimum(fraction, _part_inside(grid, cells))
-    chosen = (fraction > 0) & (fraction >= min_tissue_fraction - 1e-9)
-    return cells[chosen], fraction[chosen].astype(np.float32)
+    rows, columns = grid.shape
+    step = max(1, _CELLS_AT_ONCE // columns)
+    found = []
+    for first in range(0, rows, step):
+        cells = np.argwhere(np.ones((min(step, rows - first), columns), bool))
+        cells[:, 0] += first
+        centers = grid.centers_yx(cells) * slide.mpp / mask_mpp
+        # The mask's last row and column reach beyond the slide, where there is no tissue.
+        fraction = np.minimum(
+            tissue_fraction(mask, centers, grid.stride_um / mask_mpp), _part_inside(grid, cells)
+        )
+        chosen = (fraction > 0) & (fraction >= min_tissue_fraction - 1e-9)
+        found.append((cells[chosen], fraction[chosen].astype(np.float32)))
+    all_cells, all_fractions = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return all_cells, all_fractions
 
 
 def _part_inside(grid: Grid, cells: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -7,6 +7,7 @@ import pytest
 import tifffile
 
 from histo_monai.slides import Slide, open_slide, tissue_mask
+from histo_monai.wholeslide import cells as cells_module
 from histo_monai.wholeslide.cells import tissue_cells
 from histo_monai.wholeslide.heatmap import Grid
 
@@ -35,8 +36,9 @@ def _counted(slide: Slide, stride: int) -> np.ndarray:
 @pytest.mark.parametrize("least", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("stride", [32, 48])
 def test_cells_with_enough_tissue_are_those_that_counting_pixels_finds(
-    slide: Slide, stride: int, least: float
+    slide: Slide, stride: int, least: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(cells_module, "_CELLS_AT_ONCE", 3 * -(-512 // stride))  # a few rows at a time
     cells, fraction = tissue_cells(slide, Grid(float(stride), 1.0, slide.size_yx), 4.0, least)
     counted = _counted(slide, stride)
     assert 0 < counted.mean() < 1

@@ -1,0 +1,282 @@
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pandas as pd
+import pytest
+import tifffile
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from histo_monai.engines.heatmap import (
+    MapSettings,
+    PatchModels,
+    SlideJob,
+    load_models,
+    map_slide,
+    map_slides,
+    shares,
+    value_of,
+)
+from histo_monai.networks import TaskModel, save_model
+from histo_monai.slides import Box, SlideError, open_slide
+from histo_monai.wholeslide.heatmap import Heatmap, read_heatmap, write_heatmap
+
+CPU = torch.device("cpu")
+PINK = (210, 130, 180)
+SETTINGS = MapSettings(32, 1.0, 16.0, 8.0, 0.5, 50)
+
+
+def _write_pyramid(path: Path, image: NDArray[np.uint8], factors: Sequence[int]) -> Path:
+    """Levels of exact means over factor x factor pixels; their sizes are rounded down."""
+    with tifffile.TiffWriter(path) as writer:
+        for factor in factors:
+            height, width = (size // factor for size in image.shape[:2])
+            whole = image[: height * factor, : width * factor]
+            level = whole.reshape(height, factor, width, factor, 3).mean(axis=(1, 3)).round().astype(np.uint8)
+            writer.write(level, tile=(64, 64), photometric="rgb", subfiletype=int(factor > 1), metadata=None)
+    return path
+
+
+class Centroids(nn.Module):
+    """How much darker than the tissue a patch is in all, and where the middle of what is darker lies in it, 0..1."""
+
+    def forward(self, patches: torch.Tensor) -> dict[str, torch.Tensor]:
+        dark = (PINK[0] / 255 - patches[:, 0]).clamp(min=0.02) - 0.02
+        mass = dark.sum(dim=(1, 2))
+        place = (torch.arange(patches.shape[-1]) + 0.5) / patches.shape[-1]
+        y, x = (dark.sum(dim=axis) @ place / mass.clamp(min=1e-6) for axis in (2, 1))
+        return {name: value[:, None] for name, value in {"mass": mass / 1000, "in_y": y, "in_x": x}.items()}
+
+
+CENTROIDS = PatchModels(("mass", "in_y", "in_x"), Centroids(), value_of(None, None))
+
+
+def _map(path: Path, mpp: float, models: PatchModels = CENTROIDS, **changes: int) -> Heatmap:
+    return map_slide(path, mpp, models, SETTINGS, device=CPU, **{"workers": 0, **changes})
+
+
+@pytest.mark.parametrize("factors", [(1, 2, 4), (1, 4, 16), (1, 3), (1,)], ids=str)
+@pytest.mark.parametrize("mpp", [0.25, 0.2528, 0.5, 1.0])
+def test_crosses_lie_where_they_were_planted_to_within_a_pixel_of_level_0(
+    tmp_path: Path, mpp: float, factors: Sequence[int]
+) -> None:
+    image = np.full((round(260 / mpp), round(340 / mpp), 3), PINK, np.uint8)
+    planted_um = [(61.0, 83.0), (101.0, 207.5), (150.5, 120.5), (195.25, 278.0)]
+    arm, half = round(7 / mpp), max(1, round(1 / mpp))
+    planted_px = [(round(y / mpp), round(x / mpp)) for y, x in planted_um]
+    for y, x in planted_px:
+        image[y - arm : y + arm, x - half : x + half] = 40
+        image[y - half : y + half, x - arm : x + arm] = 40
+    write_heatmap(tmp_path / "map.csv", _map(_write_pyramid(tmp_path / "slide.tif", image, factors), mpp))
+    table = pd.read_csv(tmp_path / "map.csv")
+    # Where each patch sees the cross: the middle of its cell, and how far from the middle of the patch the cross is.
+    shift = (table[["in_y", "in_x"]].to_numpy() - 0.5) * SETTINGS.patch_px * SETTINGS.mpp / mpp
+    seen = table[["y", "x"]].to_numpy() + shift
+    whole = table["mass"] > 0.98 * table["mass"].max()
+    for cross in planted_px:
+        near = (np.abs(table[["y", "x"]].to_numpy() - cross) <= 8 / mpp).all(axis=1)
+        assert (near & whole).any()
+        assert np.abs(seen[near & whole] - cross).max() < 1
+
+
+@pytest.fixture(scope="module")
+def tissue(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Spotted tissue with glass around it, 512 x 640 px."""
+    noise = np.random.default_rng(0).normal(0, 60, (512, 640, 1)).astype(np.float32)
+    spots = PINK + 6 * cv2.GaussianBlur(noise, (0, 0), 3)[..., None]
+    image = np.full((512, 640, 3), 245, np.uint8)
+    image[60:460, 90:600] = np.clip(spots, 0, 230)[60:460, 90:600]
+    return _write_pyramid(tmp_path_factory.mktemp("tissue") / "tissue.tif", image, (1, 2))
+
+
+def _save(path: Path, seed: int, classes: list[str] | None = None, **changes: object) -> Path:
+    torch.manual_seed(seed)
+    model = TaskModel("linear", len(classes or [0]))
+    told = ("method", "architecture", "mpps", "num_features", "normalisation", "source", "corpus")
+    description = {"kind": "task model", "head": "linear", "classes": classes, "patch_px": 32, "mpp": 1.0}
+    save_model(path, model.state_dict(), {**dict.fromkeys(told, ""), **description, **changes})
+    return path
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("models")
+    names = {"finetuned": 0, "student": 1}
+    return {
+        name: _save(folder / f"{name}.safetensors", seed, ["normal", "tumor"]) for name, seed in names.items()
+    }
+
+
+def test_values_are_those_of_one_read_and_one_pass_for_every_cell(
+    tissue: Path, files: dict[str, Path]
+) -> None:
+    models = load_models(files, "tumor", SETTINGS, CPU)
+    found = _map(tissue, 0.5, models)
+    assert len(found.cells) > 2 * SETTINGS.batch_size
+    with open_slide(tissue, 0.5) as slide, torch.no_grad():
+        for i in range(0, len(found.cells), 7):
+            y, x = (found.cells[i] + 0.5) * 16 / 0.5
+            patch = torch.from_numpy(slide.read(Box((y, x), 32, 1.0)))[None].float() / 255
+            for name, outputs in models.network(patch).items():
+                assert found.values[name][i] == pytest.approx(float(outputs.softmax(1)[0, 1]), abs=1e-5)
+
+
+def test_values_stand_at_the_cells_they_were_seen_at(tissue: Path) -> None:
+    found = _map(tissue, 0.5)
+    with open_slide(tissue, 0.5) as slide:
+        boxes = [Box((y, x), 32, 1.0) for y, x in found.grid.centers_yx(found.cells).tolist()]
+        expected = Centroids()(torch.from_numpy(slide.read_many(boxes)).float() / 255)
+    for name, values in expected.items():
+        np.testing.assert_allclose(found.values[name], values[:, 0].clamp(0, 1), atol=1e-5)
+
+
+def test_a_reading_process_changes_no_byte(tissue: Path) -> None:
+    alone, beside = _map(tissue, 0.5), _map(tissue, 0.5, workers=1)
+    for name, values in alone.values.items():
+        np.testing.assert_array_equal(beside.values[name], values)
+
+
+def test_progress_counts_every_patch_once(tissue: Path) -> None:
+    told: list[tuple[int, int]] = []
+    found = map_slide(
+        tissue, 0.5, CENTROIDS, SETTINGS, device=CPU, workers=0, advance=lambda *counts: told.append(counts)
+    )
+    num = len(found.cells)
+    assert [done for done, _ in told] == [50] * (num // 50) + [num % 50]
+    assert {total for _, total in told} == {num}
+
+
+def test_a_slide_without_tissue_has_a_map_without_cells(tmp_path: Path) -> None:
+    blank = _write_pyramid(tmp_path / "blank.tif", np.full((200, 200, 3), 245, np.uint8), (1,))
+    write_heatmap(tmp_path / "blank.csv", _map(blank, 1.0))
+    found = read_heatmap(tmp_path / "blank.csv")
+    assert len(found.cells) == 0
+    assert list(found.values) == ["mass", "in_y", "in_x"]
+
+
+@pytest.fixture
+def jobs(tissue: Path, files: dict[str, Path], tmp_path: Path) -> list[SlideJob]:
+    """Four slides, of different size on disk; one has a model of its own."""
+    found = []
+    for number in range(4):
+        path = tmp_path / "slides" / f"{number}.tif"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(tissue.read_bytes() + b"\0" * number)
+        models = files if number else {"student": files["student"]}
+        found.append(SlideJob(f"slide.{number}", path, 0.5, models))
+    return found
+
+
+def _run(jobs: Sequence[SlideJob], folder: Path, ranks: int = 1) -> dict[str, bytes]:
+    map_slides(jobs, SETTINGS, "tumor", folder, device=CPU, workers=0, ranks=ranks)
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+@pytest.mark.slow
+def test_two_processes_write_the_same_bytes_as_one(jobs: list[SlideJob], tmp_path: Path) -> None:
+    alone = _run(jobs, tmp_path / "alone")
+    assert len(alone) == 8
+    assert _run(jobs, tmp_path / "two", ranks=2) == alone
+
+
+_RUN = """
+import pickle, sys, torch
+from pathlib import Path
+from histo_monai.engines.heatmap import map_slides
+jobs, settings = pickle.loads(Path(sys.argv[1]).read_bytes())
+map_slides(jobs, settings, "tumor", Path(sys.argv[2]), device=torch.device("cpu"), workers=0, ranks=1)
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_run_goes_on_after_its_last_whole_slide_and_ends_in_the_same_bytes(
+    jobs: list[SlideJob], tmp_path: Path
+) -> None:
+    whole = _run(jobs, tmp_path / "whole")
+    folder, told = tmp_path / "killed", tmp_path / "jobs.pickle"
+    told.write_bytes(pickle.dumps((jobs, SETTINGS)))
+    with subprocess.Popen([sys.executable, "-c", _RUN, told, folder], stderr=subprocess.DEVNULL) as process:
+        while not list(folder.glob("*.json")):
+            assert process.poll() is None
+            time.sleep(0.005)
+        os.kill(process.pid, signal.SIGKILL)
+    done = {path: path.stat().st_mtime_ns for path in folder.glob("*.json")}
+    assert 1 <= len(done) < len(jobs)
+    drafts = {path.name for path in folder.glob(".*.draft")}
+    found = {name: content for name, content in _run(jobs, folder).items() if name not in drafts}
+    assert found == whole
+    assert all(path.stat().st_mtime_ns == before for path, before in done.items())
+
+
+def test_a_slide_that_cannot_be_read_stops_the_run_by_its_name_and_finished_ones_are_kept(
+    jobs: list[SlideJob], tmp_path: Path
+) -> None:
+    jobs[0].path.write_bytes(jobs[0].path.read_bytes()[:2000])  # The smallest: it comes last.
+    with pytest.raises(SlideError, match=r"slide .*0\.tif: ") as refused:
+        _run(jobs, tmp_path / "maps")
+    assert "\n" not in str(refused.value)
+    names = {path.name for path in (tmp_path / "maps").iterdir()}
+    assert names == {f"slide.{i}.{kind}" for i in (1, 2, 3) for kind in ("csv", "json")}
+
+
+def test_large_slides_come_first_and_processes_get_equal_loads(tmp_path: Path) -> None:
+    sizes = [5, 90, 40, 60, 30]
+    jobs = [SlideJob(f"{size}", tmp_path / f"{size}", None, {}) for size in sizes]
+    for size, job in zip(sizes, jobs, strict=True):
+        job.path.write_bytes(bytes(size))
+    assert [[job.slide_id for job in share] for share in shares(jobs, 2)] == [["90", "30"], ["60", "40", "5"]]
+    assert [job.slide_id for job in shares(jobs, 1)[0]] == ["90", "60", "40", "30", "5"]
+
+
+def test_a_map_shows_the_probability_of_its_class_or_the_score() -> None:
+    outputs = torch.tensor([[0.0, 1.0], [2.0, -1.0]])
+    torch.testing.assert_close(value_of(["a", "b"], "a")(outputs), torch.sigmoid(torch.tensor([-1.0, 3.0])))
+    torch.testing.assert_close(value_of(None, None)(outputs[:, 1:]), torch.tensor([1.0, 0.0]))
+
+
+Build = Callable[[Path], dict[str, Path]]
+CLASSES = ["normal", "tumor"]
+
+
+@pytest.mark.parametrize(
+    ("build", "positive", "message"),
+    [
+        (
+            lambda path: {"m": _save(path, 0, CLASSES)},
+            "cancer",
+            r"the class 'cancer', .* \['normal', 'tumor'\]",
+        ),
+        (lambda path: {"m": _save(path, 0, CLASSES)}, None, "asked for a score, but"),
+        (lambda path: {"m": _save(path, 0)}, "tumor", "asked for the class 'tumor', but it gives a score"),
+        (
+            lambda path: {"m": _save(path, 0, CLASSES, patch_px=64)},
+            "tumor",
+            "saw patches of 64 px at 1.0 µm/px",
+        ),
+        (lambda path: {"m": _save(path, 0, CLASSES, mpp=0.5)}, "tumor", "saw patches of 32 px at 0.5 µm/px"),
+        (
+            lambda path: {
+                "one": _save(path.with_stem("one"), 0, ["tumor", "x"]),
+                "m": _save(path, 0, CLASSES),
+            },
+            "tumor",
+            r"its classes are \['normal', 'tumor'\], those of the model before \['tumor', 'x'\]",
+        ),
+    ],
+)
+def test_a_model_that_does_not_fit_is_refused_by_its_file(
+    tmp_path: Path, build: Build, positive: str | None, message: str
+) -> None:
+    with pytest.raises(ValueError, match=rf"m\.safetensors: .*{message}"):
+        load_models(build(tmp_path / "m.safetensors"), positive, SETTINGS, CPU)
