@@ -25,6 +25,13 @@ from histo_monai.metrics.comparison import (
 )
 from histo_monai.metrics.delong import DeLongTest, auc, delong_test
 from histo_monai.metrics.estimate import Estimate
+from histo_monai.metrics.froc import (
+    FALSE_POSITIVES_PER_SLIDE,
+    Froc,
+    SlideDetections,
+    froc,
+    froc_replicates,
+)
 from histo_monai.metrics.icc import intraclass_correlation
 from histo_monai.metrics.label_counts import LabelsNeeded, LabelsSaved
 from histo_monai.metrics.learning_curve import LearningCurve, isotonic, labels_needed, labels_saved
@@ -59,12 +66,14 @@ __all__ = [
     "ALIKE",
     "BETTER",
     "CLASSIFICATION",
+    "FALSE_POSITIVES_PER_SLIDE",
     "UNTESTED",
     "VERDICTS",
     "WORSE",
     "Comparison",
     "DeLongTest",
     "Estimate",
+    "Froc",
     "LabelsNeeded",
     "LabelsSaved",
     "LearningCurve",
@@ -76,6 +85,7 @@ __all__ = [
     "Replicates",
     "Resampling",
     "SeedMean",
+    "SlideDetections",
     "Spread",
     "accuracy",
     "auc",
@@ -86,6 +96,8 @@ __all__ = [
     "effective_groups",
     "estimate_over_seeds",
     "expected_calibration_error",
+    "froc",
+    "froc_replicates",
     "grouped_bootstrap",
     "holm",
     "human_estimates",
