@@ -14,6 +14,7 @@ from matplotlib import image
 
 from histo_monai import artifacts
 from histo_monai.datasets.outlines import read_regions
+from histo_monai.datasets.slide_scores import TOLD
 from histo_monai.datasets.tables import read_whole_slides
 from histo_monai.metrics import Estimate
 from histo_monai.metrics.froc import FALSE_POSITIVES_PER_SLIDE, Froc, froc
@@ -36,7 +37,6 @@ _LOG = logging.getLogger(__name__)
 
 MODELS = ("finetuned", "student")
 SEEN = "_seen"
-KEPT = ("slide_id", "patient_id", "split", "label", "size")
 FEW_SLIDES = 30
 CLASSIFIERS = "classifiers"
 
@@ -62,7 +62,7 @@ def run(method: str, seed: int) -> None:
         (draft / CLASSIFIERS).mkdir()
         (draft / artifacts.PLOTS).mkdir()
         _write_features(draft / artifacts.FEATURES_CSV, slides, features)
-        told = slides[list(KEPT)]
+        told = slides[list(TOLD)]
         metrics: dict[str, Any] = {"warnings": why_not}
         if not why_not:
             more, metrics = _diagnose(draft, slides, maps, features, params)
@@ -96,7 +96,7 @@ def _features(maps: Mapping[str, Heatmap], column: str) -> pd.DataFrame:
 
 def _write_features(path: Path, slides: pd.DataFrame, features: Mapping[str, pd.DataFrame]) -> None:
     """One row per slide and map."""
-    parts = [slides[list(KEPT)].assign(map=name).join(table) for name, table in features.items()]
+    parts = [slides[list(TOLD)].assign(map=name).join(table) for name, table in features.items()]
     pd.concat(parts).to_csv(path, index=False, float_format="%.9g")
 
 

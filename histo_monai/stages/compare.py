@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib import image
+from numpy.typing import NDArray
+from scipy import stats
 
 from histo_monai import artifacts
 from histo_monai.datasets.predictions import STAGE_OF_MODEL, Predictions, check_same_patches, read_predictions
+from histo_monai.datasets.slide_scores import check_same_slides, read_slide_scores
 from histo_monai.datasets.tasks import of_one_group
-from histo_monai.metrics import VERDICTS, ModelValue, PairedTest, compare_models
+from histo_monai.metrics import VERDICTS, Comparison, ModelValue, PairedTest, compare_models
 from histo_monai.params import Params, load_params
 from histo_monai.reports.forest import forest
 from histo_monai.reports.paper import PaperNumber, is_papers_experiment, paper_number
@@ -24,6 +27,7 @@ from histo_monai.reports.tables import REFERENCE, SplitTable, comparison_report,
 _LOG = logging.getLogger(__name__)
 
 SPLITS = ("validation", "test")
+SLIDES = "test slides"
 FEW_GROUPS, FEW_SEEDS = 20, 5
 TABLE, TESTS, REPORT, PICTURE = "table.csv", "tests.csv", "report.md", "table.png"
 
@@ -70,6 +74,9 @@ def run() -> None:
         warnings += _warnings(split, parts[next(iter(parts))])
     if not found:
         raise ValueError(f"{first.path}: no validation or test patches; run evaluate again")
+    headline = found[-1:]
+    if (slides := _slides_table(params)) is not None:
+        found, headline = [*found, slides], [*headline, slides]
     warnings = [*_of_seeds(len(params.seeds), first.classes is None), *warnings, _ENCODER]
     with artifacts.whole_folder(artifacts.COMPARISON) as draft:
         _csv(draft / TABLE, [part.table.drop(columns="model") for part in found])
@@ -77,21 +84,23 @@ def run() -> None:
         report = comparison_report(_title(params), found[::-1], warnings)
         (draft / REPORT).write_text(report, encoding="utf-8")
         image.imsave(draft / PICTURE, forest(_title(params), found[::-1]))
-        artifacts.write_json(draft / artifacts.SUMMARY, summarise(found[-1]))
+        artifacts.write_json(draft / artifacts.SUMMARY, summarise(headline))
     for line in warnings:
         _LOG.warning("%s", line)
-    _LOG.info("%s: verdicts %s", found[-1].split, summarise(found[-1])["verdicts"])
+    told = " and ".join(part.split for part in headline)
+    _LOG.info("%s: verdicts %s", told, summarise(headline)["verdicts"])
 
 
-def summarise(part: SplitTable) -> dict[str, dict[str, Any]]:
+def summarise(parts: Sequence[SplitTable]) -> dict[str, dict[str, Any]]:
     """Values of the models by metric, and how often each verdict was given."""
     values = {
-        f"{part.split}_{metric}": {
+        f"{part.split.partition(' ')[0]}_{metric}": {
             row.model: _rounded(row.value) for row in part.table[part.table["metric"] == metric].itertuples()
         }
+        for part in parts
         for metric in dict.fromkeys(part.table["metric"])
     }
-    counts = part.tests["verdict"].value_counts()
+    counts = pd.concat([part.tests for part in parts])["verdict"].value_counts()
     return values | {"verdicts": {verdict: int(counts.get(verdict, 0)) for verdict in VERDICTS}}
 
 
@@ -131,8 +140,56 @@ def _split_table(params: Params, split: str, parts: Mapping[tuple[str, int], Pre
     about = f"{len(first.rows)} patches, seed{'s' * several} {', '.join(map(str, params.seeds))}"
     if first.unit != "patches":
         about = f"{len(set(first.groups))} {first.unit}, {about}"
-    by_id = {model.id: model for model in said}
-    values = [_value_row(params, split, by_id[value.model], value, over) for value in found.values]
+    return _table(params, split, about, {model.id: model for model in said}, found, over)
+
+
+def _slides_table(params: Params) -> SplitTable | None:
+    """Slide-level AUCs with DeLong's intervals and tests; None where slides were not diagnosed."""
+    paths = {
+        (method, seed): artifacts.diagnosis_folder(method, seed) / artifacts.MAPPED_CSV
+        for method in params.methods
+        for seed in params.seeds
+    }
+    read = {key: read_slide_scores(path) for key, path in paths.items()}
+    first = next(iter(read.values()))
+    if not first.said:
+        return None
+    for other in read.values():
+        check_same_slides(first, other)
+    said = {
+        _Model(method, stage): [read[method, seed].said[name] for seed in params.seeds]
+        for name, stage in STAGE_OF_MODEL.items()
+        for method in params.methods
+    }
+    groups = first.rows["patient_id"].where(first.rows["patient_id"] != "", first.rows["slide_id"])
+    is_positive = (first.rows["label"] == params.positive).to_numpy()
+    found = compare_models(
+        {"": is_positive.astype(int)},
+        {model.id: [_two_classes(scores) for scores in seeds] for model, seeds in said.items()},
+        groups.to_numpy(dtype=object),
+        seed=params.compare.seed,
+        num_replicates=params.compare.num_replicates,
+    )
+    # AUC is of the ranks alone; where the border of a machine taught by a few slides lies is not compared.
+    kept = Comparison(
+        [replace(one, metric="slide_auc") for one in found.values if one.metric == "macro_auc"],
+        [replace(one, metric="slide_auc") for one in found.tests if one.metric == "macro_auc"],
+    )
+    over = "slides" + " and seeds" * (len(params.seeds) > 1)
+    about = f"{is_positive.sum()} {params.positive} and {(~is_positive).sum()} other slides"
+    return _table(params, SLIDES, about, {model.id: model for model in said}, kept, over)
+
+
+def _two_classes(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Scores of slides as shares of two classes in the same order, shape (n, 2)."""
+    ranks = stats.rankdata(scores) / (len(scores) + 1)
+    return np.column_stack([1 - ranks, ranks])
+
+
+def _table(
+    params: Params, split: str, about: str, models: Mapping[str, _Model], found: Comparison, over: str
+) -> SplitTable:
+    values = [_value_row(params, split, models[value.model], value, over) for value in found.values]
     tests = [_test_row(split, test, over) for test in found.tests]
     return SplitTable(
         split, about, pd.DataFrame(values).astype({"mu": "Int64", "n_aug": "Int64"}), pd.DataFrame(tests)
@@ -179,7 +236,7 @@ def _printed(params: Params, split: str, model: _Model, metric: str) -> PaperNum
     if theirs:
         number = paper_number(
             params.dataset,
-            split,
+            "test" if split == SLIDES else split,
             metric,
             method=model.method,
             stage=model.stage,

@@ -40,7 +40,7 @@ MOSAIC, NUM_IN_MOSAIC = "mosaic.png", 8
 
 
 def run(method: str, seed: int) -> None:
-    """Write data/heatmaps/<method>-<seed>: slides.csv, scores/, finetuned/, student/, mosaic.png, metrics.json.
+    """Write data/heatmaps/<method>-<seed>: slides.csv, scores/, finetuned/, student/, plots/, metrics.json.
 
     Slides of the folds are mapped by models that have not seen them; columns that end in `_seen` hold what the models
     that were trained on them say. A run that was killed goes on after its last finished slide.
@@ -53,7 +53,9 @@ def run(method: str, seed: int) -> None:
     folder = artifacts.heatmaps_folder(method, seed)
     if params.heatmap_section is None or slides.empty:
         with artifacts.whole_folder(folder) as draft:
-            slides.to_csv(draft / artifacts.MAPPED_CSV, index=False)
+            _make_folders(draft)
+            (draft / artifacts.SCORES).mkdir()
+            slides.iloc[:0].to_csv(draft / artifacts.MAPPED_CSV, index=False)
             artifacts.write_json(draft / artifacts.METRICS, {"slides": 0, "cells": 0})
         _LOG.info("%s: %s has no slides of its own to map", folder, params.dataset)
         return
@@ -79,6 +81,7 @@ def run(method: str, seed: int) -> None:
     if int(os.environ.get("RANK", "0")) > 0:  # Started by torchrun: the first process writes.
         return
     with artifacts.whole_folder(folder) as draft:
+        _make_folders(draft)
         shutil.copytree(done, draft / artifacts.SCORES)
         mapped = _write_maps(draft, slides, params, positive, environment.cpus)
         mapped.to_csv(draft / artifacts.MAPPED_CSV, index=False)
@@ -86,6 +89,11 @@ def run(method: str, seed: int) -> None:
         artifacts.write_json(draft / artifacts.METRICS, counts)
     shutil.rmtree(artifacts.unfinished_folder(stage), ignore_errors=True)
     _LOG.info("%s written: %d slides, %d cells", folder, counts["slides"], counts["cells"])
+
+
+def _make_folders(folder: Path) -> None:
+    for name in (*MODELS, artifacts.PLOTS):
+        (folder / name).mkdir()
 
 
 def _jobs(method: str, seed: int, slides: pd.DataFrame, fold_of: Mapping[str, int]) -> list[SlideJob]:
@@ -146,7 +154,7 @@ def _write_maps(
     )
     pictures = [(_row_title(rows[i]), done[i][1]) for i in shown]
     picture = map_mosaic(pictures, ["slide", "reference", *MODELS], quantity=style.quantity)
-    image.imsave(folder / MOSAIC, picture)
+    image.imsave(folder / artifacts.PLOTS / MOSAIC, picture)
     return slides.assign(num_cells=[num for num, _ in done])
 
 

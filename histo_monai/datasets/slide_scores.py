@@ -1,0 +1,74 @@
+"""What classifiers said of every slide: the table that the aggregate stage leaves, and how it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+TOLD = ("slide_id", "patient_id", "split", "label", "size")
+"""Columns that say what a slide is; those of the models follow them."""
+
+SCORE = "score"
+
+
+def score_column(model: str) -> str:
+    """Column of a model's score: the signed distance from the classifier's border, above 0 for tumour."""
+    return f"{model}_{SCORE}"
+
+
+@dataclass(frozen=True)
+class SlideScores:
+    """Diagnosed test slides.
+
+    Attributes:
+        path: of the csv.
+        rows: `TOLD`, one row per test slide with a label.
+        said: name of a model -> shape (n,), scores; no model where there was no diagnosis.
+    """
+
+    path: Path
+    rows: pd.DataFrame
+    said: Mapping[str, NDArray[np.float64]]
+
+
+def read_slide_scores(path: Path) -> SlideScores:
+    """Read the test slides of a table of the aggregate stage.
+
+    Raises:
+        ValueError: the file is missing or another, or a score is no number; names it.
+    """
+    try:
+        table = pd.read_csv(path, dtype=dict.fromkeys(TOLD, str), keep_default_na=False, na_values={"": [""]})
+    except FileNotFoundError:
+        raise ValueError(f"{path}: not found; run `dvc repro aggregate` first") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: no table of slides ({' '.join(str(error).split())})") from None
+    if list(table.columns[: len(TOLD)]) != list(TOLD):
+        raise ValueError(f"{path}: no table of slides (it lacks {', '.join(TOLD)}); run aggregate again")
+    ending = f"_{SCORE}"
+    models = [str(name).removesuffix(ending) for name in table.columns if str(name).endswith(ending)]
+    rows = table[(table["split"] == "test") & (table["label"] != "")].reset_index(drop=True)
+    said = {name: pd.to_numeric(rows[score_column(name)], errors="coerce").to_numpy() for name in models}
+    for name, values in said.items():
+        if not np.isfinite(values).all():
+            slide = rows["slide_id"][int((~np.isfinite(values)).argmax())]
+            raise ValueError(f"{path}: {name} has no score for slide {slide}; run aggregate again")
+    return SlideScores(path, rows[list(TOLD)], said)
+
+
+def check_same_slides(first: SlideScores, second: SlideScores) -> None:
+    """Paired tests take two tables of the same slides and labels in the same order.
+
+    Raises:
+        ValueError: they are not; names both files.
+    """
+    same = first.rows[["slide_id", "label"]].equals(second.rows[["slide_id", "label"]])
+    if not same or list(first.said) != list(second.said):
+        raise ValueError(
+            f"{first.path} and {second.path}: of different slides, labels or models; run aggregate for both"
+        )
