@@ -5,10 +5,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.path import Path as Outlined
 
 from histo_monai.phantom.camelyon16 import lesion_mask, lesion_regions, slide_specs
 from histo_monai.slides import open_slide, tissue_mask
-from histo_monai.slides.annotations import Outline, Rule, rasterize, read_asap_xml, write_asap_xml
+from histo_monai.slides.annotations import (
+    Outline,
+    Region,
+    Rule,
+    rasterize,
+    rasterize_regions,
+    read_asap_xml,
+    write_asap_xml,
+)
 
 Points = list[tuple[float, float]]
 RULES: tuple[Rule, ...] = ("center", "whole", "touched")
@@ -209,6 +218,29 @@ def test_a_simulated_slides_annotation_gives_back_its_exact_mask(tmp_path: Path)
     assert (mask != truth).sum() < 0.75 * border
     exact = sum(shoelace(o.points_yx) for o in tumors) - sum(shoelace(o.points_yx) for o in holes)
     assert mask.sum() * 16 == pytest.approx(exact, rel=2e-3)
+
+
+def test_regions_with_holes_are_filled_as_matplotlib_says_point_by_point() -> None:
+    rng = np.random.default_rng(1)
+    turn = np.linspace(0, 2 * np.pi, 40, endpoint=False)
+    star = np.stack([np.sin(turn), np.cos(turn)], axis=1) * rng.uniform(0.7, 1, (40, 1))
+    regions = [
+        Region(100 + 90 * star, (100 + 50 * star, (160, 100) + 8 * star)),
+        Region(100 + 30 * star),  # an island in the hole
+        Region(160 + 25 * star),
+    ]
+    truth = np.zeros((100, 110), bool)
+    middles = (np.indices(truth.shape).reshape(2, -1).T + 0.5) * 2
+    for region in regions:
+        inside, *in_holes = (
+            Outlined(points).contains_points(middles).reshape(truth.shape)
+            for points in (region.exterior_yx, *region.holes_yx)
+        )
+        truth |= inside & ~np.any(in_holes or [np.zeros_like(truth)], axis=0)
+    mask = rasterize_regions(regions, downsample=2, shape=truth.shape)
+    np.testing.assert_array_equal(mask, truth)
+    part = rasterize_regions(regions, downsample=2, shape=(30, 40), corner_yx=(20, 50))
+    np.testing.assert_array_equal(part, truth[20:50, 50:90])
 
 
 @pytest.mark.parametrize(("downsample", "shape"), [(0.0, (4, 4)), (float("nan"), (4, 4)), (1.0, (0, 4))])

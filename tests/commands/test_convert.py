@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from histo_monai.commands import convert
+from histo_monai.slides.annotations import (
+    Point,
+    Region,
+    rasterize,
+    rasterize_regions,
+    read_annotations,
+    read_asap_xml,
+    write_annotations,
+)
+
+BOX = np.array([(0, 0), (0, 10), (10, 10), (10, 0)], float)
+
+
+def test_the_real_outline_with_decimal_commas_goes_to_geojson_and_back_and_covers_the_same_pixels(
+    real_slides: Path, tmp_path: Path
+) -> None:
+    source = real_slides / "asap-example.xml"
+    convert.run(str(source), str(tmp_path / "a.geojson"))
+    convert.run(str(tmp_path / "a.geojson"), str(tmp_path / "b.xml"))
+    truth = rasterize(read_asap_xml(source).outlines, downsample=2, shape=(345, 736))
+    assert truth.mean() > 0.01
+    for name in ("a.geojson", "b.xml"):
+        regions, _ = read_annotations(tmp_path / name)
+        np.testing.assert_array_equal(rasterize_regions(regions, downsample=2, shape=truth.shape), truth)
+
+
+def test_classes_holes_and_points_come_through_both_ways(tmp_path: Path) -> None:
+    regions = [Region(BOX, (BOX / 4 + 2,), "Tumor", "first"), Region(BOX + 20, label="Stroma", name="second")]
+    points = [Point((1, 2), "Mitosis"), Point((3.5, 4))]
+    write_annotations(tmp_path / "a.geojson", regions, points)
+    convert.run(str(tmp_path / "a.geojson"), str(tmp_path / "b.xml"))
+    convert.run(str(tmp_path / "b.xml"), str(tmp_path / "c.geojson"))
+    assert (tmp_path / "c.geojson").read_bytes() == (tmp_path / "a.geojson").read_bytes()
+
+
+def test_a_file_that_exists_is_not_overwritten(tmp_path: Path) -> None:
+    write_annotations(tmp_path / "a.geojson", [Region(BOX)])
+    (tmp_path / "b.xml").write_text("mine")
+    with pytest.raises(ValueError, match=r"b\.xml: exists already"):
+        convert.run(str(tmp_path / "a.geojson"), str(tmp_path / "b.xml"))
+    assert (tmp_path / "b.xml").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "says"),
+    [
+        ("none.geojson", "b.xml", r"none\.geojson: cannot be read"),
+        ("a.geojson", "b.svg", r"b\.svg: expected a name that ends in"),
+        ("a.svg", "b.xml", r"a\.svg: expected a name that ends in"),
+    ],
+)
+def test_what_cannot_be_converted_is_one_line_and_leaves_no_file(
+    tmp_path: Path, source: str, target: str, says: str
+) -> None:
+    write_annotations(tmp_path / "a.geojson", [Region(BOX)])
+    with pytest.raises(ValueError, match=says):
+        convert.run(str(tmp_path / source), str(tmp_path / target))
+    assert [path.name for path in tmp_path.iterdir()] == ["a.geojson"]
