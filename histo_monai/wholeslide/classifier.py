@@ -108,10 +108,10 @@ class SlideClassifier:
             ValueError: a column is missing or foreign, or a value is not finite.
         """
         odd = sorted(set(self.features) ^ set(features.columns))
-        if odd or len(features.columns) != len(self.features):
-            named = odd[0] if odd else "one of them, twice"
+        if odd:
             raise ValueError(
-                f"slide features differ from the {len(self.features)} learned from: {named}; make them with one version"
+                f"slide features differ from the {len(self.features)} learned from, {odd[0]} is missing or foreign; "
+                "make them with the version that made those"
             )
         points = _scaled(self.arrays, _checked(features[list(self.features)]))
         vectors = self.arrays["support_vectors"]
@@ -201,6 +201,9 @@ def permutation_auc(
 
 
 def _checked(features: pd.DataFrame) -> Array:
+    if not features.columns.is_unique:
+        twice = features.columns[features.columns.duplicated()][0]
+        raise ValueError(f"slide feature {twice} comes twice; expected each once")
     table = features.to_numpy(np.float64)
     bad = np.argwhere(~np.isfinite(table))
     if len(bad):
