@@ -140,7 +140,7 @@ def region_patches(
 
 def _rows(slide_id: str, survey: _Survey) -> pd.DataFrame:
     table = pd.DataFrame(survey.squares, columns=["key", "label", "y", "x"])
-    ids = [f"{slide_id}-{key}-y{y:g}-x{x:g}" for key, _, y, x in survey.squares]
+    ids = [f"{slide_id}-{key}-y{y:.0f}-x{x:.0f}" for key, _, y, x in survey.squares]
     return table.drop(columns="key").assign(patch_id=ids, slide_id=slide_id)
 
 

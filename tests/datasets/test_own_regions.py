@@ -167,7 +167,7 @@ def test_what_has_no_class_or_one_that_qupath_ignores_is_counted_and_left_out(ta
 def test_a_point_with_a_class_is_one_patch_around_it(take: Take) -> None:
     found = take(points=(Point((100.25, 200), "Mitosis"), Point((500, 200), "Mitosis")))
     assert centers(found) == [(100.25, 200)]
-    assert found.table["patch_id"].tolist() == ["a-point00001-y100.25-x200"]
+    assert found.table["patch_id"].tolist() == ["a-point00001-y100-x200"]
     assert "point 2 (Mitosis, around y 500, x 200)" in found.warnings[0]
 
 

@@ -39,7 +39,7 @@ def test_what_is_written_is_what_qupath_imports(tmp_path: Path) -> None:
         {"score": 0.25},
     )
     path = tmp_path / "new" / "a.geojson"
-    write_geojson(path, [region, Region(np.eye(3, 2))], [Point((5, 6.5), "Mitosis", {"n": 2})])
+    write_geojson(path, [region, Region(np.eye(3, 2))], [Point((5, 6.5), "Cell: Mitosis", {"n": 2})])
     written = json.loads(path.read_text())
     assert written["type"] == "FeatureCollection"
     full, bare, point = written["features"]
@@ -62,6 +62,7 @@ def test_what_is_written_is_what_qupath_imports(tmp_path: Path) -> None:
     assert bare["properties"] == {"objectType": "annotation"}
     assert point["geometry"] == {"type": "Point", "coordinates": [6.5, 5]}
     assert point["properties"]["objectType"] == "detection"
+    assert point["properties"]["classification"]["names"] == ["Cell", "Mitosis"]
     assert point["properties"]["measurements"] == {"n": 2}
     assert {one["type"] for one in written["features"]} == {"Feature"}
 
@@ -135,6 +136,7 @@ def test_a_collection_a_list_and_one_feature_are_the_same(write: Callable[[Any],
         ({"classification": {"name": "Tumor", "colorRGB": -3670016}}, "Tumor"),
         ({"classification": "Tumor"}, "Tumor"),
         ({"classification": {"name": "Tumor: Positive", "color": [0, 0, 0]}}, "Tumor: Positive"),
+        ({"classification": {"names": ["Tumor", "Positive"], "color": [0, 0, 0]}}, "Tumor: Positive"),
         ({"classification": {"parentClass": {"name": "Tumor"}, "name": "Positive"}}, "Tumor: Positive"),
     ],
 )

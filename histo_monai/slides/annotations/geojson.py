@@ -17,6 +17,9 @@ from histo_monai.slides.annotations.regions import Point, Region, class_color
 
 _LOG = logging.getLogger(__name__)
 
+_DERIVED = ": "
+"""Between the names of a class that QuPath derives from another: "Tumor: Positive"."""
+
 _Found = tuple[list[Region], list[Point]]
 
 
@@ -57,7 +60,9 @@ def _feature(where: str, kind: str, marked: Region | Point, geometry: dict[str, 
         if marked.name:
             properties["name"] = marked.name
     if marked.label:
-        properties["classification"] = {"name": marked.label, "color": class_color(marked.label)}
+        names = marked.label.split(_DERIVED)
+        named = {"name": marked.label} if len(names) == 1 else {"names": names}
+        properties["classification"] = named | {"color": class_color(marked.label)}
     if marked.measurements:
         properties["measurements"] = {name: float(value) for name, value in marked.measurements.items()}
     feature = {"type": "Feature", "geometry": geometry, "properties": properties}
@@ -177,8 +182,11 @@ def _label(where: str, classification: Any) -> str:
     parent = ""
     if isinstance(classification, dict):
         if classification.get("parentClass"):  # QuPath 0.3 and older
-            parent = _label(where, classification["parentClass"]) + ": "
+            parent = _label(where, classification["parentClass"]) + _DERIVED
+        names = classification.get("names")
         classification = classification.get("name") or ""
+        if isinstance(names, list) and all(isinstance(name, str) for name in names):
+            classification = _DERIVED.join(names)
     if not isinstance(classification, str):
         raise ValueError(f'{where}: its classification has no name; expected {{"name": "Tumor"}}')
     return parent + classification.strip()
