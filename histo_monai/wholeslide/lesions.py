@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -83,7 +84,9 @@ def evaluation_mask(
     reach = MERGE_UM / 2 / mask_mpp
     window = _around(tumor, math.ceil(reach) + 1)
     labels[window] = compute_multi_instance_mask(tumor[window], reach)
-    isolated = compute_isolated_tumor_cells(labels[window], (ISOLATED_UM + MERGE_UM) / mask_mpp)
+    with warnings.catch_warnings():  # MONAI 1.6.1 asks scikit-image for the axis by its old name.
+        warnings.simplefilter("ignore", FutureWarning)
+        isolated = compute_isolated_tumor_cells(labels[window], (ISOLATED_UM + MERGE_UM) / mask_mpp)
     return LesionMask(labels, tuple(isolated), downsample)
 
 

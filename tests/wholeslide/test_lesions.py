@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from histo_monai.slides.annotations import Outline, Point
+from histo_monai.datasets.camelyon16 import read_lesions
+from histo_monai.phantom.camelyon16 import lesion_mask, lesion_regions, slide_specs
+from histo_monai.slides.annotations import Outline, Point, write_asap_xml
 from histo_monai.wholeslide.lesions import MASK_MPP, evaluation_mask, match
 
 SLIDE_MPP = 0.5
@@ -83,6 +85,23 @@ def test_the_mask_is_the_challenges_arithmetic_on_the_whole_slide():
     of_disc = [mask.labels[int(cy / MASK_MPP), int(cx / MASK_MPP)] for cy, cx, _ in discs]
     assert sorted(of_disc) == [1, 2, 3, 4]
     assert set(mask.isolated) == {of_disc[0], of_disc[2]}
+
+
+def test_on_simulated_slides_what_lies_on_tumour_is_a_hit_and_what_lies_off_it_is_false(tmp_path):
+    """Through the annotation file, against the tumour that was rendered; 37.5 µm are within two mask pixels."""
+    specs = slide_specs(seed=0, num_slides=2, num_test_slides=4, side_px=2048, mpp=0.5)
+    for spec in (one for one in specs.values() if one.kind != "normal"):
+        write_asap_xml(tmp_path / f"{spec.name}.xml", lesion_regions(spec))
+        lesions = read_lesions(tmp_path / f"{spec.name}.xml")
+        mask = evaluation_mask(lesions.outlines, lesions.holes, slide_mpp=0.5, size_yx=(2048, 2048))
+        truth = lesion_mask(spec, downsample=8)
+        distance_um = ndimage.distance_transform_edt(~ndimage.binary_fill_holes(truth)) * 4
+        for far, where in [(False, distance_um == 0), (True, distance_um > 37.5 + 2 * MASK_MPP)]:
+            places = np.argwhere(where)[:: where.sum() // 200] * 4.0 + 2
+            found = match([point(y, x, 0.5) for y, x in places], mask)
+            assert len(found.false_positives) == far * len(places)
+            assert list(found.lesions) == [0.5 * (not far)] * mask.num_lesions
+        assert 1 <= mask.num_lesions <= len(lesions.outlines)
 
 
 def test_a_normal_slide_has_no_lesion_and_all_detections_are_false():
