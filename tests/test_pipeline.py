@@ -89,5 +89,6 @@ def test_params_of_a_stage_exist(stage: str, pipeline: Any, root: Path) -> None:
 def test_alpha_mu_and_n_aug_reach_neither_index_nor_pretrain(stage: str, pipeline: Any) -> None:
     used = set(pipeline[stage]["params"]) & {"alpha", "mu", "n_aug", "seeds"}
     expected = {"finetune": {"alpha"}, "consistency": {"alpha", "mu", "n_aug"}, "evaluate": {"alpha"}}
+    expected["crossfit"] = expected["consistency"]
     expected["compare"] = {"alpha", "mu", "n_aug", "seeds"}
     assert used == expected.get(stage, set())

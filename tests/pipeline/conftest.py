@@ -66,9 +66,11 @@ def finished(root: Path, shell: Shell, tmp_path_factory: pytest.TempPathFactory)
             shutil.copy(root / name, folder / name)
     params = yaml.safe_load((folder / "params.yaml").read_text())
     params["patch_px"] = 32
-    params["phantom"] |= {"num_slides": 8, "num_test_slides": 2, "num_patches": 180, "slide_side_px": 768}
+    params["phantom"] |= {"num_slides": 12, "num_test_slides": 4, "num_patches": 180, "slide_side_px": 768}
     params["corpora"]["camelyon16"] |= {"num_train": 24, "num_validation": 6, "num_normal": 2, "num_tumor": 2}
     counts = {"num_tumor": 10, "num_normal": 10}
+    params["crossfit"]["num_folds"] = 2
+    params["aggregate"] |= {"num_folds": 2, "num_permutations": 3}
     params["labels"]["camelyon16"] |= dict.fromkeys(("train", "validation", "test"), counts)
     params["pretrain"]["rsp"] |= {"epochs": 2, "batch_size": 8}
     for stage, dataset in itertools.product(
