@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,23 @@ import torch
 import yaml
 
 from histo_monai.__main__ import main
+from histo_monai.commands import suggest
 from histo_monai.datasets import own
 from histo_monai.networks import Encoder, TaskModel, describe_task_model, save_model
 from histo_monai.slides.annotations import read_geojson
+from histo_monai.wholeslide.suggestion import choose_diverse
 
 PATCH_PX, MPP, SIDE = 32, 0.5, 512
-SPLITS = {"a": "train", "b": "train", "c": "validation", "d": "train", "e": "test"}
+SLIDES = {
+    "a": "train",
+    "b": "train",
+    "c": "validation",
+    "d": "train",
+    "e": "test",
+    "f": "train",
+    "g": "validation",
+}
+LABELED = {"a": "train", "c": "validation", "e": "test", "f": "validation"}
 SUGGESTIONS = Path("data/suggestions/random-0")
 RUN = ["suggest", "--method", "random", "--seed", "0", "--num", "9"]
 
@@ -50,16 +63,17 @@ def _write_models(classes: list[str] | None) -> None:
 
 
 def _project(root: Path, column: str, values: list[Any]) -> None:
-    """Five slides, three of them with two labels each, an index, and two models that nothing has trained."""
+    """Slides, four of them with two labels each, an index, and two models that nothing has trained."""
     folder = Path("data/raw/own")
     folder.mkdir(parents=True)
     slides = ["slide_id,path,patient_id,split"]
-    patches = [f"slide_id,y,x,mpp,{column}"]
-    for seed, (name, split) in enumerate(SPLITS.items()):
+    patches = [f"slide_id,y,x,mpp,{column},split"]
+    for seed, (name, split) in enumerate(SLIDES.items()):
         _write_slide(folder / f"{name}.tif", seed)
         slides.append(f"{name},{name}.tif,of {name},{split}")
-        if name not in "bd":
-            patches += [f"{name},{40 + 200 * i},40,{MPP},{value}" for i, value in enumerate(values)]
+        if name in LABELED:
+            row = f"{name},{{}},40,{MPP},{{}},{LABELED[name]}"
+            patches += [row.format(40 + 200 * i, value) for i, value in enumerate(values)]
     (folder / "slides.csv").write_text("\n".join(slides))
     (folder / "patches.csv").write_text("\n".join(patches))
     params = yaml.safe_load((root / "params.yaml").read_text())
@@ -72,17 +86,30 @@ def _project(root: Path, column: str, values: list[Any]) -> None:
     _write_models(sorted(values) if column == "label" else None)
 
 
+@pytest.fixture(scope="module")
+def made(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with labels, suggestions and all."""
+    folder = tmp_path_factory.mktemp("suggest")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("HISTO_MONAI_DEVICE", "cpu")
+        patch.setenv("HISTO_MONAI_CPUS", "1")
+        _project(root, "label", ["gland", "stroma"])
+        assert main(RUN) == 0
+    return folder
+
+
 @pytest.fixture
-def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A function that makes the working folder, with labels or with scores."""
+def project(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it to change, which is the working folder; models are linked."""
+    for name in ("raw", "index", "suggestions"):
+        shutil.copytree(made / "data" / name, tmp_path / "data" / name)
+    (tmp_path / "data/models").symlink_to(made / "data/models")
+    shutil.copy(made / "params.yaml", tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HISTO_MONAI_DEVICE", "cpu")
     monkeypatch.setenv("HISTO_MONAI_CPUS", "1")
-
-    def build(column: str = "label", *values: Any) -> None:
-        _project(root, column, list(values) or ["gland", "stroma"])
-
-    return build
+    return tmp_path
 
 
 def _squares(table: pd.DataFrame, slide_id: str) -> np.ndarray:
@@ -91,9 +118,7 @@ def _squares(table: pd.DataFrame, slide_id: str) -> np.ndarray:
     return np.concatenate([centers - half, centers + half], axis=1)
 
 
-def test_suggestions_are_squares_of_training_slides_without_a_class(project: Any) -> None:
-    project()
-    assert main(RUN) == 0
+def test_suggestions_are_squares_of_training_slides_without_a_class(project: Path) -> None:
     table = pd.read_csv(SUGGESTIONS / "suggestions.csv")
     assert table["rank"].tolist() == list(range(1, 10))
     assert set(table["slide_id"]) <= {"a", "b", "d"}
@@ -116,12 +141,18 @@ def test_suggestions_are_squares_of_training_slides_without_a_class(project: Any
         for name, column in (("uncertainty", "uncertainty"), ("probability gland", "student_gland")):
             assert [one.measurements[name] for one in regions] == told[column].tolist()
     np.testing.assert_allclose(table["student_gland"] + table["student_stroma"], 1, atol=2e-6)
-    assert not (np.abs(_squares(table, "a")[:, :2] - (24, 24)) < PATCH_PX).all(axis=1).any()  # labeled
 
 
-def test_a_suggestion_with_a_class_becomes_a_labeled_patch_in_the_same_place(project: Any) -> None:
-    project()
-    assert main(RUN) == 0
+def test_no_square_over_a_labeled_one_is_suggested(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suggest, "choose_diverse", partial(choose_diverse, min_distance=0))
+    assert main([*RUN[:-1], "2000"]) == 0
+    corners = _squares(pd.read_csv(SUGGESTIONS / "suggestions.csv"), "a")[:, :2]
+    assert len(corners) > 100
+    for top in (24, 224):
+        assert not (np.abs(corners - (top, 24)) < PATCH_PX).all(axis=1).any()
+
+
+def test_a_suggestion_with_a_class_becomes_a_labeled_patch_in_the_same_place(project: Path) -> None:
     table = pd.read_csv(SUGGESTIONS / "suggestions.csv")
     before = own.labeled_patches(Path("data/raw/own"), **_placement()).table
     annotations = Path("data/raw/own/annotations")
@@ -155,9 +186,7 @@ def _classified(path: Path, label: str) -> str:
     return json.dumps(content)
 
 
-def test_work_on_suggestions_is_never_overwritten(project: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    project()
-    assert main(RUN) == 0
+def test_work_on_suggestions_is_never_overwritten(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = next(SUGGESTIONS.glob("*.geojson"))
     untouched, work = path.read_text(), _classified(path, "gland")
     path.write_text(work)
@@ -172,9 +201,7 @@ def test_work_on_suggestions_is_never_overwritten(project: Any, capsys: pytest.C
     assert (SUGGESTIONS / "notes.txt").read_text() == "mine"
 
 
-def test_workers_and_processes_change_no_byte(project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    project()
-    assert main(RUN) == 0
+def test_workers_and_processes_change_no_byte(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = {path.name: path.read_bytes() for path in SUGGESTIONS.iterdir()}
     monkeypatch.setenv("HISTO_MONAI_WORKERS", "2")
     assert main([*RUN, "--folder", "elsewhere"]) == 0
@@ -182,9 +209,11 @@ def test_workers_and_processes_change_no_byte(project: Any, monkeypatch: pytest.
 
 
 def test_scores_are_suggested_where_the_two_models_disagree(
-    project: Any, caplog: pytest.LogCaptureFixture
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    project("score", 0.2, 0.7)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HISTO_MONAI_DEVICE", "cpu")
+    _project(root, "score", [0.2, 0.7])
     assert main([*RUN[:-1], "2000"]) == 0
     assert "suggestions of 2000: the other candidates are certain, or like these" in caplog.text
     table = pd.read_csv(SUGGESTIONS / "suggestions.csv")
@@ -206,9 +235,8 @@ def test_scores_are_suggested_where_the_two_models_disagree(
     ],
 )
 def test_a_wrong_call_is_one_line(
-    project: Any, capsys: pytest.CaptureFixture[str], more: list[str], says: str
+    project: Path, capsys: pytest.CaptureFixture[str], more: list[str], says: str
 ) -> None:
-    project()
-    assert main([*RUN, *more]) == 1
+    assert main([*RUN, "--folder", "elsewhere", *more]) == 1
     assert says in capsys.readouterr().err.strip().splitlines()[-1]
-    assert not SUGGESTIONS.exists()
+    assert not Path("elsewhere").exists()
