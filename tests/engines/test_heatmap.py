@@ -30,6 +30,7 @@ from histo_monai.engines.heatmap import (
 )
 from histo_monai.networks import TaskModel, save_model
 from histo_monai.slides import Box, SlideError, open_slide
+from histo_monai.wholeslide import blocks as blocks_module
 from histo_monai.wholeslide.heatmap import Heatmap, read_heatmap, write_heatmap
 
 CPU = torch.device("cpu")
@@ -132,7 +133,10 @@ def test_values_are_those_of_one_read_and_one_pass_for_every_cell(
                 assert found.values[name][i] == pytest.approx(float(outputs.softmax(1)[0, 1]), abs=1e-5)
 
 
-def test_values_stand_at_the_cells_they_were_seen_at(tissue: Path) -> None:
+def test_values_stand_at_the_cells_they_were_seen_at_whatever_the_blocks(
+    tissue: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks_module, "_SOURCE_PX", 300)
     found = _map(tissue, 0.5)
     with open_slide(tissue, 0.5) as slide:
         boxes = [Box((y, x), 32, 1.0) for y, x in found.grid.centers_yx(found.cells).tolist()]
