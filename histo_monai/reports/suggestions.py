@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from matplotlib.figure import Figure
 
-from histo_monai.reports.drawing import PALE, drawn, new_figure
+from histo_monai.reports.drawing import PALE, drawn
 
 MAX_SHOWN = 96
 _COLUMNS = 8
-_MAX_NAME = 18
+_MAX_CHARACTERS = 19
 
 
 def suggested(patches: np.ndarray, slide_ids: Sequence[str], said: Sequence[str]) -> np.ndarray:
@@ -18,7 +19,7 @@ def suggested(patches: np.ndarray, slide_ids: Sequence[str], said: Sequence[str]
 
     Args:
         patches: Shape (n, 3, P, P), uint8, what the model saw; the first `MAX_SHOWN` are drawn.
-        slide_ids: n of them; long ones are shortened in the middle.
+        slide_ids: n of them; long texts are shortened in the middle.
         said: n texts.
 
     Returns:
@@ -27,10 +28,10 @@ def suggested(patches: np.ndarray, slide_ids: Sequence[str], said: Sequence[str]
     num = min(len(patches), MAX_SHOWN)
     rows = -(-num // _COLUMNS)
     height = rows * 1.95
-    figure = new_figure(_COLUMNS * 1.5, height)
-    figure.set_layout_engine("none")  # Constraints take seconds here, and all axes are alike.
+    height = rows * 1.95
+    figure = Figure(figsize=(_COLUMNS * 1.5, height), dpi=100)  # All axes are alike: no layout to be solved.
     figure.subplots_adjust(
-        left=0.01, right=0.99, bottom=0.05 / height, top=1 - 0.5 / height, wspace=0.06, hspace=0.36
+        left=0.005, right=0.995, bottom=0.06 / height, top=1 - 0.4 / height, wspace=0.06, hspace=0.33
     )
     for i, axis in enumerate(figure.subplots(rows, _COLUMNS, squeeze=False).flat):
         if i >= num:
@@ -41,10 +42,10 @@ def suggested(patches: np.ndarray, slide_ids: Sequence[str], said: Sequence[str]
         axis.set_yticks([])
         for spine in axis.spines.values():
             spine.set_color(PALE)
-        axis.set_title(f"{i + 1} · {_short(slide_ids[i])}\n{said[i]}", fontsize=7)
+        axis.set_title(f"{i + 1} · {_short(slide_ids[i])}\n{_short(said[i])}", fontsize=7)
     return drawn(figure)
 
 
-def _short(name: str) -> str:
-    half = _MAX_NAME // 2
-    return name if len(name) <= _MAX_NAME else f"{name[:half]}…{name[1 - half :]}"
+def _short(text: str) -> str:
+    half = _MAX_CHARACTERS // 2
+    return text if len(text) <= _MAX_CHARACTERS else f"{text[:half]}…{text[-half:]}"

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import numpy as np
+
+from histo_monai.reports.suggestions import MAX_SHOWN, suggested
+
+
+def _middle_of(picture: np.ndarray, gray: int) -> np.ndarray:
+    """Middle (y, x) of the pixels of this gray."""
+    return np.argwhere((picture == gray).all(axis=-1)).mean(axis=0)
+
+
+def test_fields_stand_in_the_order_of_choice_row_after_row() -> None:
+    grays = np.arange(10) * 12 + 3
+    patches = np.ones((10, 3, 16, 16), np.uint8) * grays[:, None, None, None].astype(np.uint8)
+    picture = suggested(patches, ["slide"] * 10, ["tumor 0.52"] * 10)
+    places = np.array([_middle_of(picture, gray) for gray in grays])
+    assert (np.diff(places[:8, 1]) > 100).all()
+    assert np.ptp(places[:8, 0]) < 3
+    assert places[8:, 0].min() > places[:8, 0].max() + 100
+    np.testing.assert_allclose(places[8:, 1], places[:2, 1], atol=2)
+
+
+def test_more_than_fit_are_left_out_and_long_names_do_not_change_the_picture_s_size() -> None:
+    patches = np.zeros((MAX_SHOWN + 5, 3, 8, 8), np.uint8)
+    names = ["x" * 80] * len(patches)
+    many, short = suggested(patches, names, names), suggested(patches[:MAX_SHOWN], ["x"] * 200, ["y"] * 200)
+    assert many.shape == short.shape
