@@ -15,6 +15,7 @@ from histo_monai.environment import read_environment
 from histo_monai.networks import from_task_model
 from histo_monai.params import load_params
 from histo_monai.reports.slide_maps import MapStyle, SlidePicture, write_slide_maps
+from histo_monai.slides import SlideError, open_slide
 from histo_monai.wholeslide.heatmap import read_heatmap
 
 _LOG = logging.getLogger(__name__)
@@ -56,6 +57,8 @@ def run(
     )
     positive = _positive(model, description["classes"], positive)
     jobs = _jobs(slides, Path(model), mpp)
+    for job in jobs:
+        _check_slide(job)
     out = Path(folder)
     _keep_apart(out, settings, positive, Path(model))
     map_slides(
@@ -93,6 +96,15 @@ def _jobs(slides: Sequence[str], model: Path, mpp: float | None) -> list[SlideJo
             )
         jobs[path.stem] = SlideJob(path.stem, path, mpp, {COLUMN: model})
     return list(jobs.values())
+
+
+def _check_slide(job: SlideJob) -> None:
+    """Open it, so that a slide which cannot be read is known before the first is mapped."""
+    try:
+        open_slide(job.path, job.mpp).close()
+    except SlideError as error:
+        hint = "; --mpp tells it for all slides of a call" if job.mpp is None and "mpp" in str(error) else ""
+        raise ValueError(f"{error}{hint}") from None
 
 
 def _keep_apart(folder: Path, settings: MapSettings, positive: str | None, model: Path) -> None:

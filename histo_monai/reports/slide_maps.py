@@ -21,8 +21,8 @@ from histo_monai.wholeslide.tiff_map import write_map
 
 Pixels = NDArray[np.uint8]
 
-LONGEST_PX = 1600
-"""Of an overlay's longer side: a larger slide is shown coarser."""
+FEWEST_PX, MOST_PX = 1000, 1600
+"""Of an overlay's longer side: a smaller slide is shown finer, as far as it goes, and a larger one coarser."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,8 @@ class MapStyle:
 
     Attributes:
         positive: Class whose probability the map shows; None for a score.
-        overlay_mpp: Resolution of the overlays, µm/px; the slide's own where that is coarser.
+        overlay_mpp: Resolution of the overlays, µm/px; finer or coarser where that would give a picture of fewer than
+            `FEWEST_PX` or more than `MOST_PX`.
         threshold: Least value of a region and of a detection, 0..1.
         radius_um: How far apart detections are.
         smoothing_um: Standard deviation of the Gaussian that the map is smoothed by before detections are looked for.
@@ -73,8 +74,9 @@ class SlidePicture:
             SlideError: the slide cannot be read.
         """
         grid = heatmap.grid
-        coarsest = max(grid.size_yx) * grid.slide_mpp / LONGEST_PX
-        mpp = min(max(style.overlay_mpp, grid.slide_mpp, coarsest), max(grid.stride_um, grid.slide_mpp))
+        side_um = max(grid.size_yx) * grid.slide_mpp
+        mpp = max(min(style.overlay_mpp, side_um / FEWEST_PX), side_um / MOST_PX, grid.slide_mpp)
+        mpp = min(mpp, max(grid.stride_um, grid.slide_mpp))  # A cell has a pixel at least.
         with open_slide(path, grid.slide_mpp) as slide:
             return cls(slide.thumbnail(mpp), mpp, grid.slide_mpp, reference)
 
