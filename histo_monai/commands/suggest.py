@@ -1,4 +1,4 @@
-"""Command `suggest`: a fine-tuned model and its student -> the regions most worth labelling next, as GeoJSON."""
+"""Command `suggest`: a fine-tuned model and its student -> the regions most worth labeling next, as GeoJSON."""
 
 from __future__ import annotations
 

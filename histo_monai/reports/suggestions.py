@@ -1,4 +1,4 @@
-"""What is worth labelling next, as pictures."""
+"""What is worth labeling next, as pictures."""
 
 from __future__ import annotations
 
