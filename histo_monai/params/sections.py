@@ -334,6 +334,7 @@ class Params:
     mu: Count
     n_aug: Annotated[int, Range(1, 10)]
     patch_px: Annotated[int, Range(32, 2048)]
+    whole_slides: bool
     corpora: Corpora
     labels: Labels
     phantom: PhantomParams
@@ -369,8 +370,8 @@ class Params:
 
     @property
     def heatmap_section(self) -> MapParams | None:
-        """The section of `heatmap` that `dataset` names; Kather's has no slides, and none."""
-        return getattr(self.heatmap, self.dataset, None)
+        """The section of `heatmap` that `dataset` names; none where no slides are mapped (Kather's has no slides)."""
+        return getattr(self.heatmap, self.dataset, None) if self.whole_slides else None
 
     @property
     def positive(self) -> str:

@@ -51,6 +51,8 @@ def run(method: str, seed: int) -> None:
     environment.use_cpus()
     patches = read_patches(artifacts.PATCHES_CSV)
     slides = slides_to_fold(read_whole_slides(artifacts.WHOLE_SLIDES_CSV), patches)
+    if params.heatmap_section is None:
+        slides = slides.iloc[:0]
     folds = slides.assign(fold=_folds(slides, params.crossfit.num_folds, seed))[list(COLUMNS)]
     build = partial(
         LabeledTask,

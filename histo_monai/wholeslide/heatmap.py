@@ -116,7 +116,7 @@ def read_heatmap(path: Path) -> Heatmap:
     """
     try:
         about = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-        table = pd.read_csv(path, float_precision="round_trip")
+        table = pd.read_csv(path)
         models = list(about["models"])
         wanted = [*PLACE_COLUMNS, *models]
         if list(table.columns) != wanted or len(table) != about["num_cells"]:

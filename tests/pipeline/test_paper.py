@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 METHODS = ("random", "vae", "moco", "rsp")
-OF_METHOD = ("pretrain", "finetune", "consistency", "evaluate")
+OF_METHOD = ("pretrain", "finetune", "consistency", "evaluate", "crossfit", "heatmap", "aggregate")
 
 
 @pytest.mark.slow

@@ -9,9 +9,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import openslide
 import pandas as pd
 import pytest
 import yaml
+from sklearn.metrics import roc_auc_score
+
+from histo_monai.slides.annotations import rasterize_regions, read_geojson
+from histo_monai.wholeslide.heatmap import read_heatmap
+from histo_monai.wholeslide.tiff_map import read_map
 
 Shell = Callable[..., str]
 
@@ -42,9 +49,12 @@ def _would_run(shell: Shell, clone: Path, key: str, value: object) -> set[str]:
     return _ran(told)
 
 
-EVERY = {
-    f"{stage}@{method}-0" for stage in ("finetune", "consistency", "evaluate") for method in ("random", "rsp")
-} | {"compare"}
+def _of_both(*stages: str) -> set[str]:
+    return {f"{stage}@{method}-0" for stage in stages for method in ("random", "rsp")}
+
+
+TRAININGS = _of_both("finetune", "consistency", "evaluate", "crossfit")
+EVERY = TRAININGS | _of_both("heatmap", "aggregate") | {"compare"}
 
 
 @pytest.mark.slow
@@ -78,12 +88,50 @@ def test_repro_makes_models_and_metrics_and_then_has_nothing_to_do(
 
 
 @pytest.mark.slow
+def test_repro_maps_and_diagnoses_every_slide_once(clone: Path) -> None:
+    slides = pd.read_csv(clone / "data/index/whole_slides.csv", keep_default_na=False)
+    assert (slides["split"] == "test").sum() == 4
+    trained_on = slides.loc[(slides["split"] == "train"), "slide_id"]
+    for method in ("random", "rsp"):
+        folds = pd.read_csv(clone / f"data/models/{method}-0/folds/folds.csv")
+        assert sorted(folds["slide_id"]) == sorted(trained_on)
+        folder = clone / f"data/heatmaps/{method}-0"
+        for slide_id in slides["slide_id"]:
+            scores = read_heatmap(folder / f"scores/{slide_id}.csv")
+            seen = {"finetuned_seen", "student_seen"} if slide_id in set(trained_on) else set()
+            assert set(scores.values) == {"finetuned", "student"} | seen
+            for model in ("finetuned", "student"):
+                raster, stride_um = read_map(folder / f"{model}/{slide_id}.tif")
+                assert stride_um == scores.grid.stride_um
+                np.testing.assert_allclose(raster, scores.raster(model), atol=1 / 500)
+                with openslide.OpenSlide(folder / f"{model}/{slide_id}.tif") as opened:
+                    assert float(opened.properties["openslide.mpp-x"]) == pytest.approx(stride_um)
+                regions, _ = read_geojson(folder / f"{model}/{slide_id}.geojson")
+                grid = scores.grid
+                above = rasterize_regions(regions, downsample=grid.downsample, shape=grid.shape)
+                np.testing.assert_array_equal(above, np.nan_to_num(scores.raster(model)) >= 0.5)
+                assert (folder / f"{model}/{slide_id}.png").is_file()
+        told = json.loads((clone / f"data/diagnosis/{method}-0/metrics.json").read_text())["test"]["student"]
+        assert set(told["slide_auc"]) == {"value", "low", "high", "n"}
+        scores = pd.read_csv(clone / f"data/diagnosis/{method}-0/slides.csv")
+        test = scores[scores["split"] == "test"]
+        area = roc_auc_score(test["label"] == "tumor", test["student_score"])
+        assert told["slide_auc"]["value"] == pytest.approx(area)
+        summary = json.loads((clone / "data/comparison/summary.json").read_text())
+        assert summary["test_slide_auc"][f"{method}-consistency"] == pytest.approx(area)
+
+
+@pytest.mark.slow
 def test_a_change_runs_only_what_it_reaches(clone: Path, shell: Shell) -> None:
-    assert _would_run(shell, clone, "alpha", 0.25) == EVERY
-    consistency = {"consistency@random-0", "consistency@rsp-0"}  # a dry run does not look further
+    # A dry run does not look further than the params that changed.
+    assert _would_run(shell, clone, "alpha", 0.25) == TRAININGS | {"compare"}
+    consistency = _of_both("consistency", "crossfit")
     assert _would_run(shell, clone, "consistency.camelyon16.epochs", 2) == consistency
     for key, value in (("mu", 3), ("n_aug", 2)):  # which the table tells
         assert _would_run(shell, clone, key, value) == consistency | {"compare"}
+    maps = _of_both("heatmap", "aggregate")
+    assert _would_run(shell, clone, "heatmap.detection.threshold", 0.9) == maps
+    assert _would_run(shell, clone, "aggregate.kernel", "linear") == _of_both("aggregate")
     assert "index" not in _would_run(shell, clone, "pretrain.rsp.lr", 0.02)
     assert _would_run(shell, clone, "labels.kather.folder", "NCT-CRC-HE-100K-NONORM") == set()
 
@@ -102,7 +150,8 @@ def test_metrics_and_plots_are_shown(clone: Path, shell: Shell) -> None:
     }
     shell("dvc plots show", clone)
     page = (clone / "dvc_plots/index.html").read_text()
-    for picture in ("confusion.png", "reliability.png", "pairs.png", "answers.png"):
+    pictures = ("confusion.png", "reliability.png", "pairs.png", "answers.png", "mosaic.png", "roc.png")
+    for picture in pictures:
         assert picture in page
 
 
@@ -114,3 +163,8 @@ def test_another_dataset_is_one_setting_and_shares_the_pretraining(clone: Path, 
     assert 0.0 <= summary["test_accuracy"]["student"] <= 1.0
     warnings = json.loads((clone / "data/evaluation/rsp-0/metrics.json").read_text())["warnings"]
     assert "no patient ids" in warnings[0]
+    # Kather has patches only: nothing is mapped, and nothing diagnosed.
+    assert json.loads((clone / "data/heatmaps/rsp-0/metrics.json").read_text()) == {"slides": 0, "cells": 0}
+    told = json.loads((clone / "data/diagnosis/rsp-0/metrics.json").read_text())
+    assert told["warnings"][0].startswith("no diagnosis of slides")
+    assert "test_slide_auc" not in json.loads((clone / "data/comparison/summary.json").read_text())
