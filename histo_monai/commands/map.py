@@ -112,7 +112,7 @@ def _keep_apart(folder: Path, settings: MapSettings, positive: str | None, model
     digest = hashlib.sha256(model.read_bytes()).hexdigest()
     about = {"model_sha256": digest, "positive": positive, **asdict(settings)}
     path = folder / ABOUT
-    if path.is_file():
+    if path.is_file() and any(folder.glob("*.csv")):
         before = json.loads(path.read_text(encoding="utf-8"))
         odd = [name for name in about if before.get(name) != about[name]]
         if odd:
