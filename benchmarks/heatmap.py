@@ -307,8 +307,9 @@ def report_memory(path: Path, settings: MapSettings, workers: int, threads: int)
     print(
         f"{LARGE_PX} x {LARGE_PX} px, {num} patches of {settings.patch_px} px, {seconds:.0f} s, {workers} workers:"
     )
-    print(f"  peak of resident memory {own:.2f} GiB ({before:.2f} before the slide was opened),", end=" ")
-    print(f"largest reading process {largest_worker:.2f} GiB")
+    print(f"  peak of resident memory {own:.2f} GiB ({before:.2f} before the slide was opened)")
+    if workers:
+        print(f"  largest reading process {largest_worker:.2f} GiB, of which it shares what was there before")
 
 
 def map_and_weigh(
@@ -316,21 +317,18 @@ def map_and_weigh(
 ) -> tuple[int, float, float, float, float]:
     torch.set_num_threads(threads)
     models = patch_models(TaskModel("linear", len(CLASSES)))
-    before, start = peak_gib(resource.RUSAGE_SELF), time.perf_counter()
+    before, start = peak_gib(), time.perf_counter()
     found: Heatmap = map_slide(path, None, models, settings, device=CPU, workers=workers)
     seconds = time.perf_counter() - start
-    return (
-        len(found.cells),
-        seconds,
-        before,
-        peak_gib(resource.RUSAGE_SELF),
-        peak_gib(resource.RUSAGE_CHILDREN),
-    )
+    largest_worker = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
+    return len(found.cells), seconds, before, peak_gib(), largest_worker
 
 
-def peak_gib(who: int) -> float:
-    """Peak of resident memory; Linux counts it in KiB."""
-    return resource.getrusage(who).ru_maxrss / 2**20
+def peak_gib() -> float:
+    """Peak of resident memory of this process, as Linux tells it (`ru_maxrss` would begin with the parent's)."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    (kib,) = (line.split()[1] for line in lines if line.startswith("VmHWM:"))
+    return int(kib) / 2**20
 
 
 if __name__ == "__main__":
