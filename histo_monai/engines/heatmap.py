@@ -160,15 +160,15 @@ def _batches(
     blocks: Iterable[tuple[torch.Tensor, torch.Tensor]], size: int, device: torch.device
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Batches of `size`, the last one shorter, whatever the sizes of the blocks."""
-    held: list[tuple[torch.Tensor, torch.Tensor]] = []
+    left: list[tuple[torch.Tensor, torch.Tensor]] = []
     for patches, numbers in blocks:
-        held.append((patches.to(device, non_blocking=True), numbers))
-        pixels, which = (torch.cat(parts) for parts in zip(*held, strict=True))
-        whole = len(which) // size * size
-        yield from zip(pixels[:whole].split(size), which[:whole].split(size), strict=True) if whole else ()
-        held = [(pixels[whole:].clone(), which[whole:])]
-    if held and len(held[0][1]):
-        yield held[0]
+        together = (*left, (patches.to(device, non_blocking=True), numbers))
+        pixels, which = (torch.cat(parts) for parts in zip(*together, strict=True))
+        whole = len(which) - len(which) % size
+        for first in range(0, whole, size):
+            yield pixels[first : first + size], which[first : first + size]
+        left = [(pixels[whole:].clone(), which[whole:])] if whole < len(which) else []
+    yield from left
 
 
 def map_slides(

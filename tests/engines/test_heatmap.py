@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from histo_monai.engines import heatmap as heatmap_module
 from histo_monai.engines.heatmap import (
     MapSettings,
     PatchModels,
@@ -185,6 +186,16 @@ def jobs(tissue: Path, files: dict[str, Path], tmp_path: Path) -> list[SlideJob]
 def _run(jobs: Sequence[SlideJob], folder: Path, ranks: int = 1) -> dict[str, bytes]:
     map_slides(jobs, SETTINGS, "tumor", folder, device=CPU, workers=0, ranks=ranks)
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_models_are_loaded_once_for_many_slides(
+    jobs: list[SlideJob], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[Path] = []
+    read = heatmap_module.from_task_model
+    monkeypatch.setattr(heatmap_module, "from_task_model", lambda path: (loaded.append(path), read(path))[1])
+    _run(jobs[1:3], tmp_path / "maps")
+    assert loaded == list(jobs[1].models.values())
 
 
 @pytest.mark.slow
