@@ -84,7 +84,13 @@ def _train_fold(
 ) -> dict[str, float]:
     """Fine-tuned model and student without the slides held out; what validation says of them."""
     known = task.patches[~task.patches["slide_id"].isin(held_out)].reset_index(drop=True)
-    labeled, unlabeled = labeled_rows(known, params.alpha), split_rows(known, "train")
+    try:
+        labeled = labeled_rows(known, params.alpha)
+    except ValueError as error:
+        raise ValueError(
+            f"fold {fold}, without {', '.join(sorted(held_out))}: {error}; or map no slides (whole_slides: false)"
+        ) from None
+    unlabeled = split_rows(known, "train")
     validation = split_rows(task.patches, "validation")
     encoder = artifacts.model_folder(method) / artifacts.ENCODER
     decided_by = [method, seed, fold, sorted(held_out), dataclasses.asdict(params)]

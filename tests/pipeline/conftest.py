@@ -65,10 +65,10 @@ def finished(root: Path, shell: Shell, tmp_path_factory: pytest.TempPathFactory)
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(root / name, folder / name)
     params = yaml.safe_load((folder / "params.yaml").read_text())
-    params["patch_px"] = 32
+    params |= {"patch_px": 32, "alpha": 0.25}
     params["phantom"] |= {"num_slides": 12, "num_test_slides": 4, "num_patches": 180, "slide_side_px": 768}
     params["corpora"]["camelyon16"] |= {"num_train": 24, "num_validation": 6, "num_normal": 2, "num_tumor": 2}
-    counts = {"num_tumor": 10, "num_normal": 10}
+    counts = {"num_tumor": 16, "num_normal": 16}
     params["crossfit"]["num_folds"] = 2
     params["aggregate"] |= {"num_folds": 2, "num_permutations": 3}
     params["labels"]["camelyon16"] |= dict.fromkeys(("train", "validation", "test"), counts)

@@ -124,7 +124,7 @@ def test_repro_maps_and_diagnoses_every_slide_once(clone: Path) -> None:
 @pytest.mark.slow
 def test_a_change_runs_only_what_it_reaches(clone: Path, shell: Shell) -> None:
     # A dry run does not look further than the params that changed.
-    assert _would_run(shell, clone, "alpha", 0.25) == TRAININGS | {"compare"}
+    assert _would_run(shell, clone, "alpha", 0.5) == TRAININGS | {"compare"}
     consistency = _of_both("consistency", "crossfit")
     assert _would_run(shell, clone, "consistency.camelyon16.epochs", 2) == consistency
     for key, value in (("mu", 3), ("n_aug", 2)):  # which the table tells

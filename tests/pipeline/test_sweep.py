@@ -54,6 +54,6 @@ def test_curves_collects_what_ended_well(swept: Path, shell: Shell) -> None:
     settings = {
         (stage, alpha, mu) for stage, alpha, mu in points[["stage", "alpha", "mu"]].fillna(0).to_numpy()
     }
-    committed = {("finetune", 0.1, 0), ("consistency", 0.1, 7)}  # the commit's own run
+    committed = {("finetune", 0.25, 0), ("consistency", 0.25, 7)}  # the commit's own run
     assert settings == committed | {("finetune", 0.5, 0), ("consistency", 0.5, 1), ("consistency", 0.5, 2)}
     assert (swept / "data/curves/camelyon16/accuracy_mu.png").stat().st_size > 10_000
