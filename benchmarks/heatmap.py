@@ -25,6 +25,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -300,10 +301,9 @@ def write_large(path: Path, spec: SlideSpec) -> None:
 
 def report_memory(path: Path, settings: MapSettings, workers: int, threads: int) -> None:
     """Part 3, in a process that does nothing else."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        num, seconds, before, own, largest_worker = pool.apply(
-            map_and_weigh, (path, settings, workers, threads)
-        )
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        weighed = pool.submit(map_and_weigh, path, settings, workers, threads).result()
+    num, seconds, before, own, largest_worker = weighed
     print(
         f"{LARGE_PX} x {LARGE_PX} px, {num} patches of {settings.patch_px} px, {seconds:.0f} s, {workers} workers:"
     )
