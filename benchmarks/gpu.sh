@@ -52,7 +52,13 @@ echo "== two epochs of each stage itself"
 for method in rsp moco vae; do
     time "$python" -m histo_monai pretrain --method "$method" 2>&1 | grep -a "^epoch" | tee -a "$logs/stage.log"
 done
-for stage in finetune consistency evaluate; do
+for stage in finetune consistency evaluate crossfit; do
     time "$python" -m histo_monai "$stage" --method rsp --seed 0 2>&1 | grep -a "^epoch\|accuracy" | tee -a "$logs/stage.log"
 done
-cat data/evaluation/rsp-0/summary.json
+
+echo "== maps (the bar tells patches/s of every slide) and diagnosis"
+for stage in heatmap aggregate; do
+    time "$python" -m histo_monai "$stage" --method rsp --seed 0 2>&1 | tr '\r' '\n' | grep -a "100%.*patch/s\|auc\|written" |
+        tee -a "$logs/stage.log"
+done
+cat data/evaluation/rsp-0/summary.json data/diagnosis/rsp-0/summary.json
