@@ -273,7 +273,7 @@ def load_models(
     known: list[list[str] | None] = []
     for name, path in paths.items():
         found[name], description = from_task_model(path)
-        classes, its_px, its_mpp = description["classes"], description["patch_px"], description["mpp"]
+        classes, its_px, its_mpp = description["classes"], description["patch_px"], description.get("mpp")
         if its_px != settings.patch_px or not math.isclose(its_mpp or settings.mpp, settings.mpp):
             raise ValueError(
                 f"{path}: saw patches of {its_px} px at {its_mpp} µm/px, not {settings.patch_px} px at "

@@ -152,6 +152,18 @@ def test_a_reading_process_changes_no_byte(tissue: Path) -> None:
         np.testing.assert_array_equal(beside.values[name], values)
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_gives_the_same_map_as_the_cpu(tissue: Path, files: dict[str, Path]) -> None:
+    on_cpu = _map(tissue, 0.5, load_models(files, "tumor", SETTINGS, CPU))
+    device = torch.device("cuda")
+    models = load_models(files, "tumor", SETTINGS, device)
+    on_gpu = map_slide(tissue, 0.5, models, SETTINGS, device=device, workers=2)
+    np.testing.assert_array_equal(on_gpu.cells, on_cpu.cells)
+    for name, values in on_cpu.values.items():
+        np.testing.assert_allclose(on_gpu.values[name], values, atol=0.02)  # bfloat16
+
+
 def test_progress_counts_every_patch_once(tissue: Path) -> None:
     told: list[tuple[int, int]] = []
     found = map_slide(
