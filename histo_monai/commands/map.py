@@ -70,7 +70,8 @@ def run(
         workers=environment.workers,
         ranks=environment.ranks,
     )
-    style = MapStyle(positive, params.heatmap.overlay_mpp, **asdict(params.heatmap.detection))
+    section = params.heatmap
+    style = MapStyle(positive, section.overlay_mpp, section.region_threshold, **asdict(section.detection))
     for job in jobs:
         heatmap = read_heatmap(out / f"{job.slide_id}.csv")
         picture = SlidePicture.read(job.path, heatmap, style, [])

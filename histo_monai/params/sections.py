@@ -268,7 +268,7 @@ class CrossfitParams:
 
 @dataclass(frozen=True)
 class DetectionParams:
-    """Detections are maxima of the map: least probability, and how far apart two of them are, µm."""
+    """Detections are maxima of the map, smoothed by a Gaussian of `smoothing_um`: least value, least distance, µm."""
 
     threshold: Annotated[float, Range(0.0, 1.0, exclusive_low=True)]
     radius_um: Positive
@@ -291,10 +291,11 @@ class OwnMapParams(MapParams):
 
 @dataclass(frozen=True)
 class HeatmapParams:
-    """Maps of slides: least part of a cell that is tissue, resolution of the pictures; one section per dataset."""
+    """Maps of slides: least part of a cell that is tissue, least value of a region, pictures; a section per dataset."""
 
     min_tissue_fraction: Annotated[float, Range(0.0, 1.0, exclusive_low=True)]
     overlay_mpp: MicronsPerPixel
+    region_threshold: Annotated[float, Range(0.0, 1.0, exclusive_low=True)]
     detection: DetectionParams
     breastpathq: MapParams
     camelyon16: MapParams

@@ -33,13 +33,15 @@ class MapStyle:
         positive: Class whose probability the map shows; None for a score.
         overlay_mpp: Resolution of the overlays, µm/px; finer or coarser where that would give a picture of fewer than
             `FEWEST_PX` or more than `MOST_PX`.
-        threshold: Least value of a region and of a detection, 0..1.
+        region_threshold: Least value of the cells of a region, 0..1.
+        threshold: Least value of a detection on the smoothed map, 0..1.
         radius_um: How far apart detections are.
         smoothing_um: Standard deviation of the Gaussian that the map is smoothed by before detections are looked for.
     """
 
     positive: str | None
     overlay_mpp: float
+    region_threshold: float
     threshold: float
     radius_um: float
     smoothing_um: float
@@ -113,7 +115,7 @@ def write_slide_maps(
     folder.mkdir(parents=True, exist_ok=True)
     write_map(folder / f"{slide_id}.tif", heatmap.raster(model), heatmap.grid.stride_um)
     label = style.positive or "score"
-    regions = find_regions(heatmap, model, threshold=style.threshold, label=label)
+    regions = find_regions(heatmap, model, threshold=style.region_threshold, label=label)
     points = find_detections(
         heatmap,
         model,

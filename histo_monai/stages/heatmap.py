@@ -144,7 +144,9 @@ def _write_maps(
 ) -> pd.DataFrame:
     """Everything that is drawn from the scores; the table of slides with the number of their cells."""
     section = params.heatmap
-    style = MapStyle(positive, section.overlay_mpp, **dataclasses.asdict(section.detection))
+    style = MapStyle(
+        positive, section.overlay_mpp, section.region_threshold, **dataclasses.asdict(section.detection)
+    )
     shown = _for_mosaic(slides)
     rows: list[dict[str, Any]] = slides.to_dict("records")  # type: ignore[assignment]
     work = partial(_write_slide, folder=folder, style=style)

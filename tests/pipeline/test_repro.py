@@ -130,7 +130,7 @@ def test_a_change_runs_only_what_it_reaches(clone: Path, shell: Shell) -> None:
     for key, value in (("mu", 3), ("n_aug", 2)):  # which the table tells
         assert _would_run(shell, clone, key, value) == consistency | {"compare"}
     maps = _of_both("heatmap", "aggregate")
-    assert _would_run(shell, clone, "heatmap.detection.threshold", 0.9) == maps
+    assert _would_run(shell, clone, "heatmap.region_threshold", 0.9) == maps
     assert _would_run(shell, clone, "aggregate.kernel", "linear") == _of_both("aggregate")
     assert "index" not in _would_run(shell, clone, "pretrain.rsp.lr", 0.02)
     assert _would_run(shell, clone, "labels.kather.folder", "NCT-CRC-HE-100K-NONORM") == set()

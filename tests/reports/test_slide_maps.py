@@ -22,7 +22,7 @@ from histo_monai.wholeslide.heatmap import read_heatmap, write_heatmap
 
 PINK = (210, 130, 180)
 STRIDE_UM = 16.0
-STYLE = MapStyle("tumor", 0.05, 0.5, 20.0, 0.0)
+STYLE = MapStyle("tumor", 0.05, 0.5, 0.5, 20.0, 0.0)
 ARM_PX = 6
 
 
@@ -122,7 +122,7 @@ def test_overlays_are_neither_tiny_nor_huge(tmp_path: Path) -> None:
     settings = MapSettings(32, 0.5, STRIDE_UM, 4.0, 0.5, 50)
     heatmap = map_slide(path, 0.25, models, settings, device=torch.device("cpu"), workers=0)
     for asked in (8.0, 0.1):
-        style = MapStyle(None, asked, 0.5, 20.0, 0.0)
+        style = MapStyle(None, asked, 0.5, 0.5, 20.0, 0.0)
         assert SlidePicture.read(path, heatmap, style, []).mpp == pytest.approx(
             320 / 1000 if asked == 8 else 0.25
         )
