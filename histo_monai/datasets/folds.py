@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
+
+COLUMNS = ("slide_id", "fold")
 
 
 def assign_folds(slides: pd.DataFrame, num_folds: int, generator: np.random.Generator) -> pd.Series:
@@ -56,3 +60,18 @@ def slides_to_fold(slides: pd.DataFrame, patches: pd.DataFrame) -> pd.DataFrame:
         return slides.iloc[:0]
     trained_on = set(patches.loc[patches["split"] == "train", "slide_id"]) - {""}
     return labeled[labeled["slide_id"].isin(trained_on)].reset_index(drop=True)
+
+
+def read_folds(path: Path) -> dict[str, int]:
+    """The table that the crossfit stage leaves: slide -> number of its fold.
+
+    Raises:
+        ValueError: the file is missing or is another.
+    """
+    try:
+        table = pd.read_csv(path, dtype={"slide_id": str, "fold": int}, keep_default_na=False)
+        return dict(zip(table["slide_id"], table["fold"], strict=True))
+    except (OSError, ValueError, KeyError):
+        raise ValueError(
+            f"{path}: missing, or not a table of folds; run `dvc repro crossfit` first"
+        ) from None

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from histo_monai import artifacts
-from histo_monai.datasets.folds import assign_folds, slides_to_fold
+from histo_monai.datasets.folds import COLUMNS, assign_folds, slides_to_fold
 from histo_monai.datasets.labeled import read_patches
 from histo_monai.datasets.splits import labeled_rows
 from histo_monai.datasets.tables import read_whole_slides
@@ -34,8 +34,6 @@ from histo_monai.params.sections import TrainingParams
 from histo_monai.randomness import derive_seed, generator
 
 _LOG = logging.getLogger(__name__)
-
-COLUMNS = ("slide_id", "fold")
 
 
 def run(method: str, seed: int) -> None:

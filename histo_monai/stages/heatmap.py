@@ -16,6 +16,7 @@ import pandas as pd
 from matplotlib import image
 
 from histo_monai import artifacts
+from histo_monai.datasets.folds import read_folds
 from histo_monai.datasets.labeled import read_patches
 from histo_monai.datasets.outlines import read_regions
 from histo_monai.datasets.processes import map_over_processes
@@ -61,8 +62,8 @@ def run(method: str, seed: int) -> None:
         return
     environment = read_environment()
     environment.use_cpus()
-    folds = pd.read_csv(artifacts.folds_folder(method, seed) / artifacts.FOLDS_CSV, dtype={"slide_id": str})
-    jobs = _jobs(method, seed, slides, dict(zip(folds["slide_id"], folds["fold"], strict=True)))
+    folds = read_folds(artifacts.folds_folder(method, seed) / artifacts.FOLDS_CSV)
+    jobs = _jobs(method, seed, slides, folds)
     settings, positive = _settings(method, seed, params)
     stage = f"heatmap-{method}-{seed}"
     files = sorted({path for job in jobs for path in job.models.values()})

@@ -313,3 +313,48 @@ def test_without_test_patches_no_test_folder_is_needed(copy: Path) -> None:
     assert set(without["split"]) == {"train", "validation"}
     with pytest.raises(ValueError, match=r"testing/reference\.csv: no such file"):
         draw(copy)
+
+
+def _whole_slides(root: Path) -> pd.DataFrame:
+    table, _ = camelyon16.whole_slides(
+        root,
+        num_reserved_normal=1,
+        num_reserved_tumor=1,
+        validation_fraction=0.25,
+        seed=0,
+        skip_bad_slides=False,
+    )
+    return table.set_index("slide_id")
+
+
+def test_slides_to_diagnose_have_the_splits_of_their_patches(cohort: Path, drawn: LabeledDataset) -> None:
+    slides = _whole_slides(cohort)
+    of_patches = drawn.table.drop_duplicates("slide_id").set_index("slide_id")["split"]
+    assert slides["split"].to_dict() == of_patches.to_dict()
+    assert "normal_001" not in slides.index
+    assert "tumor_001" not in slides.index
+    is_tumor = slides["label"] == "tumor"
+    assert (slides["annotation"] != "").equals(is_tumor)
+    told = slides.loc[["test_001", "test_002"], ["label", "size"]].to_numpy().tolist()
+    assert told == [["tumor", "macro"], ["normal", ""]]
+    assert slides["exhaustive"].all()
+
+
+def test_a_slide_that_is_not_outlined_throughout_is_diagnosed_all_the_same(
+    cohort: Path, tmp_path: Path
+) -> None:
+    root = tmp_path / "camelyon16"
+    shutil.copytree(cohort, root)
+    for name in ("images/test_{}.tif", "lesion_annotations/test_{}.xml"):
+        (root / "testing" / name.format("001")).rename(root / "testing" / name.format("114"))
+    reference = root / "testing/reference.csv"
+    reference.write_text(reference.read_text().replace("test_001", "test_114"))
+    slides = _whole_slides(root)
+    assert slides.loc["test_114", "label"] == "tumor"
+    assert not slides.loc["test_114", "exhaustive"]
+    assert slides["exhaustive"].sum() == len(slides) - 1
+
+
+def test_without_test_slides_the_others_are_still_mapped(cohort: Path, tmp_path: Path) -> None:
+    shutil.copytree(cohort / "training", tmp_path / "training")
+    assert set(_whole_slides(tmp_path)["split"]) == {"train", "validation"}

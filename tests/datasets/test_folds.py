@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from histo_monai.datasets.folds import assign_folds, slides_to_fold
+from histo_monai.datasets.folds import assign_folds, read_folds, slides_to_fold
 from histo_monai.datasets.labeled import labeled_table
 from histo_monai.datasets.tables import whole_slide_table
 
@@ -82,3 +84,19 @@ def test_only_slides_that_patches_are_trained_on_are_folded() -> None:
 def test_without_two_labels_nothing_is_folded(labels: str) -> None:
     slides = _slides(labels)
     assert slides_to_fold(slides, _patches(slides["slide_id"].tolist())).empty
+
+
+def test_folds_come_back_from_their_table(tmp_path: Path) -> None:
+    path = tmp_path / "folds.csv"
+    path.write_text("slide_id,fold\n001,2\nNA,0\n")
+    assert read_folds(path) == {"001": 2, "NA": 0}
+    path.write_text("slide_id,fold\n")
+    assert read_folds(path) == {}
+
+
+@pytest.mark.parametrize("text", [None, "a,b\n1,2\n", "slide_id,fold\na,x\n"])
+def test_a_missing_table_of_folds_names_the_stage(tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / "folds.csv").write_text(text)
+    with pytest.raises(ValueError, match="run `dvc repro crossfit` first"):
+        read_folds(tmp_path / "folds.csv")

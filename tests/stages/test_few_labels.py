@@ -13,6 +13,7 @@ import yaml
 
 from histo_monai.__main__ import main
 from histo_monai.metrics import intraclass_correlation
+from histo_monai.wholeslide.heatmap import read_heatmap
 
 RUN = ("--method", "random", "--seed", "0")
 
@@ -84,3 +85,30 @@ def test_the_same_seed_gives_the_same_bytes(project: Path) -> None:
     for stage in ("finetune", "consistency", "evaluate"):
         assert main([stage, *RUN]) == 0
     assert [path.read_bytes() for path in files] == before
+
+
+@pytest.mark.slow
+def test_slides_without_labels_are_mapped_and_not_diagnosed(project: Path) -> None:
+    for stage in ("crossfit", "heatmap", "aggregate"):
+        assert main([stage, *RUN]) == 0
+    folds = project / "data/models/random-0/folds"
+    assert (folds / "folds.csv").read_text() == "slide_id,fold\n"
+    assert not list(folds.glob("*.safetensors"))
+    maps = project / "data/heatmaps/random-0"
+    slides = pd.read_csv(maps / "slides.csv", dtype=str)["slide_id"]
+    assert len(slides) == 2
+    for slide_id in slides:
+        heatmap = read_heatmap(maps / f"scores/{slide_id}.csv")
+        assert heatmap.grid.shape == (2, 2)  # 512 µm in cells of 256
+        assert set(heatmap.values) == {"finetuned", "student"}
+    assert (maps / "plots/mosaic.png").is_file()
+    diagnosis = project / "data/diagnosis/random-0"
+    assert {path.name for path in diagnosis.iterdir()} == {
+        *("features.csv", "slides.csv", "metrics.json", "summary.json"),
+        *("classifiers", "plots"),
+    }
+    assert _json(diagnosis / "metrics.json")["warnings"][0].startswith(
+        "no diagnosis of slides: the training slides"
+    )
+    assert _json(diagnosis / "summary.json") == {}
+    assert len(pd.read_csv(diagnosis / "features.csv")) == 2 * 4
