@@ -21,7 +21,7 @@ from histo_monai.wholeslide.tiff_map import write_map
 
 Pixels = NDArray[np.uint8]
 
-FEWEST_PX, MOST_PX = 1000, 1600
+FEWEST_PX, MOST_PX = 640, 1600
 """Of an overlay's longer side: a smaller slide is shown finer, as far as it goes, and a larger one coarser."""
 
 
