@@ -129,6 +129,8 @@ def _add(found: Experiments, entry: Mapping[str, Any], name: str, seen: set[str]
 
 SWEPT = ("alpha", "mu", "n_aug", "methods", "seeds")
 """Params that curves are drawn against; experiments of a family differ in nothing else."""
+_OF_SLIDES = ("whole_slides", "crossfit", "heatmap", "aggregate")
+"""Params that no number of patches depends on."""
 
 
 @dataclass(frozen=True)
@@ -185,7 +187,7 @@ def families(experiments: Iterable[Experiment]) -> list[Family]:
 def _decisive(params: Params) -> dict[str, Any]:
     """The params that decide the numbers of this experiment; sections of other datasets do not."""
     tree = dataclasses.asdict(params)
-    for key in (*SWEPT, "compare"):
+    for key in (*SWEPT, "compare", *_OF_SLIDES):
         del tree[key]
     if params.source != "phantom":
         del tree["phantom"]

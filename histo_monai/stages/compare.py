@@ -144,7 +144,9 @@ def _split_table(params: Params, split: str, parts: Mapping[tuple[str, int], Pre
 
 
 def _slides_table(params: Params) -> SplitTable | None:
-    """Slide-level AUCs with DeLong's intervals and tests; None where slides were not diagnosed."""
+    """Slide-level AUCs with DeLong's intervals and tests; None where slides are not mapped, or were not diagnosed."""
+    if params.heatmap_section is None:
+        return None
     paths = {
         (method, seed): artifacts.diagnosis_folder(method, seed) / artifacts.MAPPED_CSV
         for method in params.methods

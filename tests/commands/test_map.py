@@ -106,7 +106,11 @@ def test_bad_input_is_one_line_and_nothing_is_mapped(
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
     assert says in line.replace("other/", "")
     assert not list(folder.glob("maps/*.csv"))
-    assert _map("bb.tif") == 0  # Nothing was left behind that stands in the way of the mended call.
+
+
+def test_a_call_that_failed_stands_in_the_way_of_none(folder: Path) -> None:
+    assert _map("a.tif", "--stride-um", "10.3") == 1
+    assert _map("a.tif") == 0
 
 
 def test_maps_of_another_model_or_stride_do_not_mix(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -124,5 +124,5 @@ def test_overlays_are_neither_tiny_nor_huge(tmp_path: Path) -> None:
     for asked in (8.0, 0.1):
         style = MapStyle(None, asked, 0.5, 0.5, 20.0, 0.0)
         assert SlidePicture.read(path, heatmap, style, []).mpp == pytest.approx(
-            320 / 1000 if asked == 8 else 0.25
+            320 / 640 if asked == 8 else 0.25
         )

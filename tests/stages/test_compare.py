@@ -14,6 +14,7 @@ import yaml
 
 from histo_monai.__main__ import main
 from histo_monai.datasets.predictions import predictions_table, write_predictions
+from histo_monai.metrics import auc, delong_test
 
 CLASSES = ["normal", "stroma", "tumor"]
 NAMES = ("finetuned", "student", "color_mean", "color_histogram")
@@ -56,6 +57,7 @@ def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proj
         params = yaml.safe_load((root / "params.yaml").read_text())
         params |= {"methods": list(SKILL), "seeds": list(seeds)}
         params |= {"dataset": "breastpathq", "corpus": "breastpathq"} if scores else {"dataset": "kather"}
+        params["whole_slides"] = False
         params["compare"] = {"seed": 0, "num_replicates": 200}
         params["corpora"]["breastpathq"]["mpps"] = changes.pop("mpps", [2.0, 4.0, 8.0])
         (tmp_path / "params.yaml").write_text(yaml.safe_dump(params | changes))
@@ -174,6 +176,78 @@ def test_a_missing_run_and_other_patches_are_told_in_one_line(
     told = capsys.readouterr().err.strip().splitlines()[-1]
     assert told.endswith("rsp-1/predictions.csv: not found; run `dvc repro evaluate@rsp-1` first")
     assert not (folder / "data/comparison").exists()
+
+
+def _diagnose(folder: Path, method: str, seed: int, skill: float) -> pd.DataFrame:
+    """Scores of 40 test slides, which tell tumour the better the greater the skill."""
+    is_tumor = np.arange(40) % 2 == 0
+    random = np.random.default_rng([seed, len(method)])
+    table = pd.DataFrame(
+        {
+            "slide_id": [f"test_{i:03d}" for i in range(40)],
+            "patient_id": "",
+            "split": "test",
+            "label": np.where(is_tumor, "tumor", "normal"),
+            "size": np.where(is_tumor, "macro", ""),
+            "finetuned_score": random.normal(size=40) + skill * is_tumor,
+            "finetuned_score_by_seen": 0.0,
+            "student_score": random.normal(size=40) + skill * is_tumor,
+        }
+    )
+    path = folder / f"data/diagnosis/{method}-{seed}/slides.csv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    table.to_csv(path, index=False)
+    return table
+
+
+def test_slides_are_compared_by_auc_with_delongs_test(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = project(dataset="camelyon16", whole_slides=True)
+    assert main(["compare"]) == 1
+    told = capsys.readouterr().err.strip().splitlines()[-1]
+    assert told.endswith("random-0/slides.csv: not found; run `dvc repro aggregate` first")
+    tables = {
+        method: _diagnose(folder, method, 0, skill) for method, skill in (("random", 0.2), ("rsp", 3.0))
+    }
+    assert main(["compare"]) == 0
+    table = pd.read_csv(folder / "data/comparison/table.csv").query("split == 'test slides'")
+    assert set(table["metric"]) == {"slide_auc"}
+    scores = {"finetune": "finetuned_score", "consistency": "student_score"}
+    for row in table.itertuples():
+        slides = tables[row.method]
+        area = auc(slides["label"] == "tumor", slides[scores[row.stage]])
+        assert row.value == pytest.approx(area.value, abs=1e-5)
+        assert row.low <= row.value <= row.high
+    tests = pd.read_csv(folder / "data/comparison/tests.csv").query("split == 'test slides'")
+    assert set(tests["test"]) == {"DeLong"}
+    pair = tests.query("first == 'random-finetune' and second == 'rsp-finetune'").iloc[0]
+    truth = delong_test(
+        tables["random"]["label"] == "tumor",
+        tables["random"]["finetuned_score"],
+        tables["rsp"]["finetuned_score"],
+    )
+    assert pair["difference"] == pytest.approx(truth.difference.value, abs=1e-5)
+    assert pair["verdict"] == "worse"
+    summary = json.loads((folder / "data/comparison/summary.json").read_text())
+    assert set(summary["test_slide_auc"]) == {
+        f"{method}-{stage}" for method in SKILL for stage in ("finetune", "consistency")
+    }
+    assert (
+        "## Test slides: 20 tumor and 20 other slides" in (folder / "data/comparison/report.md").read_text()
+    )
+
+
+def test_diagnoses_of_other_slides_are_not_compared(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = project(dataset="camelyon16", whole_slides=True)
+    for method in SKILL:
+        _diagnose(folder, method, 0, 1.0)
+    path = folder / "data/diagnosis/rsp-0/slides.csv"
+    path.write_text(path.read_text().replace("test_007", "test_700"))
+    assert main(["compare"]) == 1
+    assert "of different slides, labels or models; run aggregate for both" in capsys.readouterr().err
 
 
 def test_the_same_predictions_give_the_same_bytes(project: Project) -> None:
