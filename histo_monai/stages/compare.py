@@ -18,7 +18,7 @@ from histo_monai import artifacts
 from histo_monai.datasets.predictions import STAGE_OF_MODEL, Predictions, check_same_patches, read_predictions
 from histo_monai.datasets.slide_scores import check_same_slides, read_slide_scores
 from histo_monai.datasets.tasks import of_one_group
-from histo_monai.metrics import VERDICTS, Comparison, ModelValue, PairedTest, compare_models
+from histo_monai.metrics import VERDICTS, Comparison, ModelValue, PairedTest, auc, compare_models
 from histo_monai.params import Params, load_params
 from histo_monai.reports.forest import forest
 from histo_monai.reports.paper import PaperNumber, is_papers_experiment, paper_number
@@ -173,13 +173,14 @@ def _slides_table(params: Params) -> SplitTable | None:
         num_replicates=params.compare.num_replicates,
     )
     # AUC is of the ranks alone; where the border of a machine taught by a few slides lies is not compared.
-    kept = Comparison(
-        [replace(one, metric="slide_auc") for one in found.values if one.metric == "macro_auc"],
-        [replace(one, metric="slide_auc") for one in found.tests if one.metric == "macro_auc"],
-    )
+    values = [replace(one, metric="slide_auc") for one in found.values if one.metric == "macro_auc"]
+    if len(params.seeds) == 1 and groups.is_unique:  # DeLong's own interval, as metrics.json has it.
+        alone = {model.id: auc(is_positive, seeds[0]) for model, seeds in said.items()}
+        values = [replace(one, estimate=alone[one.model]) for one in values]
+    tests = [replace(one, metric="slide_auc") for one in found.tests if one.metric == "macro_auc"]
     over = "slides" + " and seeds" * (len(params.seeds) > 1)
     about = f"{is_positive.sum()} {params.positive} and {(~is_positive).sum()} other slides"
-    return _table(params, SLIDES, about, {model.id: model for model in said}, kept, over)
+    return _table(params, SLIDES, about, {model.id: model for model in said}, Comparison(values, tests), over)
 
 
 def _two_classes(scores: NDArray[np.float64]) -> NDArray[np.float64]:
