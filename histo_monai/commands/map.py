@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from histo_monai import artifacts
-from histo_monai.engines.heatmap import MapSettings, SlideJob, map_slides
+from histo_monai.engines.heatmap import MapSettings, SlideJob, map_slides, patches_mpp
 from histo_monai.environment import read_environment
 from histo_monai.networks import from_task_model
 from histo_monai.params import load_params
@@ -44,13 +44,11 @@ def run(
     environment = read_environment()
     environment.use_cpus()
     _, description = from_task_model(Path(model))
-    patches_mpp, patch_px = description.get("mpp"), description["patch_px"]
-    if patches_mpp is None:
-        raise ValueError(f"{model}: does not say at what µm/px it sees patches; run finetune again")
+    its_mpp, patch_px = patches_mpp(description, Path(model)), description["patch_px"]
     settings = MapSettings(
         patch_px=patch_px,
-        mpp=patches_mpp,
-        stride_um=stride_um or patch_px * patches_mpp,
+        mpp=its_mpp,
+        stride_um=stride_um or patch_px * its_mpp,
         tissue_mpp=params.index.tissue_mpp,
         min_tissue_fraction=params.heatmap.min_tissue_fraction,
         batch_size=params.evaluate.batch_size,

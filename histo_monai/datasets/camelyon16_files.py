@@ -12,11 +12,9 @@ from pathlib import Path
 from histo_monai.datasets.files import find_tree, has_tree, read_bytes, split_archive
 from histo_monai.datasets.label_survey import NORMAL, TUMOR, Lesions
 from histo_monai.slides.annotations import parse_asap_xml
+from histo_monai.slides.annotations.asap import HOLE_GROUPS
 
 TUMOR_GROUPS = ("Tumor", "_0", "_1")
-HOLE_GROUPS = ("_2", "Exclusion")
-"""Groups of the annotations: normal tissue inside a lesion."""
-
 KNOWN_DIRT = {
     "normal_086": "it is tumor_111 under its old name; the release removed it",
     "test_049": "it is a duplicate; the release removed it",

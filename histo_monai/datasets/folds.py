@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from histo_monai.datasets.tasks import patient_or_slide
+
 COLUMNS = ("slide_id", "fold")
 
 
@@ -27,9 +29,7 @@ def assign_folds(slides: pd.DataFrame, num_folds: int, generator: np.random.Gene
     Raises:
         ValueError: a label has fewer than two patients or slides, so that its fold would leave none to learn from.
     """
-    group = ("patient " + slides["patient_id"]).where(
-        slides["patient_id"] != "", "slide " + slides["slide_id"]
-    )
+    group = patient_or_slide(slides)
     label_of_group = slides.groupby(group)["label"].max().sort_index()
     fold_of_group: dict[str, int] = {}
     dealt = 0

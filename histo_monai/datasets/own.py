@@ -25,7 +25,6 @@ LABELED_COLUMNS = (
     *("patch_id", "path", "slide_id", "y", "x", "mpp"),
     *("side_px", "label", "score", "patient_id", "split"),
 )
-_OUTLINES = (".geojson", ".xml")
 _MPP = "µm per pixel, 0.05 to 64"
 
 
@@ -83,7 +82,7 @@ def whole_slides(root: Path) -> tuple[pd.DataFrame, list[str]]:
         ValueError: see `pretraining_slides`.
     """
     table = _slides(root)
-    drawn = {path.stem: path for path in sorted((root / "annotations").glob("*")) if path.suffix in _OUTLINES}
+    drawn = annotation_files(root)
     table["annotation"] = [str(drawn.get(slide_id, "")) for slide_id in table["slide_id"]]
     table["split"] = table["split"].where(table["split"] != "", "train")
     rows: list[dict[str, Any]] = table.to_dict("records")  # type: ignore[assignment]

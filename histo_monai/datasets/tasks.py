@@ -50,6 +50,11 @@ def of_one_group(table: pd.DataFrame, split: str) -> list[str]:
     return [f"all {split} patches are of {groups[0]}: intervals resample patches and are silent about others"]
 
 
+def patient_or_slide(table: pd.DataFrame) -> pd.Series:
+    """Who a row belongs to: its patient, or its slide where no patient is known; texts."""
+    return ("patient " + table["patient_id"]).where(table["patient_id"] != "", "slide " + table["slide_id"])
+
+
 def _patient_or_slide(table: pd.DataFrame) -> pd.Series:
-    slide = ("slide " + table["slide_id"]).where(table["slide_id"] != "", "patch " + table["patch_id"])
-    return ("patient " + table["patient_id"]).where(table["patient_id"] != "", slide)
+    known = (table["patient_id"] != "") | (table["slide_id"] != "")
+    return patient_or_slide(table).where(known, "patch " + table["patch_id"])

@@ -260,6 +260,21 @@ def shares(jobs: Sequence[SlideJob], processes: int) -> list[list[SlideJob]]:
     return found
 
 
+def patches_mpp(description: Mapping[str, Any], path: Path) -> float:
+    """µm per pixel of the patches that a model of a task sees.
+
+    Raises:
+        ValueError: its description does not tell, so it is not known at what resolution to map a slide; names it.
+    """
+    mpp = description.get("mpp")
+    if mpp is None:
+        raise ValueError(
+            f"{path}: does not say at what µm/px it sees patches (it learned from images, or from squares of several "
+            "mpp); give the patches in patches.csv one mpp, and run finetune again"
+        )
+    return float(mpp)
+
+
 def load_models(
     paths: Mapping[str, Path], positive: str | None, settings: MapSettings, device: torch.device
 ) -> PatchModels:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -65,6 +65,11 @@ class Training:
     batch_size: int
     predict_batch_size: int
     seed: int
+
+    @classmethod
+    def of(cls, *, batch_size: int, predict_batch_size: int, seed: int, **schedule: Any) -> Self:
+        """As a section of params tells it: `batch_size` beside the numbers of a `Schedule`."""
+        return cls(Schedule(**schedule), batch_size, predict_batch_size, seed)
 
 
 def finetune_encoder(

@@ -14,8 +14,10 @@ from matplotlib import image
 
 from histo_monai import artifacts
 from histo_monai.datasets.outlines import read_regions
+from histo_monai.datasets.predictions import STAGE_OF_MODEL
 from histo_monai.datasets.slide_scores import TOLD
 from histo_monai.datasets.tables import read_whole_slides
+from histo_monai.datasets.tasks import patient_or_slide
 from histo_monai.metrics import Estimate
 from histo_monai.metrics.froc import FALSE_POSITIVES_PER_SLIDE, Froc, froc
 from histo_monai.params import Params, load_params
@@ -30,13 +32,12 @@ from histo_monai.wholeslide.diagnosis import (
     slide_estimates,
 )
 from histo_monai.wholeslide.features import FEATURES, slide_features
-from histo_monai.wholeslide.heatmap import Heatmap, read_heatmap
-from histo_monai.wholeslide.lesions import evaluation_mask, match
+from histo_monai.wholeslide.heatmap import SEEN, Grid, Heatmap, read_heatmap
+from histo_monai.wholeslide.lesions import LesionMask, evaluation_mask, match
 
 _LOG = logging.getLogger(__name__)
 
-MODELS = ("finetuned", "student")
-SEEN = "_seen"
+MODELS = tuple(STAGE_OF_MODEL)
 FEW_SLIDES = 30
 CLASSIFIERS = "classifiers"
 
@@ -56,7 +57,7 @@ def run(method: str, seed: int) -> None:
         slides = slides.iloc[:0]
     maps = {slide_id: read_heatmap(scores / f"{slide_id}.csv") for slide_id in slides["slide_id"]}
     slides = slides.set_index("slide_id", drop=False).rename_axis(None)
-    features = {column: _features(maps, column) for name in MODELS for column in (name, f"{name}{SEEN}")}
+    features = {column: table for name in MODELS for column, table in _features(maps, name).items()}
     why_not = _why_not(slides, params.positive)
     with artifacts.whole_folder(artifacts.diagnosis_folder(method, seed)) as draft:
         (draft / CLASSIFIERS).mkdir()
@@ -85,13 +86,19 @@ def summarise(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     }
 
 
-def _features(maps: Mapping[str, Heatmap], column: str) -> pd.DataFrame:
-    """Features of a column of every slide; of a `_seen` column where there is one, else of the model's own."""
-    rows = {
-        slide_id: slide_features(heatmap, column if column in heatmap.values else column.removesuffix(SEEN))
+def _features(maps: Mapping[str, Heatmap], model: str) -> dict[str, pd.DataFrame]:
+    """Features of every slide, of a model's own column and, where a slide has one, of the `_seen` column instead."""
+    columns = list(FEATURES)
+    own = {slide_id: slide_features(heatmap, model) for slide_id, heatmap in maps.items()}
+    seen = {
+        slide_id: slide_features(heatmap, f"{model}{SEEN}")
         for slide_id, heatmap in maps.items()
+        if f"{model}{SEEN}" in heatmap.values
     }
-    return pd.DataFrame.from_dict(rows, orient="index", columns=list(FEATURES))
+    return {
+        name: pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+        for name, rows in ((model, own), (f"{model}{SEEN}", own | seen))
+    }
 
 
 def _write_features(path: Path, slides: pd.DataFrame, features: Mapping[str, pd.DataFrame]) -> None:
@@ -127,6 +134,8 @@ def _diagnose(
     test = (slides["split"] == "test").to_numpy()
     files = dict(zip(slides["slide_id"], slides["annotation"], strict=True))
     truth = {slide_id: read_regions(Path(file)) if file else [] for slide_id, file in files.items()}
+    outlined = slides[test & slides["exhaustive"].to_numpy()]
+    masks = {slide_id: _lesion_mask(maps[slide_id].grid, truth[slide_id]) for slide_id in outlined.index}
     found: dict[str, dict[str, Estimate]] = {}
     scores: dict[str, pd.DataFrame] = {}
     curves: dict[str, Froc | None] = {}
@@ -140,7 +149,7 @@ def _diagnose(
         if section.num_permutations:
             control = shuffled_control(mine, is_tumor, slides["split"], learning, section.num_permutations)
             found[name]["slide_auc_of_shuffled_labels"] = control
-        curves[name] = curve = _lesions(slides[test], maps, truth, name, params)
+        curves[name] = curve = _lesions(outlined, maps, masks, name, params)
         if curve is not None:
             found[name] |= {"froc": curve.score} | {
                 f"sensitivity_at_{x:g}": y for x, y in curve.sensitivities.items()
@@ -162,26 +171,27 @@ def _diagnose(
     return pd.concat([table.add_prefix(f"{name}_") for name, table in scores.items()], axis=1), metrics
 
 
+def _lesion_mask(grid: Grid, regions: list[Region]) -> LesionMask:
+    outlines = [Outline(region.name, region.label, region.exterior_yx) for region in regions]
+    holes = [Outline("", "", hole) for region in regions for hole in region.holes_yx]
+    return evaluation_mask(outlines, holes, slide_mpp=grid.slide_mpp, size_yx=grid.size_yx)
+
+
 def _lesions(
     slides: pd.DataFrame,
     maps: Mapping[str, Heatmap],
-    truth: Mapping[str, list[Region]],
+    masks: Mapping[str, LesionMask],
     model: str,
     params: Params,
 ) -> Froc | None:
-    """The FROC curve over the slides whose lesions are all outlined; None where there is no lesion."""
+    """The FROC curve over slides whose lesions are all outlined; None where there is no lesion."""
     found = []
-    kept = slides[slides["exhaustive"]]
-    for slide_id in kept.index:
-        grid = maps[slide_id].grid
-        outlines = [Outline(region.name, region.label, region.exterior_yx) for region in truth[slide_id]]
-        holes = [Outline("", "", hole) for region in truth[slide_id] for hole in region.holes_yx]
-        mask = evaluation_mask(outlines, holes, slide_mpp=grid.slide_mpp, size_yx=grid.size_yx)
+    for slide_id in slides.index:
         points = find_detections(
             maps[slide_id], model, **asdict(params.heatmap.detection), label=params.positive
         )
-        found.append(match(points, mask))
-    curve = froc(found, groups=_groups(kept), seed=params.aggregate.seed)
+        found.append(match(points, masks[slide_id]))
+    curve = froc(found, groups=patient_or_slide(slides).to_numpy(dtype=object), seed=params.aggregate.seed)
     return curve if curve.num_lesions else None
 
 
@@ -199,11 +209,6 @@ def _map_quality(
         if all(f"{model}{SEEN}" in heatmap.values for heatmap in some.values()):
             found[f"{split}{SEEN}"] = cell_auc(some, dict.fromkeys(ids, f"{model}{SEEN}"), truth)
     return {name: round(value, 6) if np.isfinite(value) else None for name, value in found.items()}
-
-
-def _groups(slides: pd.DataFrame) -> np.ndarray:
-    """Patient of each slide, or the slide itself."""
-    return slides["patient_id"].where(slides["patient_id"] != "", slides["slide_id"]).to_numpy(dtype=object)
 
 
 def _warnings(test: pd.DataFrame) -> list[str]:

@@ -17,7 +17,7 @@ from scipy import stats
 from histo_monai import artifacts
 from histo_monai.datasets.predictions import STAGE_OF_MODEL, Predictions, check_same_patches, read_predictions
 from histo_monai.datasets.slide_scores import check_same_slides, read_slide_scores
-from histo_monai.datasets.tasks import of_one_group
+from histo_monai.datasets.tasks import of_one_group, patient_or_slide
 from histo_monai.metrics import VERDICTS, Comparison, ModelValue, PairedTest, auc, compare_models
 from histo_monai.params import Params, load_params
 from histo_monai.reports.forest import forest
@@ -163,7 +163,7 @@ def _slides_table(params: Params) -> SplitTable | None:
         for name, stage in STAGE_OF_MODEL.items()
         for method in params.methods
     }
-    groups = first.rows["patient_id"].where(first.rows["patient_id"] != "", first.rows["slide_id"])
+    groups = patient_or_slide(first.rows)
     is_positive = (first.rows["label"] == params.positive).to_numpy()
     found = compare_models(
         {"": is_positive.astype(int)},

@@ -15,7 +15,7 @@ from histo_monai.datasets.tasks import split_rows
 from histo_monai.engines.choice import choose
 from histo_monai.engines.consistency import teach_student
 from histo_monai.engines.fit import Records
-from histo_monai.engines.labeled import LabeledTask, Schedule
+from histo_monai.engines.labeled import LabeledTask
 from histo_monai.engines.resume import fingerprint
 from histo_monai.engines.supervised import Training
 from histo_monai.environment import code_version, read_environment
@@ -54,11 +54,10 @@ def run(method: str, seed: int) -> None:
         labeled,
         unlabeled,
         validation,
-        Training(
-            Schedule(section.epochs, section.optimizer, section.lr, section.weight_decay, section.milestones),
-            section.batch_size,
-            params.evaluate.batch_size,
-            derive_seed(seed, "consistency"),
+        Training.of(
+            **dataclasses.asdict(section),
+            predict_batch_size=params.evaluate.batch_size,
+            seed=derive_seed(seed, "consistency"),
         ),
         mu=params.mu,
         n_aug=params.n_aug,

@@ -24,13 +24,12 @@ from histo_monai.datasets.tables import read_whole_slides
 from histo_monai.datasets.tasks import split_rows
 from histo_monai.engines.consistency import teach_student
 from histo_monai.engines.fit import Records
-from histo_monai.engines.labeled import LabeledTask, Schedule
+from histo_monai.engines.labeled import LabeledTask
 from histo_monai.engines.resume import fingerprint
 from histo_monai.engines.supervised import Training, finetune_encoder
 from histo_monai.environment import code_version, read_environment
 from histo_monai.networks import TaskModel, describe_task_model, save_model
 from histo_monai.params import Params, load_params
-from histo_monai.params.sections import TrainingParams
 from histo_monai.randomness import derive_seed, generator
 
 _LOG = logging.getLogger(__name__)
@@ -94,13 +93,15 @@ def _train_fold(
     decided_by = [method, seed, fold, sorted(held_out), dataclasses.asdict(params)]
     key = fingerprint(decided_by, [artifacts.PATCHES_CSV, encoder], code_version()[1])
     finetuned_point, student_point = _points(method, seed, fold)
-    training = partial(_training, predict_batch_size=params.evaluate.batch_size)
+    training = partial(Training.of, predict_batch_size=params.evaluate.batch_size)
     model, description, finetuned = finetune_encoder(
         encoder,
         task,
         labeled,
         validation,
-        training(params.finetune_section, seed=derive_seed(seed, "fold", fold, "finetune")),
+        training(
+            **dataclasses.asdict(params.finetune_section), seed=derive_seed(seed, "fold", fold, "finetune")
+        ),
         picture=_no_picture,
         records=Records(resume=finetuned_point, fingerprint=key),
     )
@@ -120,7 +121,10 @@ def _train_fold(
         labeled,
         unlabeled,
         validation,
-        training(params.consistency_section, seed=derive_seed(seed, "fold", fold, "consistency")),
+        training(
+            **dataclasses.asdict(params.consistency_section),
+            seed=derive_seed(seed, "fold", fold, "consistency"),
+        ),
         mu=params.mu,
         n_aug=params.n_aug,
         weight=params.consistency.weight,
@@ -144,13 +148,6 @@ def _train_fold(
         f"{name}_{quality}": round(result.validation[quality], 6)
         for name, result in (("finetuned", finetuned), ("student", student))
     }
-
-
-def _training(section: TrainingParams, *, predict_batch_size: int, seed: int) -> Training:
-    schedule = Schedule(
-        section.epochs, section.optimizer, section.lr, section.weight_decay, section.milestones
-    )
-    return Training(schedule, section.batch_size, predict_batch_size, seed)
 
 
 def _save(path: Path, model: TaskModel, described: dict[str, object]) -> None:

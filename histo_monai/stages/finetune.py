@@ -13,7 +13,7 @@ from histo_monai.datasets.labeled import read_patches
 from histo_monai.datasets.splits import labeled_rows
 from histo_monai.datasets.tasks import split_rows
 from histo_monai.engines.fit import Records
-from histo_monai.engines.labeled import LabeledTask, Schedule
+from histo_monai.engines.labeled import LabeledTask
 from histo_monai.engines.resume import fingerprint
 from histo_monai.engines.supervised import Training, finetune_encoder
 from histo_monai.environment import code_version, read_environment
@@ -46,11 +46,10 @@ def run(method: str, seed: int) -> None:
         task,
         labeled,
         validation,
-        Training(
-            Schedule(section.epochs, section.optimizer, section.lr, section.weight_decay, section.milestones),
-            section.batch_size,
-            params.evaluate.batch_size,
-            derive_seed(seed, "finetune"),
+        Training.of(
+            **dataclasses.asdict(section),
+            predict_batch_size=params.evaluate.batch_size,
+            seed=derive_seed(seed, "finetune"),
         ),
         picture=partial(answers, classes=task.classes),
         records=Records(

@@ -19,9 +19,10 @@ from histo_monai import artifacts
 from histo_monai.datasets.folds import read_folds
 from histo_monai.datasets.labeled import read_patches
 from histo_monai.datasets.outlines import read_regions
+from histo_monai.datasets.predictions import STAGE_OF_MODEL
 from histo_monai.datasets.processes import map_over_processes
 from histo_monai.datasets.tables import read_whole_slides
-from histo_monai.engines.heatmap import MapSettings, SlideJob, map_slides
+from histo_monai.engines.heatmap import MapSettings, SlideJob, map_slides, patches_mpp
 from histo_monai.engines.labeled import LabeledTask
 from histo_monai.engines.resume import fingerprint
 from histo_monai.environment import code_version, read_environment
@@ -29,13 +30,11 @@ from histo_monai.networks import from_task_model
 from histo_monai.params import Params, load_params
 from histo_monai.reports.map_mosaic import map_mosaic
 from histo_monai.reports.slide_maps import MapStyle, SlidePicture, write_slide_maps
-from histo_monai.wholeslide.heatmap import read_heatmap
+from histo_monai.wholeslide.heatmap import SEEN, read_heatmap
 
 _LOG = logging.getLogger(__name__)
 
-MODELS = ("finetuned", "student")
-SEEN = "_seen"
-"""Suffix of the columns that hold what a model says of a slide that it was trained on."""
+MODELS = tuple(STAGE_OF_MODEL)
 TUMOR = "tumor"
 MOSAIC, NUM_IN_MOSAIC = "mosaic.png", 8
 
@@ -124,14 +123,9 @@ def _settings(method: str, seed: int, params: Params) -> tuple[MapSettings, str 
         workers=0,
         device=read_environment().device,
     ).check_fits(description, path)
-    if description.get("mpp") is None:
-        raise ValueError(
-            f"{path}: its patches had no one µm/px (images, or squares of several mpp), so it is not known at what "
-            "resolution to map a slide; give the patches in patches.csv one mpp, and run finetune again"
-        )
     settings = MapSettings(
         patch_px=params.patch_px,
-        mpp=description["mpp"],
+        mpp=patches_mpp(description, path),
         stride_um=section.stride_um,
         tissue_mpp=params.index.tissue_mpp,
         min_tissue_fraction=params.heatmap.min_tissue_fraction,

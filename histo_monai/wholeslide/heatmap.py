@@ -17,6 +17,10 @@ PLACE_COLUMNS = ("row", "column", "y", "x", "tissue")
 """Columns of a csv of scores before those of the models: cell, its center in level-0 pixels, its tissue fraction."""
 
 
+SEEN = "_seen"
+"""Ends the name of a column that holds what a model says of a slide that it was trained on."""
+
+
 @dataclass(frozen=True)
 class Grid:
     """Squares of one side that cover a slide, counted from its upper left corner.

@@ -15,7 +15,7 @@ def test_own_slides_bring_their_labels_outlines_and_splits(tmp_path: Path) -> No
         "slide_id,path,patient_id,mpp,label,split\na,a.svs,P1,,tumor,test\nb,b.svs,P2,0.25,normal,train\n"
     )
     (tmp_path / "annotations").mkdir()
-    for name in ("a.geojson", "b.xml", "notes.txt"):
+    for name in ("a.geojson", "b.xml", ".notes.txt"):
         (tmp_path / "annotations" / name).write_text("")
     table, warnings = own.whole_slides(tmp_path)
     assert warnings == []
