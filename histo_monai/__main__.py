@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from typing import Any
+
+from histo_monai import artifacts
+from histo_monai.storage import claim
 
 STAGES = {
     "phantom": "simulate a cohort of slides in the official layout of the dataset",
@@ -42,7 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     room = "stages" if name in STAGES else "commands"
     run = importlib.import_module(f"histo_monai.{room}.{name}").run
     try:
-        run(**arguments)
+        with _claimed(name, arguments):
+            run(**arguments)
     except KeyboardInterrupt:
         print(f"histo-monai {name}: stopped", file=sys.stderr)
         return 130
@@ -53,6 +59,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"histo-monai {name}: error: {line}", file=sys.stderr)
         return 1
     return 0
+
+
+def _claimed(stage: str, arguments: Mapping[str, Any]) -> contextlib.AbstractContextManager[None]:
+    """A stage holds the folder that it writes; under torchrun its first process does, for all of them."""
+    if stage not in STAGES or int(os.environ.get("RANK", "0")) > 0:
+        return contextlib.nullcontext()
+    folder = artifacts.output_folder(stage, **arguments)
+    return claim(folder, artifacts.lock_path("-".join(map(str, (stage, *arguments.values())))))
 
 
 _CAUSED_BY_INPUT = (ValueError, OSError, ArithmeticError)

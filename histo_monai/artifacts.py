@@ -1,14 +1,9 @@
-"""Every path that the pipeline reads or writes, relative to the project's root; files appear whole or not at all."""
+"""Every path that the pipeline reads or writes, relative to the project's root."""
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -83,6 +78,23 @@ def diagnosis_folder(method: str, seed: int) -> Path:
     return DATA / "diagnosis" / f"{method}-{seed}"
 
 
+def output_folder(stage: str, method: str = "", seed: int = 0) -> Path:
+    """The one folder that a stage replaces when it ends."""
+    of_run = {
+        "finetune": finetuned_folder,
+        "consistency": student_folder,
+        "evaluate": evaluation_folder,
+        "crossfit": folds_folder,
+        "heatmap": heatmaps_folder,
+        "aggregate": diagnosis_folder,
+    }
+    if stage in of_run:
+        return of_run[stage](method, seed)
+    if stage == "pretrain":
+        return model_folder(method)
+    return {"phantom": PHANTOM, "index": INDEX, "compare": COMPARISON}[stage]
+
+
 def tensorboard_folder(stage: str) -> Path:
     """Event files to watch while a stage runs; a log, not an artefact: DVC does not track it."""
     return DATA / "tensorboard" / stage
@@ -93,32 +105,14 @@ def checkpoint_path(stage: str) -> Path:
     return DATA / "checkpoints" / f"{stage}.pt"
 
 
+def lock_path(stage: str) -> Path:
+    """Held by the process that runs a stage; see `storage.claim`."""
+    return DATA / "checkpoints" / f".{stage}.lock"
+
+
 def unfinished_folder(stage: str) -> Path:
     """Slides that an unfinished stage is done with; gone when the stage ends, and not tracked."""
     return DATA / "checkpoints" / stage
-
-
-@contextmanager
-def whole_folder(folder: Path) -> Iterator[Path]:
-    """Yield an empty folder that becomes `folder` when the block ends well; on an error nothing of it remains."""
-    draft = folder.with_name(f".{folder.name}.draft")
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir(parents=True)
-    try:
-        yield draft
-    except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)
-        raise
-    shutil.rmtree(folder, ignore_errors=True)
-    draft.rename(folder)
-
-
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write JSON in one step, keys in the order given."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.draft")
-    draft.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    os.replace(draft, path)
 
 
 def write_curves(

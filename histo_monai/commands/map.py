@@ -16,6 +16,7 @@ from histo_monai.networks import from_task_model
 from histo_monai.params import load_params
 from histo_monai.reports.slide_maps import MapStyle, SlidePicture, write_slide_maps
 from histo_monai.slides import SlideError, open_slide
+from histo_monai.storage import write_json
 from histo_monai.wholeslide.heatmap import read_heatmap
 
 _LOG = logging.getLogger(__name__)
@@ -118,4 +119,4 @@ def _keep_apart(folder: Path, settings: MapSettings, positive: str | None, model
             raise ValueError(
                 f"{folder}: holds maps with {odd[0]} {before.get(odd[0])!r}, now {about[odd[0]]!r}; name another folder"
             )
-    artifacts.write_json(path, about)
+    write_json(path, about)

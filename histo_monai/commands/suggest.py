@@ -24,6 +24,7 @@ from histo_monai.networks import TaskModel, from_task_model
 from histo_monai.params import OwnLabels, Params, load_params
 from histo_monai.reports.suggestions import MAX_SHOWN, suggested
 from histo_monai.slides.annotations import Region, read_geojson, write_geojson
+from histo_monai.storage import whole_folder
 from histo_monai.wholeslide.suggestion import Fields, choose_diverse, disagreement, indecision
 
 _LOG = logging.getLogger(__name__)
@@ -98,7 +99,7 @@ def _write(
     folder: Path, table: pd.DataFrame, patches: NDArray[np.uint8], classes: Sequence[str] | None
 ) -> None:
     _refuse_to_lose(folder)
-    with artifacts.whole_folder(folder) as draft:
+    with whole_folder(folder) as draft:
         table.to_csv(draft / TABLE, index=False)
         for slide_id, of_slide in table.groupby("slide_id"):
             write_geojson(draft / f"{slide_id}.geojson", _regions(of_slide, classes))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,6 +12,8 @@ from typing import Any, Protocol
 import ignite.distributed as idist
 import torch
 from ignite.engine import Engine
+
+from histo_monai.storage import whole_file
 
 _LOG = logging.getLogger(__name__)
 
@@ -64,10 +65,9 @@ class ResumePoint:
         if self._path is None or idist.get_rank() > 0:
             return
         state = {name: part.state_dict() for name, part in self._parts.items()}
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        draft = self._path.with_name(f".{self._path.name}.draft")
-        torch.save({"fingerprint": self._fingerprint, "epoch": engine.state.epoch, "parts": state}, draft)
-        os.replace(draft, self._path)
+        saved = {"fingerprint": self._fingerprint, "epoch": engine.state.epoch, "parts": state}
+        with whole_file(self._path) as draft:
+            torch.save(saved, draft)
 
     def restore(self) -> int:
         """Restore a state saved under the same fingerprint; returns the epochs done, 0 if there is none."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,8 @@ import safetensors
 import safetensors.torch
 import torch
 from torch import nn
+
+from histo_monai.storage import whole_file, write_json
 
 FORMAT = 2  # 2: the description holds the digest of the tensors' file, and its own
 
@@ -33,17 +34,13 @@ def save_model(path: Path, state: Mapping[str, torch.Tensor], description: Mappi
     """
     if path.suffix != ".safetensors":
         raise ValueError(f"{path}: a model file ends in .safetensors")
-    path.parent.mkdir(parents=True, exist_ok=True)
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
     content = safetensors.torch.save(tensors, metadata={"format": "pt"})
     told = {**description, "format": FORMAT, "sha256": hashlib.sha256(content).hexdigest()}
     told["description_sha256"] = _digest_of(told)
-    draft = path.with_name(f".{path.name}.draft")
-    draft.write_bytes(content)
-    text = path.with_name(f".{path.stem}.json.draft")
-    text.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
-    os.replace(draft, path)
-    os.replace(text, path.with_suffix(".json"))
+    with whole_file(path, len(content)) as draft:
+        draft.write_bytes(content)
+        write_json(path.with_suffix(".json"), told)
 
 
 def load_model(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:

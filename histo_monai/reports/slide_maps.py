@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from histo_monai.reports.map_mosaic import mask_picture
 from histo_monai.reports.overlay import blend, overlay
 from histo_monai.slides import open_slide
 from histo_monai.slides.annotations import Region, write_geojson
+from histo_monai.storage import whole_file
 from histo_monai.wholeslide.detections import find_detections, find_regions
 from histo_monai.wholeslide.heatmap import Heatmap
 from histo_monai.wholeslide.tiff_map import write_map
@@ -134,6 +134,5 @@ def write_slide_maps(
         title=title,
         quantity=style.quantity,
     )
-    draft = folder / f".{slide_id}.draft.png"
-    image.imsave(draft, pixels)
-    os.replace(draft, folder / f"{slide_id}.png")
+    with whole_file(folder / f"{slide_id}.png") as draft:
+        image.imsave(draft, pixels)

@@ -23,6 +23,7 @@ from histo_monai.metrics.froc import FALSE_POSITIVES_PER_SLIDE, Froc, froc
 from histo_monai.params import Params, load_params
 from histo_monai.reports.slide_figures import froc_curves, roc
 from histo_monai.slides.annotations import Outline, Region
+from histo_monai.storage import whole_folder, write_json
 from histo_monai.wholeslide.detections import find_detections
 from histo_monai.wholeslide.diagnosis import (
     Learning,
@@ -59,7 +60,7 @@ def run(method: str, seed: int) -> None:
     slides = slides.set_index("slide_id", drop=False).rename_axis(None)
     features = {column: table for name in MODELS for column, table in _features(maps, name).items()}
     why_not = _why_not(slides, params.positive)
-    with artifacts.whole_folder(artifacts.diagnosis_folder(method, seed)) as draft:
+    with whole_folder(artifacts.diagnosis_folder(method, seed)) as draft:
         (draft / CLASSIFIERS).mkdir()
         (draft / artifacts.PLOTS).mkdir()
         _write_features(draft / artifacts.FEATURES_CSV, slides, features)
@@ -69,8 +70,8 @@ def run(method: str, seed: int) -> None:
             more, metrics = _diagnose(draft, slides, maps, features, params)
             told = told.join(more)
         told.to_csv(draft / artifacts.MAPPED_CSV, index=False, float_format="%.6g")
-        artifacts.write_json(draft / artifacts.METRICS, metrics)
-        artifacts.write_json(draft / artifacts.SUMMARY, summarise(metrics))
+        write_json(draft / artifacts.METRICS, metrics)
+        write_json(draft / artifacts.SUMMARY, summarise(metrics))
     for line in metrics["warnings"]:
         _LOG.warning("%s", line)
     for name, value in summarise(metrics).items():

@@ -23,6 +23,7 @@ from histo_monai.params import Params, load_params
 from histo_monai.reports.forest import forest
 from histo_monai.reports.paper import PaperNumber, is_papers_experiment, paper_number
 from histo_monai.reports.tables import REFERENCE, SplitTable, comparison_report, model_id
+from histo_monai.storage import whole_folder, write_json
 
 _LOG = logging.getLogger(__name__)
 
@@ -78,13 +79,13 @@ def run() -> None:
     if (slides := _slides_table(params)) is not None:
         found, headline = [*found, slides], [*headline, slides]
     warnings = [*_of_seeds(len(params.seeds), first.classes is None), *warnings, _ENCODER]
-    with artifacts.whole_folder(artifacts.COMPARISON) as draft:
+    with whole_folder(artifacts.COMPARISON) as draft:
         _csv(draft / TABLE, [part.table.drop(columns="model") for part in found])
         _csv(draft / TESTS, [part.tests for part in found])
         report = comparison_report(_title(params), found[::-1], warnings)
         (draft / REPORT).write_text(report, encoding="utf-8")
         image.imsave(draft / PICTURE, forest(_title(params), found[::-1]))
-        artifacts.write_json(draft / artifacts.SUMMARY, summarise(headline))
+        write_json(draft / artifacts.SUMMARY, summarise(headline))
     for line in warnings:
         _LOG.warning("%s", line)
     told = " and ".join(part.split for part in headline)

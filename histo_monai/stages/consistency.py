@@ -23,6 +23,7 @@ from histo_monai.networks import from_task_model, save_model
 from histo_monai.params import load_params
 from histo_monai.randomness import derive_seed
 from histo_monai.reports.mosaics import weak_and_strong
+from histo_monai.storage import whole_folder, write_json
 
 _LOG = logging.getLogger(__name__)
 
@@ -97,10 +98,10 @@ def run(method: str, seed: int) -> None:
         "git_commit": commit,
         "code_sha256": digest,
     }
-    with artifacts.whole_folder(artifacts.student_folder(method, seed)) as folder:
+    with whole_folder(artifacts.student_folder(method, seed)) as folder:
         save_model(folder / artifacts.MODEL, model.state_dict(), described)
-        artifacts.write_json(folder / artifacts.CHOICE, choice.as_dict())
-        artifacts.write_json(folder / artifacts.METRICS, metrics)
+        write_json(folder / artifacts.CHOICE, choice.as_dict())
+        write_json(folder / artifacts.METRICS, metrics)
         artifacts.write_curves(folder / artifacts.CURVES, result.curves)
         image.imsave(folder / artifacts.PAIRS, result.picture)
     artifacts.checkpoint_path(stage).unlink(missing_ok=True)

@@ -31,6 +31,7 @@ from histo_monai.environment import code_version, read_environment
 from histo_monai.networks import TaskModel, describe_task_model, save_model
 from histo_monai.params import Params, load_params
 from histo_monai.randomness import derive_seed, generator
+from histo_monai.storage import whole_folder, write_json
 
 _LOG = logging.getLogger(__name__)
 
@@ -60,11 +61,11 @@ def run(method: str, seed: int) -> None:
         threshold=params.consistency.threshold,
     )
     metrics = {}
-    with artifacts.whole_folder(artifacts.folds_folder(method, seed)) as draft:
+    with whole_folder(artifacts.folds_folder(method, seed)) as draft:
         folds.to_csv(draft / artifacts.FOLDS_CSV, index=False)
         for fold, held_out in folds.groupby("fold")["slide_id"]:
             metrics[f"fold_{fold}"] = _train_fold(draft, method, seed, fold, set(held_out), build(), params)
-        artifacts.write_json(draft / artifacts.METRICS, metrics)
+        write_json(draft / artifacts.METRICS, metrics)
     for path in _checkpoints(method, seed, params.crossfit.num_folds):
         path.unlink(missing_ok=True)
     _LOG.info("%s written: %d slides in folds", artifacts.folds_folder(method, seed), len(folds))

@@ -29,6 +29,7 @@ from histo_monai.networks import from_task_model
 from histo_monai.params import load_params
 from histo_monai.reports import figures
 from histo_monai.reports.mosaics import answers
+from histo_monai.storage import whole_folder, write_json
 
 _LOG = logging.getLogger(__name__)
 
@@ -73,13 +74,13 @@ def run(method: str, seed: int) -> None:
         *(warning for split, table in rows.items() for warning in of_one_group(table, split)),
     ]
     folder = artifacts.evaluation_folder(method, seed)
-    with artifacts.whole_folder(folder) as draft:
+    with whole_folder(folder) as draft:
         write_predictions(
             draft / artifacts.PREDICTIONS,
             [predictions_table(rows[split], said, task.classes) for split, said in predictions.items()],
         )
-        artifacts.write_json(draft / artifacts.METRICS, metrics)
-        artifacts.write_json(draft / artifacts.SUMMARY, summarise(metrics))
+        write_json(draft / artifacts.METRICS, metrics)
+        write_json(draft / artifacts.SUMMARY, summarise(metrics))
         last = next(split for split in reversed(SPLITS) if split in predictions)
         _draw(draft / artifacts.PLOTS, task, rows[last], predictions[last])
     for name, value in summarise(metrics).items():

@@ -30,6 +30,7 @@ from histo_monai.networks import from_task_model
 from histo_monai.params import Params, load_params
 from histo_monai.reports.map_mosaic import map_mosaic
 from histo_monai.reports.slide_maps import MapStyle, SlidePicture, write_slide_maps
+from histo_monai.storage import whole_folder, write_json
 from histo_monai.wholeslide.heatmap import SEEN, read_heatmap
 
 _LOG = logging.getLogger(__name__)
@@ -52,11 +53,11 @@ def run(method: str, seed: int) -> None:
     slides = read_whole_slides(artifacts.WHOLE_SLIDES_CSV)
     folder = artifacts.heatmaps_folder(method, seed)
     if params.heatmap_section is None or slides.empty:
-        with artifacts.whole_folder(folder) as draft:
+        with whole_folder(folder) as draft:
             _make_folders(draft)
             (draft / artifacts.SCORES).mkdir()
             slides.iloc[:0].to_csv(draft / artifacts.MAPPED_CSV, index=False)
-            artifacts.write_json(draft / artifacts.METRICS, {"slides": 0, "cells": 0})
+            write_json(draft / artifacts.METRICS, {"slides": 0, "cells": 0})
         _LOG.info("%s: %s has no slides of its own to map", folder, params.dataset)
         return
     environment = read_environment()
@@ -80,13 +81,13 @@ def run(method: str, seed: int) -> None:
     )
     if int(os.environ.get("RANK", "0")) > 0:  # Started by torchrun: the first process writes.
         return
-    with artifacts.whole_folder(folder) as draft:
+    with whole_folder(folder) as draft:
         _make_folders(draft)
         shutil.copytree(done, draft / artifacts.SCORES)
         mapped = _write_maps(draft, slides, params, positive, environment.cpus)
         mapped.to_csv(draft / artifacts.MAPPED_CSV, index=False)
         counts = {"slides": len(mapped), "cells": int(mapped["num_cells"].sum())}
-        artifacts.write_json(draft / artifacts.METRICS, counts)
+        write_json(draft / artifacts.METRICS, counts)
     shutil.rmtree(artifacts.unfinished_folder(stage), ignore_errors=True)
     _LOG.info("%s written: %d slides, %d cells", folder, counts["slides"], counts["cells"])
 

@@ -20,6 +20,7 @@ from histo_monai.datasets.tables import SPLITS
 from histo_monai.datasets.whole_slides import WHOLE_SLIDES, corpus_slides
 from histo_monai.environment import read_environment
 from histo_monai.params import Camelyon16Labels, OwnLabels, Params, SlidesCorpus, load_params
+from histo_monai.storage import whole_folder, write_json
 
 _LOG = logging.getLogger(__name__)
 
@@ -64,14 +65,14 @@ def run() -> None:
         warnings.append(warning)
     about_labels = {"classes": label_counts.pop("classes"), "warnings": warnings}
     counts = _counts(slides, centers, skipped) | label_counts | {"whole_slides": len(whole_slides)}
-    with artifacts.whole_folder(artifacts.INDEX) as folder:
+    with whole_folder(artifacts.INDEX) as folder:
         slides.to_csv(folder / artifacts.SLIDES_CSV.name, index=False)
         centers.to_csv(folder / artifacts.CENTERS_CSV.name, index=False)
         skipped.to_csv(folder / artifacts.SKIPPED_CSV.name, index=False)
         whole_slides.to_csv(folder / artifacts.WHOLE_SLIDES_CSV.name, index=False)
         write_patches(folder / artifacts.PATCHES_CSV.name, patches)
-        artifacts.write_json(folder / artifacts.LABELS_JSON.name, about_labels)
-        artifacts.write_json(folder / artifacts.INDEX_METRICS.name, counts)
+        write_json(folder / artifacts.LABELS_JSON.name, about_labels)
+        write_json(folder / artifacts.INDEX_METRICS.name, counts)
     told = ", ".join(f"{name} {n}" for name, n in counts.items())
     _LOG.info("%s written: %s", artifacts.INDEX, told)
 

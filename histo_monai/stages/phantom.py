@@ -8,6 +8,7 @@ from histo_monai import artifacts
 from histo_monai.environment import read_environment
 from histo_monai.params import load_params
 from histo_monai.phantom import write_cohort
+from histo_monai.storage import whole_folder
 
 _LOG = logging.getLogger(__name__)
 
@@ -16,7 +17,7 @@ def run() -> None:
     """Write data/phantom/<dataset> for the dataset and the corpus of params.yaml; nothing where the source is raw."""
     params = load_params(artifacts.PARAMS)
     section = params.phantom
-    with artifacts.whole_folder(artifacts.PHANTOM) as folder:
+    with whole_folder(artifacts.PHANTOM) as folder:
         if params.source == "raw":
             _LOG.info("source is raw: nothing to simulate")
             return

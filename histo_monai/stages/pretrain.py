@@ -24,6 +24,7 @@ from histo_monai.networks import save_model
 from histo_monai.params import Params, load_params
 from histo_monai.pretext import PRETEXTS, Pretext
 from histo_monai.randomness import derive_seed
+from histo_monai.storage import whole_folder, write_json
 
 _LOG = logging.getLogger(__name__)
 
@@ -149,9 +150,9 @@ def _write(
         "git_commit": commit,
         "code_sha256": digest,
     }
-    with artifacts.whole_folder(artifacts.model_folder(method)) as folder:
+    with whole_folder(artifacts.model_folder(method)) as folder:
         save_model(folder / artifacts.ENCODER, pretext.encoder_state(), description)
-        artifacts.write_json(folder / artifacts.METRICS, metrics)
+        write_json(folder / artifacts.METRICS, metrics)
         columns = [
             "epoch",
             "lr",

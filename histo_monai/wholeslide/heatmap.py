@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+
+from histo_monai.storage import whole_file, write_json
 
 PLACE_COLUMNS = ("row", "column", "y", "x", "tissue")
 """Columns of a csv of scores before those of the models: cell, its center in level-0 pixels, its tissue fraction."""
@@ -90,14 +91,12 @@ def write_heatmap(path: Path, heatmap: Heatmap) -> None:
     The json is written last: where it stands, the csv is complete. Columns: `PLACE_COLUMNS` and one for each model;
     centers with two decimals, values with six digits.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     centers = heatmap.grid.centers_yx(heatmap.cells).round(2)
     columns = [*heatmap.cells.T, *centers.T, np.round(heatmap.tissue.astype(np.float64), 4)]
     table = pd.DataFrame(dict(zip(PLACE_COLUMNS, columns, strict=True)))
     told = {name: [f"{value:.6g}" for value in values] for name, values in heatmap.values.items()}
-    draft = path.with_name(f".{path.name}.draft")
-    table.assign(**told).to_csv(draft, index=False)
-    os.replace(draft, path)
+    with whole_file(path) as draft:
+        table.assign(**told).to_csv(draft, index=False)
     grid = heatmap.grid
     about = {
         "stride_um": grid.stride_um,
@@ -106,10 +105,7 @@ def write_heatmap(path: Path, heatmap: Heatmap) -> None:
         "models": list(heatmap.values),
         "num_cells": len(heatmap.cells),
     }
-    text = path.with_suffix(".json")
-    draft = text.with_name(f".{text.name}.draft")
-    draft.write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-    os.replace(draft, text)
+    write_json(path.with_suffix(".json"), about)
 
 
 def read_heatmap(path: Path) -> Heatmap:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -11,6 +10,8 @@ import matplotlib
 import numpy as np
 import tifffile
 from numpy.typing import NDArray
+
+from histo_monai.storage import whole_file
 
 _TILE_PX = 256
 _STEPS = 254
@@ -63,9 +64,7 @@ def write_map(path: Path, raster: NDArray[np.float32], stride_um: float) -> None
             f"a map takes (rows, columns) and a positive stride, got {raster.shape} and {stride_um} µm"
         )
     levels = [encode(level) for level in _levels(raster)]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.draft")
-    with tifffile.TiffWriter(draft, bigtiff=False) as writer:
+    with whole_file(path) as draft, tifffile.TiffWriter(draft, bigtiff=False) as writer:
         for number, level in enumerate(levels):
             per_cm = _rational(_UM_PER_CM / (Fraction(repr(float(stride_um))) * 2**number))
             writer.write(
@@ -80,7 +79,6 @@ def write_map(path: Path, raster: NDArray[np.float32], stride_um: float) -> None
                 metadata=None,
                 software=False,
             )
-    os.replace(draft, path)
 
 
 def read_map(path: Path) -> tuple[NDArray[np.float32], float]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from histo_monai.slides.annotations.raster import rasterize
 from histo_monai.slides.annotations.regions import Outline, Point, Region, class_color
+from histo_monai.storage import whole_file
 
 _AREAS = ("Polygon", "Rectangle", "Spline")
 _POINTS = ("Dot", "PointSet")
@@ -202,10 +202,8 @@ def write_asap_xml(path: str | Path, regions: Iterable[Region], points: Iterable
             "\t\t</Group>",
         ]
     lines += ["\t</AnnotationGroups>", "</ASAP_Annotations>", ""]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.draft")
-    draft.write_text("\n".join(lines), encoding="utf-8")
-    os.replace(draft, path)
+    with whole_file(path) as draft:
+        draft.write_text("\n".join(lines), encoding="utf-8")
 
 
 def _check_for_asap(path: Path, regions: Sequence[Region]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import math
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from histo_monai.slides.annotations.regions import Point, Region, class_color
+from histo_monai.storage import whole_file
 
 _LOG = logging.getLogger(__name__)
 
@@ -45,10 +45,8 @@ def write_geojson(path: str | Path, regions: Iterable[Region], points: Iterable[
         for number, point in enumerate(points, start=1)
     ]
     text = '{"type": "FeatureCollection", "features": [' + ",".join(f"\n{one}" for one in features) + "\n]}\n"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.draft")
-    draft.write_text(text, encoding="utf-8")
-    os.replace(draft, path)
+    with whole_file(path) as draft:
+        draft.write_text(text, encoding="utf-8")
 
 
 def _feature(where: str, kind: str, marked: Region | Point, geometry: dict[str, Any]) -> str:

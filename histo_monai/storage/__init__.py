@@ -1,0 +1,17 @@
+"""Files on disk: written whole or not at all, by one process at a time, and known again by their content."""
+
+from histo_monai.storage.atomic import whole_file, whole_folder, write_json
+from histo_monai.storage.claim import claim
+from histo_monai.storage.errors import DiskFullError, OutputError
+from histo_monai.storage.identity import FileIdentity, identify
+
+__all__ = [
+    "DiskFullError",
+    "FileIdentity",
+    "OutputError",
+    "claim",
+    "identify",
+    "whole_file",
+    "whole_folder",
+    "write_json",
+]
