@@ -26,6 +26,9 @@ from histo_monai.params import Params
 from histo_monai.storage import file_sha256, identify, sealed, write_json
 
 SEAL = "record_sha256"
+FILES = "files"
+"""Keys of a record: its digest, and the digests of the files that it lists."""
+
 PACKAGES = (
     *("torch", "torchvision", "monai", "pytorch-ignite", "cucim", "openslide-python", "numpy", "pandas"),
     *("scipy", "scikit-learn", "scikit-image", "opencv-python-headless", "pillow", "tifffile", "safetensors"),
@@ -81,7 +84,7 @@ def write_metrics(
 ) -> None:
     """Write a stage's last two files: summary.json, the numbers that `dvc metrics show` prints, and metrics.json.
 
-    metrics.json holds all metrics, the provenance, and the SHA-256 of every other file in the folder (`outputs`).
+    metrics.json holds all metrics, the provenance, and the SHA-256 of every other file in the folder (`files`).
 
     Args:
         folder: All else in it is written.
@@ -91,7 +94,7 @@ def write_metrics(
     """
     if summary is not None:
         write_json(folder / artifacts.SUMMARY, summary)
-    record = {**metrics, "provenance": dict(provenance), "outputs": output_digests(folder)}
+    record = {**metrics, "provenance": dict(provenance), FILES: output_digests(folder)}
     write_json(folder / artifacts.METRICS, sealed(record, SEAL))
 
 
