@@ -128,7 +128,8 @@ def _reach(url: str, endpoint: str, port: str) -> None:
 
 def locks(_params: Params | None) -> Iterator[Finding]:
     """Which stages run now, and locks of processes that are gone."""
-    running, stale = [], []
+    running: list[str] = []
+    stale: list[str] = []
     for path in sorted(artifacts.lock_path("*").parent.glob(".*.lock")):
         (running if _is_held(path) else stale).append(path.name.removeprefix(".").removesuffix(".lock"))
     if running:

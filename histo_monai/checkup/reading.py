@@ -19,7 +19,7 @@ import pandas as pd
 
 from histo_monai import artifacts
 from histo_monai.checkup import samples
-from histo_monai.checkup.finding import Finding
+from histo_monai.checkup.finding import Finding, Status
 from histo_monai.params import Params
 
 TIMEOUT_S = 20.0
@@ -48,8 +48,8 @@ def back_ends_and_formats(_params: Params | None) -> Iterator[Finding]:
         if "problem" not in told:
             yield Finding("PASS", name, told["version"])
         else:
-            status = "FAIL" if len(missing) == len(libraries) else "WARN"
-            yield Finding(status, name, f"cannot be used: {told['problem']}", remedy)  # type: ignore[arg-type]
+            status: Status = "FAIL" if len(missing) == len(libraries) else "WARN"
+            yield Finding(status, name, f"cannot be used: {told['problem']}", remedy)
     for job, told in zip(jobs[len(_LIBRARIES) :], formats, strict=True):
         if "problem" in told:
             yield Finding(
@@ -62,14 +62,11 @@ def back_ends_and_formats(_params: Params | None) -> Iterator[Finding]:
 def own_slides(_params: Params | None) -> Iterator[Finding]:
     """One slide of each suffix among those that the index or the manifest names."""
     found: dict[str, dict[str, Any]] = {}
-    for table in (
-        artifacts.SLIDES_CSV,
-        artifacts.WHOLE_SLIDES_CSV,
-        artifacts.dataset_folder("raw", "own") / "slides.csv",
-    ):
+    manifest = artifacts.dataset_folder("raw", "own") / "slides.csv"
+    for table in (artifacts.SLIDES_CSV, artifacts.WHOLE_SLIDES_CSV, manifest):
         if not table.is_file():
             continue
-        around = table.parent if artifacts.INDEX not in table.parents else Path()
+        around = table.parent if table == manifest else Path()
         rows = pd.read_csv(table, dtype=str, keep_default_na=False)
         for row in rows.to_dict("records"):
             path = around / str(row.get("path", ""))

@@ -225,8 +225,10 @@ def _root(record: Path, provenance: Mapping[str, Any]) -> Path:
 
 
 def _commit(provenance: Mapping[str, Any] | None) -> str:
-    commit = (provenance or {}).get("git_commit")
-    return f", commit {commit[:12]}{' and changes' * bool(provenance['git_dirty'])}" if commit else ""
+    record = provenance or {}
+    if not record.get("git_commit"):
+        return ""
+    return f", commit {record['git_commit'][:12]}" + " and changes" * bool(record.get("git_dirty"))
 
 
 def _compared_with_now(provenances: list[tuple[dict[str, Any], Path]]) -> list[Finding]:

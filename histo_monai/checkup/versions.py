@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-import platform
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from histo_monai import __version__
 from histo_monai.checkup.finding import Finding
 from histo_monai.params import Params
 from histo_monai.provenance import package_versions
@@ -21,9 +18,7 @@ OPTIONAL = ("cucim", "openslide-python")
 
 
 def packages(_params: Params | None) -> Iterator[Finding]:
-    """Python and every package that computes: there, and the version of constraints.txt."""
-    if sys.version_info < (3, 11):
-        yield Finding("FAIL", "python", f"{platform.python_version()}", "Python 3.11 or newer is needed")
+    """Every package that computes: there, and the version of constraints.txt."""
     found = package_versions()
     missing = [name for name, version in found.items() if version is None and name not in OPTIONAL]
     if missing:
@@ -42,7 +37,7 @@ def packages(_params: Params | None) -> Iterator[Finding]:
             "`make .venv/ready` installs those of constraints.txt",
         )
     told = ", ".join(f"{name} {version}" for name, version in found.items() if version is not None)
-    yield Finding("PASS", "packages", f"histo_monai {__version__}: {told}")
+    yield Finding("PASS", "packages", told)
 
 
 def dvc(_params: Params | None) -> Iterator[Finding]:
