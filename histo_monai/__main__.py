@@ -31,13 +31,15 @@ COMMANDS = {
     "map": "map slides of your own choice with a model: scores, TIFF, overlay, GeoJSON",
     "suggest": "write the regions most worth labeling next as GeoJSON (--method, --seed)",
     "convert": "turn outlines of ASAP (.xml) into those of QuPath (.geojson), and back",
+    "doctor": "look whether this machine and this project are ready to run: PASS, WARN or FAIL, and the remedy",
+    "verify": "check that models, metrics and maps are what was written, and made from what lies here; offline",
 }
 _WITH_SEED = ("finetune", "consistency", "evaluate", "crossfit", "heatmap", "aggregate", "suggest")
 _WITH_METHOD = ("pretrain", *_WITH_SEED)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a stage or command: 0 if all is well, 1 with a line on stderr where its input was bad, 2 for a wrong call."""
+    """Run a stage or command: 0 if all is well, 1 if not (bad input: with a line on stderr), 2 for a wrong call."""
     arguments = vars(_parser().parse_args(argv))
     name = arguments.pop("name")
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
@@ -48,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     run = importlib.import_module(f"histo_monai.{room}.{name}").run
     try:
         with _claimed(name, arguments):
-            run(**arguments)
+            status: int | None = run(**arguments)
     except KeyboardInterrupt:
         print(f"histo-monai {name}: stopped", file=sys.stderr)
         return 130
@@ -58,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(f"histo-monai {name}: error: {line}", file=sys.stderr)
         return 1
-    return 0
+    return status or 0
 
 
 def _claimed(stage: str, arguments: Mapping[str, Any]) -> contextlib.AbstractContextManager[None]:
@@ -106,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_options(commands: Mapping[str, argparse.ArgumentParser]) -> None:
     """What a command takes beside params.yaml."""
-    curves, mapped, suggest, convert = (commands[name] for name in COMMANDS)
+    curves, mapped, suggest, convert, doctor, verify = (commands[name] for name in COMMANDS)
     curves.add_argument("--all-commits", action="store_true", help="experiments of earlier commits too")
     curves.add_argument(
         "--score",
@@ -132,6 +134,9 @@ def _add_options(commands: Mapping[str, argparse.ArgumentParser]) -> None:
     suggest.add_argument("--folder", help="where to write; data/suggestions/<method>-<seed> where not given")
     convert.add_argument("source", help=".xml or .geojson")
     convert.add_argument("target", help=".geojson or .xml, not there yet")
+    verify.add_argument("folders", nargs="*", default=["data"], metavar="FOLDER", help="data where not given")
+    for checking in (doctor, verify):
+        checking.add_argument("--json", action="store_true", help="for machines")
 
 
 if __name__ == "__main__":

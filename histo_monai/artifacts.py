@@ -19,7 +19,6 @@ SKIPPED_CSV = INDEX / "skipped.csv"
 WHOLE_SLIDES_CSV = INDEX / "whole_slides.csv"
 PATCHES_CSV = INDEX / "patches.csv"
 LABELS_JSON = INDEX / "labels.json"
-INDEX_METRICS = INDEX / "metrics.json"
 
 # Names inside the folders below.
 ENCODER = "encoder.safetensors"

@@ -18,6 +18,7 @@ import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -56,18 +57,40 @@ def read_environment() -> Environment:
     )
 
 
-def code_version() -> tuple[str | None, str]:
-    """The git commit (with `-dirty` if files differ from it; None outside git), and a digest of the package's code."""
+class CodeVersion(NamedTuple):
+    """Which code this is.
+
+    Attributes:
+        commit: The last one that changed the code, the params or the pipeline: to commit results changes nothing. None
+            where the package is not in a git repository.
+        is_dirty: Whether files of these differ from it; None where there is no commit.
+        sha256: Digest of the package's code.
+    """
+
+    commit: str | None
+    is_dirty: bool | None
+    sha256: str
+
+
+def code_version() -> CodeVersion:
+    """The code as it lies here now."""
     package = Path(__file__).parent
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
         digest.update(str(path.relative_to(package)).encode() + b"\0" + path.read_bytes() + b"\0")
+    decisive = (package.name, "params.yaml", "dvc.yaml")
+    commit = _git(package.parent, "log", "-1", "--format=%H", "--", *decisive)
+    changed = _git(package.parent, "status", "--porcelain", "--", *decisive) if commit else None
+    return CodeVersion(commit or None, None if changed is None else changed != "", digest.hexdigest())
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """What git prints; None where there is no git, no repository or no commit."""
     try:
-        command = ["git", "-C", str(package), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
-        return None, digest.hexdigest()
-    return done.stdout.strip(), digest.hexdigest()
+        return None
 
 
 def _device(text: str) -> torch.device:

@@ -20,10 +20,12 @@ from histo_monai.datasets.tables import SPLITS
 from histo_monai.datasets.whole_slides import WHOLE_SLIDES, corpus_slides
 from histo_monai.environment import read_environment
 from histo_monai.params import Camelyon16Labels, OwnLabels, Params, SlidesCorpus, load_params
+from histo_monai.provenance import made_from, write_metrics
 from histo_monai.storage import whole_folder, write_json
 
 _LOG = logging.getLogger(__name__)
 
+_MANIFESTS = (".csv", ".xml", ".geojson")
 _SHARED_WITH_CAMELYON16 = (
     *("tissue_mpp", "min_tissue_fraction", "validation_fraction"),
     *("seed", "skip_bad_slides"),
@@ -31,7 +33,8 @@ _SHARED_WITH_CAMELYON16 = (
 
 
 def run() -> None:
-    """Write data/index: slides.csv, centers.csv, skipped.csv, patches.csv, whole_slides.csv, labels.json, metrics.json.
+    """Write data/index: slides.csv, centers.csv, skipped.csv, patches.csv, whole_slides.csv, labels.json, metrics.json,
+    summary.json.
 
     Raises:
         ValueError: slides, images or labels cannot be used, or what is tested on has a part in training.
@@ -72,7 +75,8 @@ def run() -> None:
         whole_slides.to_csv(folder / artifacts.WHOLE_SLIDES_CSV.name, index=False)
         write_patches(folder / artifacts.PATCHES_CSV.name, patches)
         write_json(folder / artifacts.LABELS_JSON.name, about_labels)
-        write_json(folder / artifacts.INDEX_METRICS.name, counts)
+        provenance = made_from(params, _manifests(params), [slides, patches, whole_slides], patches)
+        write_metrics(folder, counts, provenance, summary=counts)
     told = ", ".join(f"{name} {n}" for name, n in counts.items())
     _LOG.info("%s written: %s", artifacts.INDEX, told)
 
@@ -166,6 +170,13 @@ def read_corpus(params: Params) -> pd.DataFrame:
     particular = {field.name for field in dataclasses.fields(section) if field.name not in shared}
     table = CORPORA[params.corpus](root, **{name: getattr(section, name) for name in particular})
     return table.assign(path=[_portable(path) for path in table["path"]])
+
+
+def _manifests(params: Params) -> list[Path]:
+    """Tables and outlines that came with the data."""
+    roots = {artifacts.dataset_folder(params.source, name) for name in (params.corpus, params.dataset)}
+    found = (path for root in roots for path in root.rglob("*") if path.suffix.lower() in _MANIFESTS)
+    return sorted(path for path in found if path.is_file())
 
 
 def _existing_folder(source: str, name: str, key: str) -> Path:

@@ -23,14 +23,15 @@ from histo_monai.environment import Environment, code_version, read_environment
 from histo_monai.networks import save_model
 from histo_monai.params import Params, load_params
 from histo_monai.pretext import PRETEXTS, Pretext
+from histo_monai.provenance import made_from, write_metrics
 from histo_monai.randomness import derive_seed
-from histo_monai.storage import whole_folder, write_json
+from histo_monai.storage import whole_folder
 
 _LOG = logging.getLogger(__name__)
 
 
 def run(method: str) -> None:
-    """Write data/models/<method>: encoder.safetensors, encoder.json, metrics.json, curves.csv, answers.png."""
+    """Write data/models/<method>: encoder and its JSON, metrics.json, summary.json, curves.csv, answers.png."""
     params = load_params(artifacts.PARAMS)
     if method not in PRETEXTS:
         raise ValueError(f"--method is {method!r}; known: {', '.join(PRETEXTS)}")
@@ -50,6 +51,8 @@ def _train(local_rank: int, method: str, params: Params, environment: Environmen
     torch.manual_seed(derive_seed(params.pretrain.seed, "initialisation"))
     pretext = build_pretext(method, params)
     slides, centers = read_index()
+    tables = [artifacts.SLIDES_CSV, artifacts.CENTERS_CSV]
+    provenance = made_from(params, tables, [slides]) if idist.get_rank() == 0 else {}
     load = partial(_loader, slides, centers, pretext=pretext, params=params, environment=environment)
     stage = f"pretrain-{method}"
     result = pretrain(
@@ -63,13 +66,14 @@ def _train(local_rank: int, method: str, params: Params, environment: Environmen
             artifacts.checkpoint_path(stage),
             fingerprint(
                 [method, dataclasses.asdict(params)],
-                [artifacts.SLIDES_CSV, artifacts.CENTERS_CSV],
-                code_version()[1],
+                tables,
+                code_version().sha256,
             ),
         ),
     )
     if idist.get_rank() == 0:
-        _write(method, params, pretext, result, num_validation=int((centers["split"] == "validation").sum()))
+        num_validation = int((centers["split"] == "validation").sum())
+        _write(method, params, pretext, result, num_validation, provenance)
         artifacts.checkpoint_path(stage).unlink(missing_ok=True)
 
 
@@ -131,9 +135,13 @@ def _loader(
 
 
 def _write(
-    method: str, params: Params, pretext: Pretext, result: PretrainResult, num_validation: int
+    method: str,
+    params: Params,
+    pretext: Pretext,
+    result: PretrainResult,
+    num_validation: int,
+    provenance: dict[str, Any],
 ) -> None:
-    commit, digest = code_version()
     metrics = {
         **{f"validation_{name}": round(value, 6) for name, value in result.validation.items()},
         "best_epoch": result.best_epoch,
@@ -147,12 +155,10 @@ def _write(
         "corpus": params.corpus,
         "metrics": metrics,
         "params": dataclasses.asdict(params.pretrain),
-        "git_commit": commit,
-        "code_sha256": digest,
+        "provenance": provenance,
     }
     with whole_folder(artifacts.model_folder(method)) as folder:
         save_model(folder / artifacts.ENCODER, pretext.encoder_state(), description)
-        write_json(folder / artifacts.METRICS, metrics)
         columns = [
             "epoch",
             "lr",
@@ -160,5 +166,6 @@ def _write(
         ]
         artifacts.write_curves(folder / artifacts.CURVES, result.curves, columns)
         image.imsave(folder / artifacts.ANSWERS, result.picture)
+        write_metrics(folder, metrics, provenance, summary=metrics)
     told = ", ".join(f"{name} {value:g}" for name, value in metrics.items())
     _LOG.info("%s written: %s", artifacts.model_folder(method), told)

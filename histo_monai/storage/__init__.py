@@ -4,13 +4,17 @@ from histo_monai.storage.atomic import whole_file, whole_folder, write_json
 from histo_monai.storage.claim import claim
 from histo_monai.storage.errors import DiskFullError, OutputError
 from histo_monai.storage.identity import FileIdentity, identify
+from histo_monai.storage.seal import file_sha256, opened, sealed
 
 __all__ = [
     "DiskFullError",
     "FileIdentity",
     "OutputError",
     "claim",
+    "file_sha256",
     "identify",
+    "opened",
+    "sealed",
     "whole_file",
     "whole_folder",
     "write_json",
