@@ -20,6 +20,7 @@ from histo_monai.engines.handlers import (
     attach_tensorboard,
     stop_when_not_finite,
 )
+from histo_monai.engines.ranks import note_step
 from histo_monai.engines.resume import ResumePoint, Stateful
 
 
@@ -78,6 +79,8 @@ def fit(
     curves = Curves(trainer, evaluator, optimizer)
     kept: dict[str, Stateful] = {**parts, "curves": curves, **({"best": best} if best else {})}
     point = ResumePoint(records.resume, records.fingerprint, kept)
+    for engine in (trainer, evaluator):
+        engine.add_event_handler(Events.ITERATION_COMPLETED, note_step)
     trainer.add_event_handler(Events.ITERATION_COMPLETED, stop_when_not_finite)
     if validation is not None:
         trainer.add_event_handler(Events.EPOCH_COMPLETED, lambda: evaluator.run(validation))

@@ -4,13 +4,18 @@ from histo_monai.storage.atomic import whole_file, whole_folder, write_json
 from histo_monai.storage.claim import claim
 from histo_monai.storage.errors import DiskFullError, OutputError
 from histo_monai.storage.identity import FileIdentity, identify
+from histo_monai.storage.reading import InputFileError, read_bytes, read_json, read_text
 
 __all__ = [
     "DiskFullError",
     "FileIdentity",
+    "InputFileError",
     "OutputError",
     "claim",
     "identify",
+    "read_bytes",
+    "read_json",
+    "read_text",
     "whole_file",
     "whole_folder",
     "write_json",
