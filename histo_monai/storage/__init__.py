@@ -2,7 +2,7 @@
 
 from histo_monai.storage.atomic import whole_file, whole_folder, write_json
 from histo_monai.storage.claim import claim
-from histo_monai.storage.errors import DiskFullError, OutputError
+from histo_monai.storage.errors import DiskFullError, OutputError, disk_full_in_words
 from histo_monai.storage.identity import FileIdentity, identify
 from histo_monai.storage.reading import InputFileError, read_bytes, read_json, read_text
 
@@ -12,6 +12,7 @@ __all__ = [
     "InputFileError",
     "OutputError",
     "claim",
+    "disk_full_in_words",
     "identify",
     "read_bytes",
     "read_json",
