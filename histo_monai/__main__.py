@@ -7,11 +7,14 @@ import contextlib
 import importlib
 import logging
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from histo_monai import artifacts
+from histo_monai.failures import machine_failure
+from histo_monai.params import check_run, load_params
 from histo_monai.storage import claim
 
 STAGES = {
@@ -49,6 +52,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     room = "stages" if name in STAGES else "commands"
     run = importlib.import_module(f"histo_monai.{room}.{name}").run
     try:
+        if "method" in arguments:
+            asked = {key: arguments[key] for key in ("method", "seed") if key in arguments}
+            check_run(load_params(artifacts.PARAMS), **asked)
         with _claimed(name, arguments):
             status: int | None = run(**arguments)
     except KeyboardInterrupt:
@@ -75,18 +81,31 @@ _CAUSED_BY_INPUT = (ValueError, OSError, ArithmeticError)
 
 
 def _one_line(error: Exception) -> str | None:
-    """The message of an error that the input caused; None for one that is ours."""
-    if "Traceback" in str(error):
-        return _from_another_process(str(error))
-    return " ".join(str(error).split()) if isinstance(error, _CAUSED_BY_INPUT) else None
+    """The message of an error that the input or the machine caused; None for one that is ours."""
+    kind: type[BaseException] = type(error)
+    message = str(error)
+    if "Traceback" in message:
+        kind, message = _from_another_process(message)
+    line = machine_failure(kind, message)
+    if line is None and issubclass(kind, _CAUSED_BY_INPUT):
+        line = " ".join(message.split()) or kind.__name__
+    return line
 
 
-def _from_another_process(text: str) -> str | None:
-    """Reading and training processes hand over their traceback as the message: its last line is the error."""
-    name, _, message = text.strip().splitlines()[-1].partition(": ")
-    module, _, kind = name.rpartition(".")
-    error_type = getattr(sys.modules.get(module or "builtins"), kind, None)
-    return message if isinstance(error_type, type) and issubclass(error_type, _CAUSED_BY_INPUT) else None
+_LINE_OF_ERROR = re.compile(r"([A-Za-z_][\w.]*)(?:: (.*))?")
+
+
+def _from_another_process(text: str) -> tuple[type[BaseException], str]:
+    """Reading and training processes hand over their traceback as the message: it ends in the error and its words."""
+    lines = text.strip().splitlines()
+    for number in reversed(range(len(lines))):
+        match = _LINE_OF_ERROR.fullmatch(lines[number])
+        if match:
+            module, _, name = match[1].rpartition(".")
+            kind = getattr(sys.modules.get(module or "builtins"), name, None)
+            if isinstance(kind, type) and issubclass(kind, BaseException):
+                return kind, " ".join([match[2] or "", *lines[number + 1 :]])
+    return Exception, text
 
 
 def _parser() -> argparse.ArgumentParser:

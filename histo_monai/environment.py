@@ -6,6 +6,7 @@
 | HISTO_MONAI_RANKS | processes of a pretraining, one per GPU | all GPUs; 1 on the CPU |
 | HISTO_MONAI_WORKERS | reading processes of each training process | half the cores, at most 8; 0 on two cores |
 | HISTO_MONAI_CPUS | processes that simulate and survey slides | all cores |
+| HISTO_MONAI_TIMEOUT_S | seconds that one of several RANKS may take for a step before the run is ended | 1800 |
 
 None of them changes a random decision. On the CPU, loader workers change no byte; other numbers of cores or ranks, and
 another device, add up floats in another order.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +33,7 @@ class Environment:
     ranks: int
     workers: int
     cpus: int
+    timeout_s: int
 
     def use_cpus(self, processes: int = 1) -> None:
         """Share the cores among this many training processes; a GPU needs no say in it."""
@@ -54,6 +57,7 @@ def read_environment() -> Environment:
         ranks=ranks,
         workers=_count("HISTO_MONAI_WORKERS", default=default_workers, low=0),
         cpus=_count("HISTO_MONAI_CPUS", default=available, low=1),
+        timeout_s=_count("HISTO_MONAI_TIMEOUT_S", default=1800, low=1),
     )
 
 
@@ -113,6 +117,6 @@ def _count(name: str, *, default: int, low: int) -> int:
     text = os.environ.get(name, "")
     if not text:
         return default
-    if not text.isdecimal() or int(text) < low:
-        raise ValueError(f"{name} is {text!r}; expected a whole number of at least {low}")
+    if not re.fullmatch("[0-9]{1,6}", text) or int(text) < low:
+        raise ValueError(f"{name} is {text[:40]!r}; expected a whole number from {low} to 999999")
     return int(text)

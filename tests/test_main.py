@@ -286,8 +286,10 @@ def test_the_command_of_a_stranger_in_an_empty_folder(tmp_path: Path) -> None:
     [
         (f"{SlideError.__module__}.SlideError: slide a.tif: truncated", "slide a.tif: truncated"),
         ("ValueError: a: b", "a: b"),
+        ("ValueError: a\n  b: c", "a b: c"),
+        ("ValueError", "ValueError"),
         ("KeyError: 'x'", None),
-        ("torch.cuda.OutOfMemoryError: CUDA out of memory", None),
+        ("RuntimeError: mat1 and mat2 shapes cannot be multiplied", None),
     ],
 )
 def test_an_error_of_another_process_is_told_if_the_input_caused_it(last_line: str, told: str | None) -> None:

@@ -80,6 +80,7 @@ def run(method: str, seed: int) -> None:
         device=environment.device,
         workers=environment.workers,
         ranks=environment.ranks,
+        timeout_s=environment.timeout_s,
     )
     if int(os.environ.get("RANK", "0")) > 0:  # Started by torchrun: the first process writes.
         return

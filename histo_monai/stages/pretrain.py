@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import os
 from functools import partial
 from typing import Any
 
@@ -18,6 +17,7 @@ from histo_monai import artifacts
 from histo_monai.datasets.loaders import ConcentricPatches, EpochBatches, patch_loader
 from histo_monai.engines.fit import Records
 from histo_monai.engines.pretrain import PretrainResult, pretrain
+from histo_monai.engines.ranks import run_in_ranks
 from histo_monai.engines.resume import fingerprint
 from histo_monai.environment import Environment, code_version, read_environment
 from histo_monai.networks import save_model
@@ -36,13 +36,15 @@ def run(method: str) -> None:
     if method not in PRETEXTS:
         raise ValueError(f"--method is {method!r}; known: {', '.join(PRETEXTS)}")
     environment = read_environment()
-    under_torchrun = "LOCAL_RANK" in os.environ
-    if environment.ranks == 1 and not under_torchrun:
-        _train(0, method, params, environment)
-        return
-    backend = "nccl" if environment.device.type == "cuda" else "gloo"
-    with idist.Parallel(backend, nproc_per_node=None if under_torchrun else environment.ranks) as parallel:
-        parallel.run(_train, method, params, environment)
+    run_in_ranks(
+        _train,
+        method,
+        params,
+        environment,
+        device=environment.device,
+        ranks=environment.ranks,
+        timeout_s=environment.timeout_s,
+    )
 
 
 def _train(local_rank: int, method: str, params: Params, environment: Environment) -> None:
