@@ -18,6 +18,7 @@ CENTERS_CSV = INDEX / "centers.csv"
 SKIPPED_CSV = INDEX / "skipped.csv"
 WHOLE_SLIDES_CSV = INDEX / "whole_slides.csv"
 PATCHES_CSV = INDEX / "patches.csv"
+NEAR_COPIES_CSV = INDEX / "near_copies.csv"
 LABELS_JSON = INDEX / "labels.json"
 
 # Names inside the folders below.

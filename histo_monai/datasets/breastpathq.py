@@ -109,7 +109,7 @@ def _scores(path: Path, slide_column: str, region_column: str, score_column: str
             "region": table[region_column],
             "score": read_numbers(path, table[score_column], 0.0, 1.0, "a fraction in 0..1"),
             "csv": str(path),
-            "row": range(2, len(table) + 2),
+            "row": table.index,
         }
     )
 
@@ -182,7 +182,7 @@ def _patients(path: Path, slides: pd.Series) -> pd.Series:
     several = table.groupby(slide)[patient].transform("nunique") > 1
     if several.any():
         row = first_row(several)
-        raise ValueError(f"{path}, row {row}: slide {table[slide].iloc[row - 2]} has two patients")
+        raise ValueError(f"{path}, row {row}: slide {table[slide][row]} has two patients")
     patients = slides.map(table.drop_duplicates(slide).set_index(slide)[patient])
     unknown = patients.isna() | (patients == "")
     if unknown.any():

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import zipfile
 import zlib
 from collections import OrderedDict
@@ -16,6 +17,14 @@ from typing import Any
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+
+from histo_monai.datasets.formats.image_header import image_size
+
+MAX_BYTES = 2**30
+"""Of a file that is read whole: a table, an annotation or an image; of what is in a zip, unpacked."""
+
+MAX_IMAGE_PX = 2**26
+"""Of an image, 8192 × 8192: a patch, not a slide."""
 
 IMAGE_SUFFIXES = (".tif", ".tiff", ".png", ".jpg", ".jpeg")
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
@@ -139,19 +148,53 @@ def read_bytes(path: Path) -> bytes:
     """The content of a file.
 
     Raises:
-        ValueError: there is no such file, or it is damaged; names it.
+        ValueError: there is no such file, it is no plain file, larger than `MAX_BYTES` or damaged; names it.
     """
     archive, member = split_archive(path)
     try:
         if archive is None:
+            about = path.stat()
+            check_plain(path, about.st_mode)
+            _check_num_bytes(path, about.st_size)
             return path.read_bytes()
-        return _ARCHIVES.get(archive).read(member)
-    except (FileNotFoundError, KeyError):
+        opened = _ARCHIVES.get(archive)
+        # What a member unpacks to is never more than it states here: zipfile stops there.
+        _check_num_bytes(path, opened.getinfo(member).file_size)
+        return opened.read(member)
+    except (FileNotFoundError, NotADirectoryError, KeyError):
         raise ValueError(f"{path}: no such file") from None
     except OSError as error:
         raise ValueError(f"{path}: cannot be read ({error.strerror or error})") from None
     except _DAMAGED as error:
         raise ValueError(f"{path}: damaged in the zip ({error}); copy or download the zip again") from None
+
+
+def check_plain(path: Path, mode: int) -> None:
+    """Refuse what is not a file to be read from its beginning to its end: reading a pipe may never end.
+
+    Args:
+        path: for the message.
+        mode: `st_mode`, links followed.
+
+    Raises:
+        ValueError: it is a folder, a pipe, a socket or a device.
+    """
+    kinds = (
+        (stat.S_ISDIR, "a folder"),
+        (stat.S_ISFIFO, "a pipe"),
+        (stat.S_ISSOCK, "a socket"),
+        (lambda _: not stat.S_ISREG(mode), "a device"),
+    )
+    what = next((name for is_kind, name in kinds if is_kind(mode)), None)
+    if what is not None:
+        raise ValueError(f"{path}: is {what}; expected a file")
+
+
+def _check_num_bytes(path: Path, num: int) -> None:
+    if num > MAX_BYTES:
+        raise ValueError(
+            f"{path}: {num / 2**30:.1f} GiB; no table, annotation or patch is larger than {MAX_BYTES / 2**30:g} GiB"
+        )
 
 
 def read_image(path: Path) -> NDArray[np.uint8]:
@@ -163,11 +206,18 @@ def read_image(path: Path) -> NDArray[np.uint8]:
         Shape (H, W, 3), uint8, RGB.
 
     Raises:
-        ValueError: there is no such file, it is damaged or no image, or has more than 8 bits per channel.
+        ValueError: there is no such file, it is damaged or no image, has more than `MAX_IMAGE_PX` or more than 8 bits
+            per channel.
     """
     data = read_bytes(path)
+    size = image_size(data)
+    if size is not None and size[0] * size[1] > MAX_IMAGE_PX:
+        raise ValueError(
+            f"{path}: {size[0]} × {size[1]} px; a patch has at most {MAX_IMAGE_PX // 2**20} million pixels: "
+            "name a slide in slides.csv, and squares of it"
+        )
     pixels = None
-    if _is_whole(data):
+    if size is not None and _is_whole(data):
         # What the decoder has to say about a damaged file is said below, in one line.
         level = cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
         try:

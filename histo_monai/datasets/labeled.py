@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from histo_monai.datasets.tables import PATCH_COLUMNS
+from histo_monai.storage import check_name
 
 DTYPES = {
     **dict.fromkeys(("patch_id", "path", "slide_id", "patient_id", "label", "split"), "str"),
@@ -26,10 +27,13 @@ class LabeledDataset:
     Attributes:
         table: `PATCH_COLUMNS`. `split` is empty where it is still to be drawn, `label_rank` is missing everywhere.
         warnings: what a reader of the results must know, one line each.
+        about_patients: what is known of a published dataset without patient ids, a line; empty for no more than that
+            it has none.
     """
 
     table: pd.DataFrame
     warnings: tuple[str, ...] = ()
+    about_patients: str = ""
 
 
 def labeled_table(rows: pd.DataFrame | Sequence[Mapping[str, Any]]) -> pd.DataFrame:
@@ -92,4 +96,9 @@ def read_patches(path: Path) -> pd.DataFrame:
     except (ValueError, UnicodeDecodeError) as error:
         what = " ".join(str(error).split())
         raise ValueError(f"{path}: no table of patches ({what}); run `dvc repro index` again") from None
+    for slide_id in table[
+        "slide_id"
+    ].unique():  # the index has checked them, but files below data/ can be changed
+        if slide_id:
+            check_name(slide_id, f"{path}: slide_id")
     return table[list(PATCH_COLUMNS)]

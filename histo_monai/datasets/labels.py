@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from histo_monai.datasets import breastpathq, camelyon16, kather, own
-from histo_monai.datasets.audit import check_leaks, find_leaks, same_pixels_other_label
-from histo_monai.datasets.labeled import LabeledDataset
+from histo_monai.datasets.audit.ids import no_patients
+from histo_monai.datasets.audit.review import Surroundings, review
+from histo_monai.datasets.labeled import LabeledDataset, empty_table
 from histo_monai.datasets.pixels import survey_images
 from histo_monai.datasets.splits import draw_splits, label_ranks
 from histo_monai.datasets.tables import SPLITS
@@ -24,29 +27,38 @@ LABELED: dict[str, Callable[..., LabeledDataset]] = {
 """Name -> function of the dataset's folder and of what is particular to it."""
 
 
+@dataclass(frozen=True)
+class Labels:
+    """Labeled patches as the index leaves them.
+
+    Attributes:
+        table: `tables.PATCH_COLUMNS`, sorted by split and patch_id.
+        warnings: what a reader of the results must know, one line each.
+        near_copies: `audit.near_copies.NEAR_COLUMNS`.
+    """
+
+    table: pd.DataFrame
+    warnings: list[str]
+    near_copies: pd.DataFrame
+
+
 def build_labels(
     labeled: LabeledDataset,
     *,
-    corpus: pd.DataFrame,
-    shared_ids: bool,
+    around: Surroundings,
     validation_fraction: float,
     seed: int,
-    within_patients: bool,
     processes: int,
-) -> tuple[pd.DataFrame, list[str], dict[str, Any]]:
+) -> Labels:
     """Look at every image, draw what is not split yet, rank the labels, and let nothing leak.
 
     Args:
         labeled: what the dataset offers.
-        corpus: slides of the pretraining: `slide_id`, `path`, `patient_id`, `mpp`.
-        shared_ids: `corpus` and `labeled` are of one collection, so that the same id means the same slide or patient.
+        around: what the patches are compared with; its `within_patients` lets validation be drawn from the patients of
+            the training patches.
         validation_fraction: of the patches without a split.
         seed: of splits and ranks.
-        within_patients: validation may be drawn from the patients of the training patches.
         processes: files read at the same time; decides nothing.
-
-    Returns:
-        `tables.PATCH_COLUMNS`, sorted by split and patch_id; warnings; and how many patches each split and class has.
 
     Raises:
         ValueError: an image cannot be used, training or validation lacks a class, or two splits share a patient, a
@@ -59,30 +71,36 @@ def build_labels(
         table,
         validation_fraction,
         generator(seed, "label split"),
-        within_patients=within_patients,
+        within_patients=around.within_patients,
         twins=facts["digest"],
     )
-    warnings = [
-        *labeled.warnings,
-        *_check_classes(table),
-        *same_pixels_other_label(table, facts["digest"]),
-        *_shared_patients(table),
-    ]
-    leaks = find_leaks(
-        table,
-        corpus,
-        facts["digest"],
-        shared_ids=shared_ids,
-        within_patients=within_patients,
-        processes=processes,
-    )
-    check_leaks(leaks)
+    warnings = [*labeled.warnings, *_check_classes(table), *_shared_patients(table)]
+    warnings += [labeled.about_patients] if labeled.about_patients else no_patients(table)
+    found, near = review(table, facts, around, processes)
     table["label_rank"] = label_ranks(table, generator(seed, "label ranks"))
     order = table["split"].map(SPLITS.index)
     table = (
         table.assign(order=order).sort_values(["order", "patch_id"], ignore_index=True).drop(columns="order")
     )
-    return table, warnings, count_patches(table)
+    return Labels(table, [*warnings, *found], near)
+
+
+def without_labels(missing: Path, around: Surroundings, processes: int) -> Labels:
+    """No patch at all: slides of your own can be pretrained on and mapped, and are compared all the same.
+
+    Args:
+        missing: the table that would hold the labels.
+        around: see `build_labels`.
+        processes: decides nothing.
+
+    Raises:
+        ValueError: a whole slide to be tested is in the pretraining.
+    """
+    table = empty_table()
+    facts = table[["side_px"]].assign(digest="", fingerprint="")
+    found, near = review(table, facts, around, processes)
+    what = f"{missing}: not found; without labels there is nothing to fine-tune or to evaluate"
+    return Labels(table, [what, *found], near)
 
 
 def count_patches(table: pd.DataFrame) -> dict[str, Any]:

@@ -10,9 +10,9 @@ import pandas as pd
 
 from histo_monai.datasets.labeled import LabeledDataset, labeled_table
 from histo_monai.datasets.own_regions import ANNOTATIONS, RegionPlacement, annotation_files, region_patches
+from histo_monai.datasets.own_slides import MPP, check_split, read_slides, with_columns
 from histo_monai.datasets.squares import check_inside
 from histo_monai.datasets.tables import (
-    SPLITS,
     corpus_table,
     first_row,
     read_numbers,
@@ -20,12 +20,12 @@ from histo_monai.datasets.tables import (
     whole_slide_table,
 )
 
-COLUMNS = ("slide_id", "path", "patient_id", "mpp", "label", "split")
 LABELED_COLUMNS = (
     *("patch_id", "path", "slide_id", "y", "x", "mpp"),
     *("side_px", "label", "score", "patient_id", "split"),
 )
-_MPP = "µm per pixel, 0.05 to 64"
+
+_SQUARE = ("slide_id", "y", "x", "mpp", "side_px")
 
 
 def pretraining_slides(root: Path) -> pd.DataFrame:
@@ -33,7 +33,8 @@ def pretraining_slides(root: Path) -> pd.DataFrame:
 
     Columns: `slide_id`, `path` (absolute, or relative to the folder of slides.csv), and where you have them
     `patient_id`, `mpp` (µm per pixel of the full resolution: needed where the file holds none), `label`, `split`
-    (train, validation or test: for all rows, or left out for all and drawn by patient).
+    (train, validation or test: for all rows, or left out for all and drawn by patient), `sha256` (of the file, see
+    `own_slides.check_sha256`).
 
     Returns:
         See `tables.CORPUS_COLUMNS`.
@@ -42,49 +43,24 @@ def pretraining_slides(root: Path) -> pd.DataFrame:
         ValueError: the file or a needed column is missing, a column is unknown, an id comes twice, or a value is not
             what its column holds; names file and row.
     """
-    table = _slides(root)
+    table = read_slides(root)
     rows: list[dict[str, Any]] = table[table["split"] != "test"].to_dict("records")  # type: ignore[assignment]
     return corpus_table(rows)
-
-
-def _slides(root: Path) -> pd.DataFrame:
-    """All of slides.csv, checked: `COLUMNS`."""
-    manifest = root / "slides.csv"
-    if not manifest.is_file():
-        raise ValueError(
-            f"{manifest}: not found; list your slides there: slide_id,path[,patient_id,mpp,label,split]"
-        )
-    table = _with_columns(read_table(manifest, needed=("slide_id", "path"), known=COLUMNS), COLUMNS)
-    _check_split(manifest, table["split"])
-    bare = table["split"] == ""
-    if bare.any() and not bare.all():
-        raise ValueError(
-            f"{manifest}, row {first_row(bare)}: no split, while other rows have one; "
-            "fill the column split, or remove it"
-        )
-    table["mpp"] = read_numbers(
-        manifest, table["mpp"], 0.05, 64.0, f"{_MPP}, or nothing where the file knows it"
-    )
-    table["path"] = [root / path for path in table["path"]]
-    return table
 
 
 def whole_slides(root: Path) -> tuple[pd.DataFrame, list[str]]:
     """All slides of `slides.csv`, with their `label` where it tells one, to be mapped and, with labels, diagnosed.
 
-    A slide without a split is of the training: what is tested must be named.
-
     Returns:
-        `tables.WHOLE_SLIDE_COLUMNS`, with the outlines in `annotations/<slide_id>.geojson` or `.xml` where there are
-        any, and no warning.
+        `tables.WHOLE_SLIDE_COLUMNS`, `split` empty where none is given, with the outlines in
+        `annotations/<slide_id>.geojson` or `.xml` where there are any, and no warning.
 
     Raises:
         ValueError: see `pretraining_slides`.
     """
-    table = _slides(root)
+    table = read_slides(root)
     drawn = annotation_files(root)
     table["annotation"] = [str(drawn.get(slide_id, "")) for slide_id in table["slide_id"]]
-    table["split"] = table["split"].where(table["split"] != "", "train")
     rows: list[dict[str, Any]] = table.to_dict("records")  # type: ignore[assignment]
     return whole_slide_table(rows), []
 
@@ -123,8 +99,9 @@ def labeled_patches(
 
     Raises:
         ValueError: there are neither patches.csv nor annotations, or they give no patch; a needed value is missing, a
-            value is not what its column holds, a slide is not in slides.csv, or a patch reaches outside its slide; an
-            annotation cannot be read, or regions of different classes overlap; names file and row or region.
+            value is not what its column holds, a slide is not in slides.csv, or a patch reaches outside its slide; the
+            same square has two answers; an annotation cannot be read, or regions of different classes overlap; names
+            file and row or region.
     """
     path = root / "patches.csv"
     if not is_labeled(root):
@@ -133,18 +110,20 @@ def labeled_patches(
             "path|slide_id,y,x[,mpp,label|score,patient_id,split], "
             f"or outline regions in {root / ANNOTATIONS}/<slide_id>.geojson"
         )
-    listed = _listed_patches(path, patch_px, processes) if path.is_file() else pd.DataFrame()
+    listed = _listed_patches(path, patch_px, processes) if path.exists() else pd.DataFrame()
     drawn, warnings = pd.DataFrame(), list[str]()
     if annotation_files(root):
         placement = RegionPlacement(patch_px, region_mpp, min_region_fraction, num_per_region)
-        drawn, warnings = region_patches(root, _slides(root), placement, processes)
+        drawn, warnings = region_patches(root, read_slides(root), placement, processes)
         if len(listed) and listed["score"].notna().any():
             raise ValueError(f"{path}: holds scores, but {root / ANNOTATIONS} gives labels; keep one kind")
     table = pd.concat([part for part in (listed, drawn) if len(part)] or [listed], ignore_index=True)
     if table.empty:
         raise ValueError(f"{root / ANNOTATIONS}: gives no patch ({'; '.join(warnings)})")
-    _check_mixture(root, table, len(listed))
-    return LabeledDataset(labeled_table(table), tuple(warnings))
+    _check_mixture(root, table, listed.index)
+    table = labeled_table(table)
+    _check_one_answer(root, table, listed.index)
+    return LabeledDataset(table, tuple(warnings))
 
 
 def _listed_patches(path: Path, patch_px: int, processes: int) -> pd.DataFrame:
@@ -153,9 +132,9 @@ def _listed_patches(path: Path, patch_px: int, processes: int) -> pd.DataFrame:
     table = _checked(path)
     of_slide = table["slide_id"] != ""
     if of_slide.any():
-        table = _with_slides(path, table, _slides(root), patch_px)
-        check_inside(path, table, _slides(root), processes)
-    rows = pd.Series([f"-row{number:07d}" for number in range(2, len(table) + 2)])
+        table = _with_slides(path, table, read_slides(root), patch_px)
+        check_inside(path, table, read_slides(root), processes)
+    rows = pd.Series([f"-row{number:07d}" for number in table.index], index=table.index)
     names = table["path"].where(~of_slide, table["slide_id"] + rows)
     table["patch_id"] = table["patch_id"].where(table["patch_id"] != "", names)
     table.loc[~of_slide, "path"] = [str(root / name) for name in table.loc[~of_slide, "path"]]
@@ -165,58 +144,70 @@ def _listed_patches(path: Path, patch_px: int, processes: int) -> pd.DataFrame:
 
 def _checked(path: Path) -> pd.DataFrame:
     """All of patches.csv, each value what its column holds."""
-    table = _with_columns(read_table(path, needed=(), known=LABELED_COLUMNS, key=()), LABELED_COLUMNS)
+    table = with_columns(read_table(path, needed=(), known=LABELED_COLUMNS, key=()), LABELED_COLUMNS)
     ambiguous = (table["slide_id"] != "") == (table["path"] != "")
     if ambiguous.any():
         row = first_row(ambiguous)
-        told = "both" if table["path"].iloc[row - 2] else "neither"
+        told = "both" if table.loc[row, "path"] else "neither"
         raise ValueError(f"{path}, row {row}: expected a path or a slide_id, got {told}")
     for name, low, high, expected in (
-        ("y", 0.0, np.inf, "level-0 pixels, 0 or more"),
-        ("x", 0.0, np.inf, "level-0 pixels, 0 or more"),
-        ("mpp", 0.05, 64.0, _MPP),
-        ("side_px", 1, 2**20, "pixels, 1 or more"),
+        ("y", 0.0, 2**31, "level-0 pixels, 0 or more"),
+        ("x", 0.0, 2**31, "level-0 pixels, 0 or more"),
+        ("mpp", 0.05, 64.0, MPP),
+        ("side_px", 1, 2**20, "a whole number of pixels, 1 or more"),
         ("score", 0.0, 1.0, "a fraction in 0..1"),
     ):
-        table[name] = read_numbers(path, table[name], low, high, expected)
+        table[name] = read_numbers(path, table[name], low, high, expected, whole=name == "side_px")
     _check_labels(path, table)
-    _check_split(path, table["split"])
+    check_split(path, table["split"])
     return table
 
 
 def is_labeled(root: Path) -> bool:
     """Whether there is a patches.csv, or a file of annotations."""
-    return (root / "patches.csv").is_file() or bool(annotation_files(root))
+    return (root / "patches.csv").exists() or bool(annotation_files(root))
 
 
-def _with_columns(table: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
-    return table.reindex(columns=list(columns), fill_value="")
-
-
-def _check_split(path: Path, split: pd.Series) -> None:
-    wrong = ~split.isin(["", *SPLITS])
-    if wrong.any():
-        row = first_row(wrong)
-        raise ValueError(
-            f"{path}, row {row}: split is {split.iloc[row - 2]!r}; expected {', '.join(SPLITS)} or nothing"
-        )
-
-
-def _check_mixture(root: Path, table: pd.DataFrame, num_listed: int) -> None:
-    """`num_listed` rows are those of patches.csv, the others of annotations."""
+def _check_mixture(root: Path, table: pd.DataFrame, listed: pd.Index) -> None:
+    """The first rows are those of patches.csv, whose lines are `listed`, the others of annotations."""
     bare = table["split"] == ""
     if bare.any() and table["split"].isin(["train", "validation"]).any():
-        row = first_row(bare)
-        where = f"{root / 'patches.csv'}, row {row}"
-        if row - 2 >= num_listed:
-            where = f"{root / 'slides.csv'}, slide {table['slide_id'].iloc[row - 2]!r}"
+        where = _where(root, table, listed, int(bare.to_numpy().argmax()))
         raise ValueError(
             f"{where}: no split, while other rows are for training or validation; "
             "fill the column split, or leave all but test empty"
         )
 
 
+def _check_one_answer(root: Path, table: pd.DataFrame, listed: pd.Index) -> None:
+    """Refuse a square that is there twice, with two labels or two scores; `listed` as in `_check_mixture`."""
+    squares = table[table["y"].notna()]
+    answer = squares["label"].where(squares["score"].isna(), squares["score"])
+    first = squares.assign(place=squares.index).groupby(list(_SQUARE))["place"].transform("first")
+    differs = answer.to_numpy() != answer.loc[first].to_numpy()
+    if differs.any():
+        second = squares.index[differs][0]
+        one, other = (
+            f"{_where(root, table, listed, i)} (patch {table.loc[i, 'patch_id']}: {answer[i]})"
+            for i in (first[second], second)
+        )
+        raise ValueError(f"{one} and {other}: the same square with two answers; keep one of them")
+
+
+def _where(root: Path, table: pd.DataFrame, listed: pd.Index, place: int) -> str:
+    """What a row of patches.csv or of annotations came from, see `_check_mixture`."""
+    if place < len(listed):
+        return f"{root / 'patches.csv'}, row {listed[place]}"
+    return f"{root / 'slides.csv'}, slide {table['slide_id'].iloc[place]!r}"
+
+
 def _check_labels(path: Path, table: pd.DataFrame) -> None:
+    odd = ~table["label"].map(str.isprintable)
+    if odd.any():
+        row = first_row(odd)
+        raise ValueError(
+            f"{path}, row {row}: label is {table.loc[row, 'label']!r}; a class has a name of one line, in letters"
+        )
     has_label, has_score = table["label"] != "", table["score"].notna()
     if has_label.any() and has_score.any():
         row = first_row(has_label if has_score.iloc[0] else has_score)
@@ -234,7 +225,7 @@ def _with_slides(path: Path, table: pd.DataFrame, slides: pd.DataFrame, patch_px
     if unknown.any():
         row = first_row(unknown)
         raise ValueError(
-            f"{path}, row {row}: slide {table['slide_id'].iloc[row - 2]!r} is not in {path.parent}/slides.csv"
+            f"{path}, row {row}: slide {table.loc[row, 'slide_id']!r} is not in {path.parent}/slides.csv"
         )
     for name in ("y", "x", "mpp"):
         bare = of_slide & table[name].isna()
@@ -248,8 +239,8 @@ def _with_slides(path: Path, table: pd.DataFrame, slides: pd.DataFrame, patch_px
     if differs.any():
         row = first_row(differs)
         raise ValueError(
-            f"{path}, row {row}: patient {table['patient_id'].iloc[row - 2]!r}, "
-            f"but slides.csv says {of['patient_id'].iloc[row - 2]!r} of this slide"
+            f"{path}, row {row}: patient {table.loc[row, 'patient_id']!r}, "
+            f"but slides.csv says {of.loc[row, 'patient_id']!r} of this slide"
         )
     return table.assign(
         path=table["path"].where(~of_slide, of["path"].map(str)),

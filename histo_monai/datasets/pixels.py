@@ -1,24 +1,25 @@
-"""What the pixels of patches and slides say before any training: are they whole, how large, and which are the same."""
+"""What the pixels of patches say before any training: are they whole, how large, and which are the same."""
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from histo_monai.datasets.audit.fingerprints import fingerprint
 from histo_monai.datasets.files import read_image
 from histo_monai.datasets.processes import map_over_processes
 from histo_monai.datasets.tables import first_five
-from histo_monai.slides import open_slide
 
 MAX_ASPECT = 1.1
 """An image may be this much longer than wide; it is read as a square."""
 
-_THUMBNAIL_MPP = 32.0
+MIN_SIDE_PX = 8
+"""An image of fewer pixels a side shows nothing."""
+
 _NUM_AT_A_TIME = 64
 
 
@@ -29,11 +30,13 @@ class ImageFacts:
     Attributes:
         digest: the same for images with the same pixels; empty for an image of a single color, which many patches of
             empty glass are.
+        fingerprint: hexadecimal digits, nearly the same for copies; empty where there is too little to see.
         side_px: the shorter side.
         problem: one line that names the file; empty where there is none.
     """
 
     digest: str = ""
+    fingerprint: str = ""
     side_px: int = 0
     problem: str = ""
 
@@ -47,12 +50,12 @@ def survey_images(table: pd.DataFrame, processes: int) -> pd.DataFrame:
         processes: images read at the same time.
 
     Returns:
-        Columns `digest` and `side_px` for the rows of `table`; empty and as given for squares of slides.
+        Columns `digest`, `fingerprint` and `side_px` for the rows of `table`; empty and as given for squares of slides.
 
     Raises:
         ValueError: a file is missing or damaged, is no square, or has another size; names up to five.
     """
-    facts = table[["side_px"]].assign(digest="")[["digest", "side_px"]]
+    facts = table[["side_px"]].assign(digest="", fingerprint="")
     images = table[table["y"].isna()]
     if images.empty:
         return facts
@@ -65,6 +68,7 @@ def survey_images(table: pd.DataFrame, processes: int) -> pd.DataFrame:
     if problems:
         raise ValueError(f"{len(problems)} of {len(rows)} images cannot be used: {first_five(problems)}")
     facts.loc[images.index, "digest"] = [row.digest for row in rows]
+    facts.loc[images.index, "fingerprint"] = [row.fingerprint for row in rows]
     facts.loc[images.index, "side_px"] = np.array([row.side_px for row in rows], np.int32)
     return facts
 
@@ -81,32 +85,18 @@ def _survey(path: str, side_px: int) -> ImageFacts:
     height, width = pixels.shape[:2]
     if max(height, width) > MAX_ASPECT * min(height, width):
         return ImageFacts(problem=f"{path}: {height} × {width} px; a patch is a square, to within a tenth")
+    if min(height, width) < MIN_SIDE_PX:
+        return ImageFacts(
+            problem=f"{path}: {height} × {width} px; a patch has {MIN_SIDE_PX} px a side or more"
+        )
     if side_px and min(height, width) != side_px:
         return ImageFacts(problem=f"{path}: {height} × {width} px; expected {side_px} × {side_px}")
-    is_plain = bool((pixels == pixels[:1, :1]).all())
-    return ImageFacts("" if is_plain else _digest(pixels), min(height, width))
+    return ImageFacts(digest_of(pixels), fingerprint(pixels).hex(), min(height, width))
 
 
-def thumbnail_digests(slides: pd.DataFrame, processes: int) -> pd.Series:
-    """The same text for slides whose thumbnails have the same pixels.
-
-    Args:
-        slides: `path`, and `mpp` (missing where the file must tell it).
-        processes: slides read at the same time.
-
-    Raises:
-        ValueError: a slide cannot be read.
-    """
-    mpps = [None if np.isnan(mpp) else float(mpp) for mpp in slides["mpp"]]
-    work = partial(map_over_processes, processes=processes, title="thumbnails", unit="slide")
-    return pd.Series(list(work(_thumbnail_digest, list(slides["path"]), mpps)), index=slides.index, dtype=str)
-
-
-def _thumbnail_digest(path: str, mpp: float | None) -> str:
-    with open_slide(path, mpp) as slide:
-        return _digest(slide.thumbnail(max(_THUMBNAIL_MPP, slide.mpp)))
-
-
-def _digest(pixels: np.ndarray) -> str:
+def digest_of(pixels: np.ndarray) -> str:
+    """The same text for images of the same pixels; empty where all have one color."""
+    if bool((pixels == pixels[:1, :1]).all()):
+        return ""
     shape = str(pixels.shape).encode()
     return hashlib.blake2b(shape + np.ascontiguousarray(pixels).tobytes(), digest_size=16).hexdigest()

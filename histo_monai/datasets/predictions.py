@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from histo_monai.datasets.tables import SPLITS, first_row
+from histo_monai.datasets.tables import SPLITS
 from histo_monai.datasets.tasks import dependence_groups
 
 _TEXTS = ("patch_id", "split", "slide_id", "patient_id", "label")
@@ -223,4 +223,5 @@ def _numbers(path: Path, table: pd.DataFrame) -> NDArray[np.float64]:
 
 def _refuse(path: Path, wrong: pd.Series, expected: str) -> None:
     if wrong.any():
-        raise ValueError(f"{path}, row {first_row(wrong)}: expected {expected}; run evaluate again")
+        row = int(wrong.to_numpy().argmax()) + 2
+        raise ValueError(f"{path}, row {row}: expected {expected}; run evaluate again")

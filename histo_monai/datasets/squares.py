@@ -54,7 +54,7 @@ def _refuse_outside(path: Path, table: pd.DataFrame, on: pd.DataFrame) -> None:
         outside |= (table[center] < half) | (table[center] > on[size] - half)
     if outside.any():
         row = first_row(outside)
-        patch, slide = table.iloc[row - 2], on.iloc[row - 2]
+        patch, slide = table.loc[row], on.loc[row]
         raise ValueError(
             f"{path}, row {row}: the patch around y {patch['y']:g}, x {patch['x']:g} of {patch['side_px']:g} px "
             f"at {patch['mpp']:g} µm/px reaches outside slide {patch['slide_id']!r} "

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from histo_monai.datasets.files import read_bytes
+from histo_monai.datasets.formats.csv_rows import read_rows
+from histo_monai.storage import check_name
+
+_NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 
 SPLITS = ("train", "validation", "test")
 
@@ -67,21 +69,26 @@ def read_whole_slides(path: Path) -> pd.DataFrame:
         table = pd.read_csv(
             path, dtype=dict.fromkeys(texts, str), keep_default_na=False, na_values={"mpp": [""]}
         )
-        return table[list(WHOLE_SLIDE_COLUMNS)].astype({"mpp": "float64", "exhaustive": bool})
+        table = table[list(WHOLE_SLIDE_COLUMNS)].astype({"mpp": "float64", "exhaustive": bool})
     except (OSError, ValueError, KeyError):
         raise ValueError(f"{path}: missing, or not a table of slides; run `dvc repro index` first") from None
+    for slide_id in table["slide_id"]:  # the index has checked them, but files below data/ can be changed
+        check_name(slide_id, f"{path}: slide_id")
+    return table
 
 
 def corpus_table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """Rows -> a table with `CORPUS_COLUMNS`, in the order given.
 
     Raises:
-        ValueError: there is no row, or a slide_id comes twice.
+        ValueError: there is no row, or a slide_id comes twice or cannot be the name of a file.
     """
     if not rows:
         raise ValueError("the corpus has no slide; name at least two, so that one can be kept for validation")
     full = [{"patient_id": "", "mpp": None, "split": "", **row} for row in rows]
     table = pd.DataFrame(full, columns=list(CORPUS_COLUMNS)).astype({"mpp": "float64"})
+    for slide_id, path in zip(table["slide_id"], table["path"], strict=True):
+        check_name(slide_id, f"{path}: slide_id")
     twice = table[table["slide_id"].duplicated(keep=False)]
     if len(twice):
         first, second = twice["path"].iloc[:2]
@@ -111,22 +118,14 @@ def read_table(
         known: columns that may be there; None for any.
         key: columns that together name a row; None for the first needed one.
 
+    Returns:
+        Rows under the numbers of their lines, see `csv_rows.read_rows`.
+
     Raises:
         ValueError: the file is not a csv, lacks a needed column, has an unknown one or no row, a needed value is empty,
-            or two rows have one key; names the file and the row (the header is row 1).
+            or two rows have one key; names the file and the row, which is the line in it (the header is row 1).
     """
-    try:
-        table = pd.read_csv(
-            io.BytesIO(read_bytes(path)),
-            dtype=str,
-            keep_default_na=False,
-            skipinitialspace=True,
-            encoding="utf-8-sig",
-        )
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: not a csv ({' '.join(str(error).split())})") from None
-    table.columns = table.columns.str.strip()
-    table = table.apply(lambda column: column.str.strip())
+    table = read_rows(path)
     for column in needed:
         if column not in table:
             raise ValueError(f"{path}: column {column!r} is missing; has {', '.join(table.columns)}")
@@ -145,28 +144,48 @@ def read_table(
 def _check_key(path: Path, table: pd.DataFrame, key: list[str]) -> None:
     if not key or not table.duplicated(key).any():
         return
-    second = table.duplicated(key).to_numpy().argmax()
-    same = (table[key] == table[key].iloc[second]).all(axis=1)
-    name = " ".join(f"{column} {table[column].iloc[second]!r}" for column in key)
-    raise ValueError(
-        f"{path}, row {second + 2}: {name} stands in row {first_row(same)} already; ids are unique"
-    )
+    second = first_row(table.duplicated(key))
+    same = (table[key] == table.loc[second, key]).all(axis=1)
+    name = " ".join(f"{column} {table.loc[second, column]!r}" for column in key)
+    raise ValueError(f"{path}, row {second}: {name} stands in row {first_row(same)} already; ids are unique")
 
 
 def first_row(wrong: pd.Series) -> int:
-    """Number of the first row of a csv for which `wrong` holds; the header is row 1."""
-    return int(wrong.to_numpy(dtype=bool).argmax()) + 2
+    """Number of the first row of a table of `read_table` for which `wrong` holds."""
+    return int(wrong.index[wrong.to_numpy(dtype=bool)][0])
 
 
-def read_numbers(path: Path, column: pd.Series, low: float, high: float, expected: str) -> pd.Series:
-    """Texts of a column of `read_table` -> float64, NaN where nothing stands.
+def check_names(path: Path, column: pd.Series) -> None:
+    """Refuse a text of a column of `read_table` that cannot name a file; an empty one is none.
 
     Raises:
-        ValueError: a text is no number from `low` to `high`; names the file, the row and what was `expected`.
+        ValueError: see `storage.check_name`; names the file and the row.
+    """
+    for row, name in column[column != ""].drop_duplicates().items():
+        check_name(name, f"{path}, row {row}: {column.name}")
+
+
+def read_numbers(
+    path: Path, column: pd.Series, low: float, high: float, expected: str, *, whole: bool = False
+) -> pd.Series:
+    """Texts of a column of `read_table` -> float64, NaN where nothing stands.
+
+    Args:
+        path: of the table, for messages.
+        column: the texts: decimal digits, with a point and an exponent where there is one.
+        low: least number.
+        high: largest number.
+        expected: what the column holds, for messages.
+        whole: refuse fractions.
+
+    Raises:
+        ValueError: a text is no such number from `low` to `high`; names the file, the row and what was `expected`.
     """
     numbers = pd.to_numeric(column, errors="coerce").astype("float64")
-    wrong = (column != "") & ~numbers.between(low, high)
+    wrong = (column != "") & ~(column.str.fullmatch(_NUMBER) & numbers.between(low, high))
+    if whole:
+        wrong |= numbers.notna() & (numbers % 1 != 0)
     if wrong.any():
         row = first_row(wrong)
-        raise ValueError(f"{path}, row {row}: {column.name} is {column.iloc[row - 2]!r}; expected {expected}")
+        raise ValueError(f"{path}, row {row}: {column.name} is {column[row]!r}; expected {expected}")
     return numbers

@@ -12,11 +12,14 @@ import pandas as pd
 
 from histo_monai import artifacts
 from histo_monai.datasets import own
+from histo_monai.datasets.audit.review import Surroundings, with_splits_of_patches
+from histo_monai.datasets.audit.views import look_at_slides, readable, refuse_unreadable
 from histo_monai.datasets.corpora import CORPORA
-from histo_monai.datasets.labeled import empty_table, write_patches
-from histo_monai.datasets.labels import LABELED, build_labels, count_patches
+from histo_monai.datasets.labeled import LabeledDataset, empty_table, write_patches
+from histo_monai.datasets.labels import LABELED, Labels, build_labels, count_patches, without_labels
+from histo_monai.datasets.own_slides import check_sha256
 from histo_monai.datasets.survey import Placement, build_pretraining_index
-from histo_monai.datasets.tables import SPLITS
+from histo_monai.datasets.tables import SPLITS, whole_slide_table
 from histo_monai.datasets.whole_slides import WHOLE_SLIDES, corpus_slides
 from histo_monai.environment import read_environment
 from histo_monai.params import Camelyon16Labels, OwnLabels, Params, SlidesCorpus, load_params
@@ -33,15 +36,16 @@ _SHARED_WITH_CAMELYON16 = (
 
 
 def run() -> None:
-    """Write data/index: slides.csv, centers.csv, skipped.csv, patches.csv, whole_slides.csv, labels.json, metrics.json,
-    summary.json.
+    """Write data/index: slides, centers, skipped, patches, whole_slides, near_copies (.csv), and what counts them (.json).
 
     Raises:
         ValueError: slides, images or labels cannot be used, or what is tested on has a part in training.
     """
     params = load_params(artifacts.PARAMS)
-    corpus = read_corpus(params)
     processes = read_environment().cpus
+    corpus = read_corpus(params)
+    if "own" in (params.corpus, params.dataset):
+        _check_files_of_own(params, processes)
     section = params.corpus_section
     slides, centers, skipped = build_pretraining_index(
         corpus,
@@ -59,60 +63,76 @@ def run() -> None:
     )
     for row in skipped.itertuples():
         _LOG.warning("left out: %s", row.problem)
-    patches, warnings, label_counts = _labels(params, slides, processes)
-    for warning in warnings:
+    labels, whole_slides = _labels_and_whole_slides(params, slides, processes)
+    for warning in labels.warnings:
         _LOG.warning("%s", warning)
-    whole_slides, more = _whole_slides(params, slides, patches)
-    for warning in (line for line in more if line not in warnings):
-        _LOG.warning("%s", warning)
-        warnings.append(warning)
-    about_labels = {"classes": label_counts.pop("classes"), "warnings": warnings}
+    label_counts = count_patches(labels.table)
+    about_labels = {"classes": label_counts.pop("classes"), "warnings": labels.warnings}
     counts = _counts(slides, centers, skipped) | label_counts | {"whole_slides": len(whole_slides)}
     with whole_folder(artifacts.INDEX) as folder:
         slides.to_csv(folder / artifacts.SLIDES_CSV.name, index=False)
         centers.to_csv(folder / artifacts.CENTERS_CSV.name, index=False)
         skipped.to_csv(folder / artifacts.SKIPPED_CSV.name, index=False)
         whole_slides.to_csv(folder / artifacts.WHOLE_SLIDES_CSV.name, index=False)
-        write_patches(folder / artifacts.PATCHES_CSV.name, patches)
+        write_patches(folder / artifacts.PATCHES_CSV.name, labels.table)
+        labels.near_copies.to_csv(folder / artifacts.NEAR_COPIES_CSV.name, index=False)
         write_json(folder / artifacts.LABELS_JSON.name, about_labels)
-        provenance = made_from(params, _manifests(params), [slides, patches, whole_slides], patches)
+        provenance = made_from(params, _manifests(params), [slides, labels.table, whole_slides], labels.table)
         write_metrics(folder, counts, provenance, summary=counts)
     told = ", ".join(f"{name} {n}" for name, n in counts.items())
     _LOG.info("%s written: %s", artifacts.INDEX, told)
 
 
-def _labels(
-    params: Params, slides: pd.DataFrame, processes: int
-) -> tuple[pd.DataFrame, list[str], dict[str, Any]]:
-    """Labeled patches, warnings, and how many patches there are; none for slides of your own without labels."""
+def _labels_and_whole_slides(
+    params: Params, corpus: pd.DataFrame, processes: int
+) -> tuple[Labels, pd.DataFrame]:
+    """Labeled patches, and slides to map and to diagnose, compared with each other and with the corpus.
+
+    Without labels of your own slides there are no patches.
+    """
     root = _existing_folder(params.source, params.dataset, "dataset")
     section = params.labels_section
-    if isinstance(section, OwnLabels) and not own.is_labeled(root):
-        told = (
-            f"{root / 'patches.csv'}: not found; without labels there is nothing to fine-tune or to evaluate"
-        )
-        return empty_table(), [told], count_patches(empty_table())
-    labeled = LABELED[params.dataset](root, **_label_settings(params, processes))
+    labeled = LabeledDataset(empty_table())
+    if not isinstance(section, OwnLabels) or own.is_labeled(root):
+        labeled = LABELED[params.dataset](root, **_label_settings(params, processes))
     paths = pd.Series({path: _portable(Path(path)) for path in labeled.table["path"].unique()}, dtype=str)
-    return build_labels(
-        dataclasses.replace(labeled, table=labeled.table.assign(path=labeled.table["path"].map(paths))),
-        corpus=slides,
-        shared_ids=params.corpus == params.dataset,
-        validation_fraction=params.index.validation_fraction,
-        seed=params.index.seed,
-        within_patients=isinstance(section, OwnLabels) and section.validation_within_patients,
-        processes=processes,
+    labeled = dataclasses.replace(
+        labeled, table=labeled.table.assign(path=labeled.table["path"].map(paths).astype(str))
     )
-
-
-def _whole_slides(
-    params: Params, slides: pd.DataFrame, patches: pd.DataFrame
-) -> tuple[pd.DataFrame, list[str]]:
-    """Slides to map and to diagnose, and warnings; none where the dataset has patches only."""
+    whole_slides, notes = _whole_slides(params, root)
+    squares = labeled.table[labeled.table["y"].notna()].assign(mpp=lambda rows: rows["slide_mpp"])
+    files = pd.concat([some[["path", "mpp"]] for some in (squares, corpus, whole_slides)])
+    looks = look_at_slides(files, processes)
+    whole_slides, left_out = readable(whole_slides, looks, params.index.skip_bad_slides)
+    refuse_unreadable(looks, pd.concat([squares["path"], corpus["path"]]))
+    around = Surroundings(
+        corpus,
+        whole_slides,
+        looks,
+        shared_ids=params.corpus == params.dataset,
+        within_patients=isinstance(section, OwnLabels) and section.validation_within_patients,
+    )
+    if labeled.table.empty:
+        labels = without_labels(root / "patches.csv", around, processes)
+    else:
+        labels = build_labels(
+            labeled,
+            around=around,
+            validation_fraction=params.index.validation_fraction,
+            seed=params.index.seed,
+            processes=processes,
+        )
+    more = [line for line in (*notes, *left_out) if line not in labels.warnings]
+    labels = dataclasses.replace(labels, warnings=[*labels.warnings, *more])
     if params.dataset not in WHOLE_SLIDES:
-        of_dataset = slides if params.dataset == params.corpus else slides.iloc[:0]
-        return corpus_slides(of_dataset), []
-    root = _existing_folder(params.source, params.dataset, "dataset")
+        return labels, corpus_slides(corpus if params.dataset == params.corpus else corpus.iloc[:0])
+    return labels, with_splits_of_patches(whole_slides, labels.table)
+
+
+def _whole_slides(params: Params, root: Path) -> tuple[pd.DataFrame, list[str]]:
+    """Slides of the dataset to map and to diagnose, and warnings; none where it has patches only."""
+    if params.dataset not in WHOLE_SLIDES:
+        return whole_slide_table([]), []
     settings: dict[str, Any] = {}
     if params.dataset == "camelyon16":
         settings = {
@@ -124,9 +144,6 @@ def _whole_slides(
             },
         }
     table, warnings = WHOLE_SLIDES[params.dataset](root, **settings)
-    if (patches["slide_id"] != "").any():  # Splits that were drawn for the patches are those of their slides.
-        drawn = patches.drop_duplicates("slide_id").set_index("slide_id")["split"]
-        table["split"] = table["slide_id"].map(drawn).fillna(table["split"])
     for column in ("path", "annotation"):
         table[column] = [_portable(Path(path)) if path else "" for path in table[column]]
     return table, warnings
@@ -170,6 +187,12 @@ def read_corpus(params: Params) -> pd.DataFrame:
     particular = {field.name for field in dataclasses.fields(section) if field.name not in shared}
     table = CORPORA[params.corpus](root, **{name: getattr(section, name) for name in particular})
     return table.assign(path=[_portable(path) for path in table["path"]])
+
+
+def _check_files_of_own(params: Params, processes: int) -> None:
+    root = _existing_folder(params.source, "own", "dataset")
+    if (root / "slides.csv").exists():  # images alone need none
+        check_sha256(root, processes)
 
 
 def _manifests(params: Params) -> list[Path]:

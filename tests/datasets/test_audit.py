@@ -9,8 +9,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from histo_monai.datasets.audit import LEAK_COLUMNS, check_leaks, find_leaks, same_pixels_other_label
+from histo_monai.datasets.audit.leaks import (
+    LEAK_COLUMNS,
+    check_leaks,
+    find_leaks,
+    same_pixels_other_label,
+    twins_in_pretraining,
+)
+from histo_monai.datasets.audit.views import look_at_slides
 from histo_monai.datasets.labeled import labeled_table
+from histo_monai.datasets.tables import whole_slide_table
 
 NO_SLIDES = pd.DataFrame({"slide_id": [], "path": [], "patient_id": [], "mpp": []}).astype(
     {"slide_id": str, "path": str, "patient_id": str}
@@ -28,11 +36,21 @@ def _patches(*rows: tuple[str, dict[str, Any]]) -> pd.DataFrame:
 
 
 def _leaks(
-    table: pd.DataFrame, digests: list[str] | None = None, corpus: pd.DataFrame = NO_SLIDES, **changes: bool
+    table: pd.DataFrame,
+    digests: list[str] | None = None,
+    corpus: pd.DataFrame = NO_SLIDES,
+    whole_slides: pd.DataFrame | None = None,
+    **changes: bool,
 ) -> pd.DataFrame:
     settings = {"shared_ids": True, "within_patients": False, **changes}
-    told = pd.Series(digests or [""] * len(table), index=table.index)
-    return find_leaks(table, corpus, told, processes=1, **settings)
+    given = pd.Series(digests or [""] * len(table), index=table.index)
+    whole = whole_slide_table([]) if whole_slides is None else whole_slides
+    squares = table[table["y"].notna()].assign(mpp=1.0)
+    files = pd.concat([some[["path", "mpp"]] for some in (squares, corpus, whole)])
+    looks = look_at_slides(
+        files[files["path"].map(lambda path: Path(path).is_file()).astype(bool)], processes=1
+    )
+    return find_leaks(table, corpus, given, whole_slides=whole, slides=looks, **settings)
 
 
 def test_splits_with_nothing_in_common_have_no_leak() -> None:
@@ -146,3 +164,73 @@ def test_the_same_pixels_under_two_labels_are_a_warning() -> None:
     assert same_pixels_other_label(table, pd.Series(["x", "z", "x", ""])) == []
     scores = _patches(*[("train", {"score": score}) for score in (0.1, 0.2, np.nan)])
     assert len(same_pixels_other_label(scores.iloc[:2], pd.Series(["x", "x"]))) == 1
+
+
+def _whole(*rows: tuple[str, str, dict[str, str]]) -> pd.DataFrame:
+    """A slide for each (slide_id, split, what else is known), labeled."""
+    return whole_slide_table(
+        [{"slide_id": name, "path": "", "split": split, "label": "x", **known} for name, split, known in rows]
+    )
+
+
+@pytest.mark.parametrize("kind", ["patient", "slide", "pixels"])
+@pytest.mark.parametrize("split", ["train", "validation"])
+def test_a_test_slide_without_patches_that_was_trained_on_is_a_leak(
+    slides: list[str], kind: str, split: str
+) -> None:
+    of_patches = {"patient": {"patient_id": "p"}, "slide": {"slide_id": "s"}, "pixels": {}}[kind]
+    of_slide = {"patient_id": "p"} if kind == "patient" else {}
+    table = _patches(("test", {}), (split, {"path": slides[2], "y": 9, "x": 9, **of_patches}))
+    whole = _whole(
+        ("s" if kind == "slide" else "t", "test", {"path": slides[4 if kind == "pixels" else 3], **of_slide})
+    )
+    leaks = _leaks(table, whole_slides=whole)
+    assert leaks[["kind", "first", "first_split", "second_split"]].to_numpy().tolist() == [
+        [kind, f"{split}1", split, "test"]
+    ]
+    assert leaks["second"].tolist() == whole["slide_id"].tolist()
+
+
+def test_test_slides_that_teach_the_classifier_or_the_encoder_are_leaks_and_others_are_none(
+    slides: list[str],
+) -> None:
+    table = _patches(("train", {}), ("test", {}))
+    taught = _whole(("a", "train", {"patient_id": "p"}), ("b", "test", {"patient_id": "p"}))
+    assert _leaks(table, whole_slides=taught)["what"].tolist() == ["patient p"]
+    unlabeled = taught.assign(label=["", "x"])
+    assert _leaks(table, whole_slides=unlabeled).empty
+    both_teach = taught.assign(split=["train", "validation"])
+    assert _leaks(table, whole_slides=both_teach).empty
+    test = _whole(("b", "test", {"patient_id": "9", "path": slides[4]}))
+    for corpus, is_shared, what in (
+        (_corpus(patient_id=["9", "8"]), True, "patient 9"),
+        (_corpus(slide_id=["b", "c1"]), True, "slide b"),
+        (_corpus(path=[slides[0], slides[2]]), False, "the image of b"),
+    ):
+        leaks = _leaks(table, corpus=corpus, whole_slides=test, shared_ids=is_shared)
+        assert leaks[["what", "first_split", "second_split"]].to_numpy().tolist() == [
+            [what, "test", "pretraining"]
+        ]
+    assert _leaks(table, corpus=_corpus(patient_id=["9", "8"]), whole_slides=test, shared_ids=False).empty
+
+
+def test_the_same_slide_in_training_and_validation_of_the_pretraining_is_a_warning(slides: list[str]) -> None:
+    looks = look_at_slides(pd.DataFrame({"path": slides, "mpp": np.nan}), processes=1)
+    corpus = _corpus(path=[slides[2], slides[4]], split=["train", "validation"])
+    (warning,) = twins_in_pretraining(corpus, looks)
+    assert "1 slides of the same pixels: c0 and c1" in warning
+    assert twins_in_pretraining(corpus.assign(split="train"), looks) == []
+    assert twins_in_pretraining(corpus.assign(path=slides[:2]), looks) == []
+
+
+def test_one_look_is_taken_of_each_file_and_what_cannot_be_read_is_named(
+    slides: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "empty.tif").write_bytes(b"")
+    files = pd.DataFrame({"path": [*slides, slides[0], str(tmp_path / "empty.tif")], "mpp": np.nan})
+    looks = look_at_slides(files, processes=1)
+    pd.testing.assert_frame_equal(look_at_slides(files, processes=2), looks)
+    digest = looks["digest"]
+    assert digest[slides[2]] == digest[slides[4]] == digest[slides[5]] != digest[slides[0]]
+    assert "empty.tif: the file is empty" in looks.loc[str(tmp_path / "empty.tif"), "problem"]
+    assert (looks.loc[slides, "problem"] == "").all()

@@ -34,8 +34,8 @@ def test_the_class_of_a_patch_is_its_folder(kather_tree: Path) -> None:
 
 
 def test_that_patients_are_unknown_is_a_warning(kather_tree: Path) -> None:
-    (warning,) = kather.labeled_patches(kather_tree, folder=TRAIN).warnings
-    assert "NCT-CRC-HE-100K has no patient ids" in warning
+    about = kather.labeled_patches(kather_tree, folder=TRAIN).about_patients
+    assert "NCT-CRC-HE-100K has no patient ids" in about
 
 
 @pytest.mark.parametrize("leading", [True, False])

@@ -9,25 +9,30 @@ import pandas as pd
 import pytest
 
 from histo_monai.datasets import kather
+from histo_monai.datasets.audit.review import Surroundings
+from histo_monai.datasets.audit.views import look_at_slides
 from histo_monai.datasets.labeled import LabeledDataset, labeled_table
-from histo_monai.datasets.labels import LABELED, build_labels
+from histo_monai.datasets.labels import LABELED, build_labels, count_patches
 from histo_monai.datasets.splits import labeled_rows
-from histo_monai.datasets.tables import PATCH_COLUMNS
+from histo_monai.datasets.tables import PATCH_COLUMNS, whole_slide_table
 
-NO_SLIDES = pd.DataFrame(columns=["slide_id", "path", "patient_id"], dtype=str).assign(mpp=1.0)
+NO_SLIDES = pd.DataFrame(columns=["slide_id", "path", "patient_id", "split"], dtype=str).assign(mpp=1.0)
+NO_LOOKS = look_at_slides(pd.DataFrame({"path": [], "mpp": []}), processes=1)
 Built = tuple[pd.DataFrame, list[str], dict[str, Any]]
 
 
 def _build(labeled: LabeledDataset, **changes: Any) -> Built:
-    settings = {
+    around = {
         "corpus": NO_SLIDES,
+        "whole_slides": whole_slide_table([]),
+        "slides": NO_LOOKS,
         "shared_ids": False,
-        "validation_fraction": 0.25,
-        "seed": 0,
         "within_patients": False,
-        "processes": 1,
     }
-    return build_labels(labeled, **{**settings, **changes})
+    settings = {"validation_fraction": 0.25, "seed": 0, "processes": 1}
+    given = Surroundings(**{name: changes.pop(name, value) for name, value in around.items()})
+    labels = build_labels(labeled, around=given, **{**settings, **changes})
+    return labels.table, labels.warnings, count_patches(labels.table)
 
 
 def test_every_dataset_has_its_reader() -> None:
@@ -165,7 +170,9 @@ def test_a_test_slide_of_the_corpus_fails_where_ids_mean_the_same(
     images: Callable[[Rows], LabeledDataset],
 ) -> None:
     labeled = images([*TRAIN, *VALIDATION, ("test", "a", "3"), ("test", "b", "3")])
-    corpus = pd.DataFrame({"slide_id": ["s"], "path": ["s.tif"], "patient_id": ["3"], "mpp": [1.0]})
+    corpus = pd.DataFrame(
+        {"slide_id": ["s"], "path": ["s.tif"], "patient_id": ["3"], "mpp": [1.0], "split": ["train"]}
+    )
     assert len(_build(labeled, corpus=corpus)[0]) == 6
     with pytest.raises(ValueError, match=r"patient 3 is in test \(004\) and in pretraining \(s\)"):
         _build(labeled, corpus=corpus, shared_ids=True)

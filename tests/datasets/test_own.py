@@ -125,7 +125,27 @@ def test_train_and_validation_may_be_left_to_be_drawn_beside_a_given_test(tmp_pa
         ("slide_id,y,x,mpp,label\na,100,100,,x\n", "row 2: mpp is empty; a patch of a slide needs y, x, mpp"),
         ("slide_id,y,mpp,label\na,100,1,x\n", "row 2: x is empty"),
         ("slide_id,y,x,mpp,label\na,-1,100,1,x\n", "row 2: y is '-1'; expected level-0 pixels"),
-        ("slide_id,y,x,mpp,label\na,inf,100,1,x\n", "reaches outside"),
+        ("slide_id,y,x,mpp,label\na,inf,100,1,x\n", "row 2: y is 'inf'; expected level-0 pixels"),
+        ("slide_id,y,x,mpp,label\na,1e400,100,1,x\n", "row 2: y is '1e400'; expected level-0 pixels"),
+        ("slide_id,y,x,mpp,label\na,100,0x10,1,x\n", "row 2: x is '0x10'; expected level-0 pixels"),
+        ("slide_id,y,x,mpp,label\na,100,100,1_0,x\n", "row 2: mpp is '1_0'; expected µm per pixel"),
+        (
+            "slide_id,y,x,mpp,side_px,label\na,100,100,1,64.7,x\n",
+            "row 2: side_px is '64.7'; expected a whole number of pixels",
+        ),
+        ("path,label\n1.png,x\n\n\n2.png,\n", "row 5: neither label nor score"),
+        ('path,label\n1.png,"x\ny"\n', "row 2: label is 'x\\ny'; a class has a name of one line"),
+        ("path,label\n1.png,x,\n", "row 2: 3 values, but the header names 2 columns"),
+        ("path,label\n1.png,x\n2.png\n", "row 3: 1 values, but the header names 2 columns"),
+        (
+            "slide_id,y,x,mpp,label\na,100,100,1,x\n\na,100,200,1,x\na,100.0,100,1,y\n",
+            "row 2 (patch a-row0000002: x) and",
+        ),
+        (
+            "slide_id,y,x,mpp,score\na,100,100,1,0.5\na,100,100,1,0.25\n",
+            "row 3 (patch a-row0000003: 0.25): the same square with two answers",
+        ),
+        ("slide_id,y,x,mpp,label\na,100,100,1,x\n\na,900,100,1,y\n", "row 4: the patch around y 900"),
         ("slide_id,y,x,mpp,label\na,100,100,20x,x\n", "row 2: mpp is '20x'; expected µm per pixel"),
         ("slide_id,y,x,mpp,label\na,100,100,0.25,x\n", "slide 'a': asked for 0.25 µm/px, finer than"),
         (
@@ -148,6 +168,10 @@ def test_a_slide_that_cannot_be_opened_is_named_and_one_without_patches_is_not_o
     assert len(_patches(folder, "slide_id,y,x,mpp,label\na,100,100,1,x\n")) == 1
     with pytest.raises(ValueError, match=r"b\.tif: the file is empty"):
         _patches(folder, "slide_id,y,x,mpp,label\nb,100,100,1,x\n")
+
+
+def test_the_same_square_twice_with_one_label_is_no_error(folder: Path) -> None:
+    assert len(_patches(folder, "slide_id,y,x,mpp,label\na,100,100,1,x\na,100,100,1,x\na,100,100,2,y\n")) == 3
 
 
 def test_no_table_says_what_to_write(tmp_path: Path) -> None:

@@ -12,8 +12,11 @@ import tifffile
 from matplotlib.path import Path as Outlined
 
 from histo_monai.datasets import own
+from histo_monai.datasets.audit.review import Surroundings
+from histo_monai.datasets.audit.views import look_at_slides
 from histo_monai.datasets.labeled import LabeledDataset
-from histo_monai.datasets.labels import build_labels
+from histo_monai.datasets.labels import build_labels, count_patches
+from histo_monai.datasets.tables import whole_slide_table
 from histo_monai.slides import Box, open_slide
 from histo_monai.slides.annotations import Point, Region, write_annotations
 
@@ -304,19 +307,21 @@ def test_an_annotation_as_qupath_writes_it_becomes_training_patches_of_what_it_o
     found = own.labeled_patches(
         tmp_path, patch_px=64, region_mpp=1.0, min_region_fraction=0.9, num_per_region=5
     )
-    table, warnings, counts = build_labels(
-        found,
-        corpus=pd.DataFrame(columns=["slide_id", "path", "patient_id"], dtype=str).assign(mpp=1.0),
+    no_slides = pd.DataFrame(columns=["slide_id", "path", "patient_id", "split"], dtype=str).assign(mpp=1.0)
+    files = found.table[["path"]].assign(mpp=found.table["slide_mpp"])
+    around = Surroundings(
+        no_slides,
+        whole_slide_table([]),
+        look_at_slides(files, processes=1),
         shared_ids=False,
-        validation_fraction=0.25,
-        seed=0,
         within_patients=False,
-        processes=1,
     )
+    labels = build_labels(found, around=around, validation_fraction=0.25, seed=0, processes=1)
+    table, counts = labels.table, count_patches(labels.table)
     assert counts["classes"] == {
         label: {"train": 10, "validation": 5, "test": 5} for label in ("Stroma", "Tumor")
     }
-    assert warnings == []
+    assert [line.split(":")[0] for line in labels.warnings] == ["no patient ids"]
     for slide_id, rows_of in table.groupby("slide_id"):
         with open_slide(tmp_path / f"{slide_id}.tif") as slide:
             for row in rows_of.itertuples():

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from histo_monai.datasets.labeled import labeled_table
-from histo_monai.datasets.pixels import survey_images, thumbnail_digests
+from histo_monai.datasets.pixels import survey_images
 
 WriteImage = Callable[..., Path]
 
@@ -55,7 +55,7 @@ def test_processes_change_nothing_and_squares_of_slides_are_left_alone(
     table.loc[[3, 70], ["path", "side_px"]] = ["no/slide.tif", 99]
     one, two = (survey_images(table, processes) for processes in (1, 2))
     pd.testing.assert_frame_equal(one, two)
-    assert one.loc[[3, 70]].to_numpy().tolist() == [["", 99]] * 2
+    assert one.loc[[3, 70]].to_numpy().tolist() == [[99, "", ""]] * 2
     assert one["digest"].nunique() == 129
 
 
@@ -80,12 +80,8 @@ def test_an_image_of_another_size_than_published_is_named(tmp_path: Path, write_
         survey_images(_table([write_image(tmp_path / "a.png")], side_px=224), processes=1)
 
 
-def test_copies_of_a_slide_have_one_thumbnail_and_others_have_not(
-    tmp_path: Path, write_slide: Callable[..., Path]
-) -> None:
-    paths = [write_slide(tmp_path / f"{i}.tif", seed) for i, seed in enumerate((0, 1, 0))]
-    slides = pd.DataFrame({"path": [str(path) for path in paths], "mpp": np.nan})
-    a, b, again = thumbnail_digests(slides, processes=1)
-    assert a == again
-    assert a != b
-    assert thumbnail_digests(slides, processes=2).tolist() == [a, b, again]
+@pytest.mark.parametrize("side", [1, 7])
+def test_an_image_of_a_few_pixels_is_named(tmp_path: Path, write_image: WriteImage, side: int) -> None:
+    path = write_image(tmp_path / "dot.png", pixels=np.zeros((side, side, 3), np.uint8))
+    with pytest.raises(ValueError, match=rf"dot\.png: {side} × {side} px; a patch has 8 px a side or more"):
+        survey_images(_table([path]), processes=1)

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from histo_monai.datasets import own
+from histo_monai.datasets.audit.review import with_splits_of_patches
 from histo_monai.datasets.tables import read_whole_slides, whole_slide_table
 from histo_monai.datasets.whole_slides import corpus_slides
 
@@ -25,11 +26,40 @@ def test_own_slides_bring_their_labels_outlines_and_splits(tmp_path: Path) -> No
     assert table["mpp"].isna().tolist() == [True, False]
 
 
-def test_own_slides_without_a_split_are_never_test_slides(tmp_path: Path) -> None:
-    (tmp_path / "slides.csv").write_text("slide_id,path\na,a.svs\nb,b.svs\n")
+def test_own_slides_without_a_split_go_with_their_patches_or_their_patient_and_else_into_training(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "slides.csv").write_text(
+        "slide_id,path,patient_id\na,a.svs,P\nb,b.svs,Q\nc,c.svs,\nd,d.svs,P\ne,e.svs,Q\n"
+    )
     table, _ = own.whole_slides(tmp_path)
-    assert table["split"].tolist() == ["train", "train"]
-    assert table["label"].tolist() == ["", ""]
+    assert table["label"].tolist() == [""] * 5
+    rows = [("a", "P", "validation"), ("b", "Q", "test"), ("b", "Q", "test")]
+    patches = pd.DataFrame(rows, columns=["slide_id", "patient_id", "split"])
+    split = with_splits_of_patches(table, patches)["split"]
+    assert split.tolist() == ["validation", "test", "train", "validation", "test"]
+
+
+def test_a_split_that_is_given_is_kept_but_for_that_of_patches_and_a_test_slide_stays_one() -> None:
+    given = [("a", "", "train"), ("b", "", "test"), ("c", "P", "train"), ("d", "", "test")]
+    slides = whole_slide_table(
+        [{"slide_id": name, "path": "", "patient_id": who, "split": split} for name, who, split in given]
+    )
+    rows = [("a", "", "validation"), ("b", "", "train"), ("x", "P", "test")]
+    patches = pd.DataFrame(rows, columns=["slide_id", "patient_id", "split"])
+    assert with_splits_of_patches(slides, patches)["split"].tolist() == [
+        "validation",
+        "test",
+        "train",
+        "test",
+    ]
+
+
+def test_a_table_of_whole_slides_with_an_id_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "whole_slides.csv"
+    whole_slide_table([{"slide_id": "../a", "path": "a.tif", "split": "test"}]).to_csv(path, index=False)
+    with pytest.raises(ValueError, match=r"whole_slides\.csv: slide_id '\.\./a' holds '/'"):
+        read_whole_slides(path)
 
 
 def test_a_corpus_is_mapped_without_labels() -> None:

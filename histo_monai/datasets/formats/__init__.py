@@ -1,0 +1,1 @@
+"""How files of somebody else are laid out, read strictly."""
