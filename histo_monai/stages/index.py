@@ -36,7 +36,7 @@ _SHARED_WITH_CAMELYON16 = (
 
 
 def run() -> None:
-    """Write data/index: slides, centers, skipped, patches, whole_slides, near_copies (.csv), and what counts them (.json).
+    """Write data/index: slides, centers, skipped, patches, whole_slides, near_copies (.csv), and their counts (.json).
 
     Raises:
         ValueError: slides, images or labels cannot be used, or what is tested on has a part in training.
