@@ -10,6 +10,7 @@ the stage's process, its children not counted; on a CPU, of which HISTO_MONAI_CP
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import yaml
+from histo_monai.params.file import read_tree
 
 CORPUS = {"breastpathq": "breastpathq", "camelyon16": "camelyon16", "kather": "camelyon16"}
 ROOT = Path(__file__).resolve().parents[1]
@@ -34,8 +35,8 @@ def main() -> None:
     arguments = parser.parse_args()
     folder = arguments.folder or Path(tempfile.mkdtemp())
     folder.mkdir(parents=True, exist_ok=True)
-    tree = smallest(yaml.safe_load((ROOT / "params/paper.yaml").read_text()), arguments.dataset)
-    (folder / "params.yaml").write_text(yaml.safe_dump(tree | {"methods": arguments.methods}))
+    tree = smallest(read_tree(ROOT / "params/paper.yaml"), arguments.dataset)
+    (folder / "params.yaml").write_text(json.dumps(tree | {"methods": arguments.methods}))
     stages = [["phantom"], ["index"]]
     for method in arguments.methods:
         stages.append(["pretrain", "--method", method])

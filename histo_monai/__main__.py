@@ -7,11 +7,14 @@ import contextlib
 import importlib
 import logging
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from histo_monai import artifacts
+from histo_monai.failures import machine_failure
+from histo_monai.params import check_run, load_params
 from histo_monai.storage import claim
 
 STAGES = {
@@ -31,13 +34,15 @@ COMMANDS = {
     "map": "map slides of your own choice with a model: scores, TIFF, overlay, GeoJSON",
     "suggest": "write the regions most worth labeling next as GeoJSON (--method, --seed)",
     "convert": "turn outlines of ASAP (.xml) into those of QuPath (.geojson), and back",
+    "doctor": "look whether this machine and this project are ready to run: PASS, WARN or FAIL, and the remedy",
+    "verify": "check that models, metrics and maps are what was written, and made from what lies here; offline",
 }
 _WITH_SEED = ("finetune", "consistency", "evaluate", "crossfit", "heatmap", "aggregate", "suggest")
 _WITH_METHOD = ("pretrain", *_WITH_SEED)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a stage or command: 0 if all is well, 1 with a line on stderr where its input was bad, 2 for a wrong call."""
+    """Run a stage or command: 0 if all is well, 1 if not (bad input: with a line on stderr), 2 for a wrong call."""
     arguments = vars(_parser().parse_args(argv))
     name = arguments.pop("name")
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
@@ -47,8 +52,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     room = "stages" if name in STAGES else "commands"
     run = importlib.import_module(f"histo_monai.{room}.{name}").run
     try:
+        if "method" in arguments:
+            asked = {key: arguments[key] for key in ("method", "seed") if key in arguments}
+            check_run(load_params(artifacts.PARAMS), **asked)
         with _claimed(name, arguments):
-            run(**arguments)
+            status: int | None = run(**arguments)
     except KeyboardInterrupt:
         print(f"histo-monai {name}: stopped", file=sys.stderr)
         return 130
@@ -58,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(f"histo-monai {name}: error: {line}", file=sys.stderr)
         return 1
-    return 0
+    return status or 0
 
 
 def _claimed(stage: str, arguments: Mapping[str, Any]) -> contextlib.AbstractContextManager[None]:
@@ -73,18 +81,31 @@ _CAUSED_BY_INPUT = (ValueError, OSError, ArithmeticError)
 
 
 def _one_line(error: Exception) -> str | None:
-    """The message of an error that the input caused; None for one that is ours."""
-    if "Traceback" in str(error):
-        return _from_another_process(str(error))
-    return " ".join(str(error).split()) if isinstance(error, _CAUSED_BY_INPUT) else None
+    """The message of an error that the input or the machine caused; None for one that is ours."""
+    kind: type[BaseException] = type(error)
+    message = str(error)
+    if "Traceback" in message:
+        kind, message = _from_another_process(message)
+    line = machine_failure(kind, message)
+    if line is None and issubclass(kind, _CAUSED_BY_INPUT):
+        line = " ".join(message.split()) or kind.__name__
+    return line
 
 
-def _from_another_process(text: str) -> str | None:
-    """Reading and training processes hand over their traceback as the message: its last line is the error."""
-    name, _, message = text.strip().splitlines()[-1].partition(": ")
-    module, _, kind = name.rpartition(".")
-    error_type = getattr(sys.modules.get(module or "builtins"), kind, None)
-    return message if isinstance(error_type, type) and issubclass(error_type, _CAUSED_BY_INPUT) else None
+_LINE_OF_ERROR = re.compile(r"([A-Za-z_][\w.]*)(?:: (.*))?")
+
+
+def _from_another_process(text: str) -> tuple[type[BaseException], str]:
+    """Reading and training processes hand over their traceback as the message: it ends in the error and its words."""
+    lines = text.strip().splitlines()
+    for number in reversed(range(len(lines))):
+        match = _LINE_OF_ERROR.fullmatch(lines[number])
+        if match:
+            module, _, name = match[1].rpartition(".")
+            kind = getattr(sys.modules.get(module or "builtins"), name, None)
+            if isinstance(kind, type) and issubclass(kind, BaseException):
+                return kind, " ".join([match[2] or "", *lines[number + 1 :]])
+    return Exception, text
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -106,7 +127,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_options(commands: Mapping[str, argparse.ArgumentParser]) -> None:
     """What a command takes beside params.yaml."""
-    curves, mapped, suggest, convert = (commands[name] for name in COMMANDS)
+    curves, mapped, suggest, convert, doctor, verify = (commands[name] for name in COMMANDS)
     curves.add_argument("--all-commits", action="store_true", help="experiments of earlier commits too")
     curves.add_argument(
         "--score",
@@ -132,6 +153,9 @@ def _add_options(commands: Mapping[str, argparse.ArgumentParser]) -> None:
     suggest.add_argument("--folder", help="where to write; data/suggestions/<method>-<seed> where not given")
     convert.add_argument("source", help=".xml or .geojson")
     convert.add_argument("target", help=".geojson or .xml, not there yet")
+    verify.add_argument("folders", nargs="*", default=["data"], metavar="FOLDER", help="data where not given")
+    for checking in (doctor, verify):
+        checking.add_argument("--json", action="store_true", help="for machines")
 
 
 if __name__ == "__main__":

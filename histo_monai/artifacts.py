@@ -20,7 +20,6 @@ WHOLE_SLIDES_CSV = INDEX / "whole_slides.csv"
 PATCHES_CSV = INDEX / "patches.csv"
 NEAR_COPIES_CSV = INDEX / "near_copies.csv"
 LABELS_JSON = INDEX / "labels.json"
-INDEX_METRICS = INDEX / "metrics.json"
 
 # Names inside the folders below.
 ENCODER = "encoder.safetensors"

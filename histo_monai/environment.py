@@ -6,6 +6,7 @@
 | HISTO_MONAI_RANKS | processes of a pretraining, one per GPU | all GPUs; 1 on the CPU |
 | HISTO_MONAI_WORKERS | reading processes of each training process | half the cores, at most 8; 0 on two cores |
 | HISTO_MONAI_CPUS | processes that simulate and survey slides | all cores |
+| HISTO_MONAI_TIMEOUT_S | seconds that one of several RANKS may take for a step before the run is ended | 1800 |
 
 None of them changes a random decision. On the CPU, loader workers change no byte; other numbers of cores or ranks, and
 another device, add up floats in another order.
@@ -15,9 +16,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -30,6 +33,7 @@ class Environment:
     ranks: int
     workers: int
     cpus: int
+    timeout_s: int
 
     def use_cpus(self, processes: int = 1) -> None:
         """Share the cores among this many training processes; a GPU needs no say in it."""
@@ -53,21 +57,44 @@ def read_environment() -> Environment:
         ranks=ranks,
         workers=_count("HISTO_MONAI_WORKERS", default=default_workers, low=0),
         cpus=_count("HISTO_MONAI_CPUS", default=available, low=1),
+        timeout_s=_count("HISTO_MONAI_TIMEOUT_S", default=1800, low=1),
     )
 
 
-def code_version() -> tuple[str | None, str]:
-    """The git commit (with `-dirty` if files differ from it; None outside git), and a digest of the package's code."""
+class CodeVersion(NamedTuple):
+    """Which code this is.
+
+    Attributes:
+        commit: The last one that changed the code, the params or the pipeline: to commit results changes nothing. None
+            where the package is not in a git repository.
+        is_dirty: Whether files of these differ from it; None where there is no commit.
+        sha256: Digest of the package's code.
+    """
+
+    commit: str | None
+    is_dirty: bool | None
+    sha256: str
+
+
+def code_version() -> CodeVersion:
+    """The code as it lies here now."""
     package = Path(__file__).parent
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
         digest.update(str(path.relative_to(package)).encode() + b"\0" + path.read_bytes() + b"\0")
+    decisive = (package.name, "params.yaml", "dvc.yaml")
+    commit = _git(package.parent, "log", "-1", "--format=%H", "--", *decisive)
+    changed = _git(package.parent, "status", "--porcelain", "--", *decisive) if commit else None
+    return CodeVersion(commit or None, None if changed is None else changed != "", digest.hexdigest())
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """What git prints; None where there is no git, no repository or no commit."""
     try:
-        command = ["git", "-C", str(package), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
-        return None, digest.hexdigest()
-    return done.stdout.strip(), digest.hexdigest()
+        return None
 
 
 def _device(text: str) -> torch.device:
@@ -90,6 +117,6 @@ def _count(name: str, *, default: int, low: int) -> int:
     text = os.environ.get(name, "")
     if not text:
         return default
-    if not text.isdecimal() or int(text) < low:
-        raise ValueError(f"{name} is {text!r}; expected a whole number of at least {low}")
+    if not re.fullmatch("[0-9]{1,6}", text) or int(text) < low:
+        raise ValueError(f"{name} is {text[:40]!r}; expected a whole number from {low} to 999999")
     return int(text)

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import copy
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from dvc.utils.serialize import _yaml as dvc_yaml
 
-from histo_monai.params import ParamsError, load_params, parse_params
+from histo_monai.params import ParamsError, check_run, load_params, parse_params
+from histo_monai.params.file import read_tree
 
 
 @pytest.fixture
@@ -113,6 +117,176 @@ def test_a_file_that_is_missing_or_not_yaml_is_named(tmp_path: Path) -> None:
     with pytest.raises(ParamsError, match=r"params\.yaml: cannot be read"):
         load_params(tmp_path / "params.yaml")
     (tmp_path / "broken.yaml").write_text("a: [1\nb: }")
-    with pytest.raises(ParamsError, match=r"broken\.yaml: not YAML") as caught:
+    with pytest.raises(ParamsError, match=r"broken\.yaml, line 2: not YAML") as caught:
         load_params(tmp_path / "broken.yaml")
     assert "\n" not in str(caught.value)
+
+
+SCALARS = [
+    *("010", "08", "0o10", "0x10", "0b11", "1_000", "1__0", "+1", "-0", "12:30", "1:2:3", "00", "-010"),
+    *(
+        "1e-4",
+        "1E4",
+        "+1e-4",
+        "1.e3",
+        ".5",
+        "1.",
+        "1e400",
+        ".inf",
+        "-.Inf",
+        ".nan",
+        ".NaN",
+        "1e",
+        "0.1.2",
+        "1,5",
+    ),
+    *(
+        "yes",
+        "no",
+        "on",
+        "off",
+        "y",
+        "n",
+        "True",
+        "TRUE",
+        "tRUE",
+        "false",
+        "~",
+        "null",
+        "NULL",
+        "",
+        "'010'",
+        '"1"',
+    ),
+    *(
+        "2020-01-01",
+        "2020-01-01T10:00:00Z",
+        "rsp",
+        "a b",
+        "é",
+        "[0, 010]",
+        "{a: 010}",
+        "!",
+        "=x",
+        "0.10",
+        "1e5 ",
+    ),
+]
+
+
+@pytest.mark.parametrize("scalar", SCALARS)
+def test_a_value_is_read_as_dvc_reads_it(scalar: str, tmp_path: Path) -> None:
+    text = f"key: {scalar}\n"
+    path = tmp_path / "params.yaml"
+    path.write_text(text, encoding="utf-8")
+    if scalar == "!":  # a tag: DVC reads it, and we say that we do not
+        with pytest.raises(ParamsError, match="tags"):
+            read_tree(path)
+        return
+    found: Any = read_tree(path)
+    assert repr(found) == repr(dvc_yaml.parse_yaml(text, str(path)))
+
+
+def test_the_committed_files_are_read_as_dvc_reads_them(root: Path) -> None:
+    for name in ("params.yaml", "params/paper.yaml"):
+        assert read_tree(root / name) == dvc_yaml.load_yaml(str(root / name))
+
+
+def test_a_number_with_a_leading_zero_is_the_decimal_one_that_dvc_records(root: Path, tmp_path: Path) -> None:
+    path = tmp_path / "params.yaml"
+    path.write_text((root / "params.yaml").read_text().replace("n_aug: 7", "n_aug: 010"))
+    assert load_params(path).n_aug == 10
+
+
+LAUGHS = "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]\n" for i in range(1, 40))
+HOSTILE: dict[str, tuple[str | bytes, str]] = {
+    "a key twice": (
+        "seeds: [0]\nmu: 1\nseeds: [1]\n",
+        'line 3: not YAML that DVC reads: found duplicate key "seeds"',
+    ),
+    "a key twice in a section": ("a:\n  b: 1\n  b: 2\n", "line 3"),
+    "billion laughs": (LAUGHS, "line 1: anchors and aliases"),
+    "an alias": ("a: [1]\nb: *a\n", "line 2: anchors and aliases"),
+    "a merge key": ("a:\n  <<: {b: 1}\n", "line 2: merge keys"),
+    "a tag that would run code": ("a: !!python/object/apply:os.system [ls]\n", "line 1: tags"),
+    "a tag of ours": ("a: 1\nb: !seconds 1\n", "line 2: tags"),
+    "brackets": ("a: " + "[" * 100_000, "nested deeper than 20"),
+    "braces": ("{a: " * 5_000, "nested deeper than 20"),
+    "sections": ("".join(" " * i + "a:\n" for i in range(500)), "nested deeper than 20"),
+    "two documents": ("a: 1\n---\nb: 1\n", "line 2: not YAML"),
+    "a tab": ("a:\n\tb: 1\n", "line 2: not YAML"),
+    "a control character": ("a: \x07\n", "not YAML"),
+    "latin-1": ("a: 1\nb: é\n".encode("latin-1"), "not UTF-8 (byte 0xe9 in line 2)"),
+    "utf-16": ("a: 1\n".encode("utf-16"), "not UTF-8 (byte 0xff in line 1)"),
+    "half a megabyte": (b"#" * 2**19, "524288 bytes, more than the 262144"),
+    "a number of 5000 digits": ("a: " + "9" * 5000, "not YAML that DVC reads: Exceeds the limit"),
+    "a date that is none": ("a: 2020-99-99", "month must be in 1..12"),
+    "nothing": ("", "expected a section with keys, got nothing"),
+    "comments alone": ("# seeds: [0]\n", "expected a section with keys, got nothing"),
+    "a list at the top": ("- seeds\n", "expected a section with keys, got ['seeds']"),
+    "a list as a key": ("? [1, 2]\n: 3\n", "(1, 2): unknown key"),
+    "a long key": ("k" * 1000 + ": 3\n", "k: unknown key"),
+    "NUL": ("a: \x00", "not YAML"),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_hostile_file_is_one_short_line_with_its_name(kind: str, tmp_path: Path) -> None:
+    content, says = HOSTILE[kind]
+    path = tmp_path / "params.yaml"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(ParamsError) as caught:
+        load_params(path)
+    message = str(caught.value)
+    assert message.startswith(str(path))
+    assert says in message
+    assert "\n" not in message
+    assert len(message) < 700
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), os.mkdir])
+def test_what_is_no_file_is_refused_and_never_waited_for(
+    make: Callable[[Path], None], tmp_path: Path
+) -> None:
+    path = tmp_path / "params.yaml"
+    make(path)
+    with pytest.raises(ParamsError, match="not a file"):
+        load_params(path)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_key(root: Path, tmp_path: Path) -> None:
+    path = tmp_path / "params.yaml"
+    path.write_bytes(b"\xef\xbb\xbf" + (root / "params.yaml").read_bytes())
+    assert load_params(path) == load_params(root / "params.yaml")
+
+
+@pytest.mark.parametrize(
+    "value", [float("inf"), 10**400, "0x" + "f" * 9, "1_0", " 1 ", "infinity", [[[[1] * 99] * 99] * 99]]
+)
+def test_what_is_no_finite_number_is_refused_in_one_short_line(tree: Any, value: object) -> None:
+    with pytest.raises(ParamsError, match=r"^pretrain\.rsp\.lr: expected") as caught:
+        parse_params(_set(tree, "pretrain.rsp.lr", value))
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize("value", [-1, 10**20, 2**32, 0.5])
+def test_a_seed_is_a_whole_number_that_generators_take(tree: Any, value: object) -> None:
+    for key in ("seeds", "index.seed"):
+        with pytest.raises(ParamsError, match="an integer"):
+            parse_params(_set(tree, key, [value] if key == "seeds" else value))
+
+
+def test_a_run_that_params_do_not_ask_for_is_refused(tree: Any) -> None:
+    params = parse_params(tree | {"methods": ["rsp"], "seeds": [0, 3]})
+    check_run(params, method="rsp", seed=3)
+    check_run(params, method="rsp")
+    with pytest.raises(ParamsError, match=r"--method is 'moco', but `methods` in params.yaml are \['rsp'\]"):
+        check_run(params, method="moco", seed=0)
+    for seed in (1, -1, 10**20):
+        with pytest.raises(ParamsError, match=rf"--seed is {seed}, but `seeds` in params.yaml are \[0, 3\]"):
+            check_run(params, method="rsp", seed=seed)
+
+
+def test_a_seed_of_thousands_of_digits_is_refused_by_its_key(tree: Any) -> None:
+    with pytest.raises(ParamsError, match=r"^index\.seed: .* got a number of thousands of digits"):
+        parse_params(_set(tree, "index.seed", 10**5000))

@@ -115,8 +115,13 @@ def _members(experiments: Sequence[Experiment], scratch: Path) -> tuple[list[Mem
             said = table.of_split(table.splits[-1])
             first = first or said
             check_same_patches(first, said)
-            trained = artifacts.finetuned_folder(method, seed) / artifacts.METRICS
-            num_labels = experiment.metrics[trained.as_posix()]["num_labeled"]
+            trained = (artifacts.finetuned_folder(method, seed) / artifacts.SUMMARY).as_posix()
+            if trained not in experiment.metrics:
+                raise ValueError(
+                    f"experiment {experiment.name}: has no {trained}, it is of another version; leave it out by "
+                    f"`dvc exp remove {experiment.name}`"
+                )
+            num_labels = experiment.metrics[trained]["num_labeled"]
             for model, stage in STAGE_OF_MODEL.items():
                 mu, n_aug = (params.mu, params.n_aug) if stage == "consistency" else (np.nan, np.nan)
                 members.append(

@@ -114,7 +114,7 @@ def labeled_patches(
     if any(wanted["test"].values()):
         slides += _test_slides(root, found)
     refuse_bad_slides(found.problems, skip_bad_slides)
-    rows, bad = draw_labeled_patches(
+    rows, notes, bad = draw_labeled_patches(
         slides,
         wanted,
         placement=LabelPlacement(patch_px, mpp, min_tumor_fraction, tissue_mpp, min_tissue_fraction),
@@ -125,7 +125,7 @@ def labeled_patches(
         processes=processes,
     )
     left_out = [f"left out: {problem}" for problem in (*found.problems, *bad)]
-    return LabeledDataset(labeled_table(rows), (*found.notes, *left_out))
+    return LabeledDataset(labeled_table(rows), (*found.notes, *notes, *left_out))
 
 
 def whole_slides(
@@ -139,7 +139,8 @@ def whole_slides(
 ) -> tuple[pd.DataFrame, list[str]]:
     """The slides to diagnose: training slides that are not pretrained on, split as for the patches, and test slides.
 
-    test_114 is among them (its label is known), though not `exhaustive`: its lesions do not count.
+    test_114 is among them (its label is known), though not `exhaustive`: its lesions do not count, and it may lack its
+    annotation.
 
     Returns:
         `tables.WHOLE_SLIDE_COLUMNS`, and what a reader of the results must know, one line each.
@@ -151,22 +152,22 @@ def whole_slides(
     reserved = {slide_id for kind, num in first.items() for slide_id in _first_slides(root, kind, num)}
     found = _Found(keep=NOT_EXHAUSTIVE)
     slides = _split(root, _training_slides(root, reserved, found), validation_fraction, seed)
-    told: dict[str, Reference] = {}
+    references: dict[str, Reference] = {}
     if (root / "testing").is_dir():
         slides += _test_slides(root, found)
-        told = read_reference(root / "testing" / "reference.csv")
+        references = read_reference(root / "testing" / "reference.csv")
     refuse_bad_slides(found.problems, skip_bad_slides)
     rows = [
         {
             "slide_id": slide.slide_id,
             "path": slide.path,
-            "label": NORMAL if slide.annotation is None else TUMOR,
-            "size": told[slide.slide_id].size if slide.slide_id in told else "",
+            "label": reference.label if reference else NORMAL if slide.annotation is None else TUMOR,
+            "size": reference.size if reference else "",
             "split": slide.split,
             "annotation": slide.annotation or "",
             "exhaustive": slide.slide_id not in NOT_EXHAUSTIVE,
         }
-        for slide in slides
+        for slide, reference in ((slide, references.get(slide.slide_id)) for slide in slides)
     ]
     return whole_slide_table(rows), [*found.notes, *(f"left out: {problem}" for problem in found.problems)]
 
@@ -229,7 +230,7 @@ def _pair(
             found.notes.append(f"left out: {path}: {KNOWN_DIRT[slide_id]}")
         elif labels[slide_id] == NORMAL and slide_id in outlined:
             found.problems.append(f"{outlined[slide_id]}: outlines lesions on {slide_id}, a normal slide")
-        elif labels[slide_id] == TUMOR and slide_id not in outlined:
+        elif labels[slide_id] == TUMOR and slide_id not in outlined and slide_id not in NOT_EXHAUSTIVE:
             found.problems.append(f"{path}: no annotation {slide_id}.xml in {part / ANNOTATIONS}")
         else:
             slides.append(AnnotatedSlide(slide_id, path, split, outlined.get(slide_id)))

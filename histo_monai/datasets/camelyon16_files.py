@@ -11,8 +11,10 @@ from pathlib import Path
 
 from histo_monai.datasets.files import find_tree, has_tree, read_bytes, split_archive
 from histo_monai.datasets.label_survey import NORMAL, TUMOR, Lesions
-from histo_monai.slides.annotations import parse_asap_xml
-from histo_monai.slides.annotations.asap import HOLE_GROUPS
+from histo_monai.datasets.outlines import read_annotation
+from histo_monai.slides.annotations import LeftOut, parse_asap_xml
+from histo_monai.slides.annotations.asap import HOLE_GROUPS, NO_GROUP
+from histo_monai.slides.annotations.content import is_plain, short
 
 TUMOR_GROUPS = ("Tumor", "_0", "_1")
 KNOWN_DIRT = {
@@ -26,29 +28,35 @@ NOT_EXHAUSTIVE = ("test_114",)
 """Of these, those that have a label all the same: they are diagnosed, and their lesions are not counted."""
 
 ANNOTATIONS = "lesion_annotations"
-_NAME = re.compile(r"(normal|tumor|test)_(\d+)\.(tif|xml)", re.IGNORECASE)
-_REFERENCE_ID = re.compile(r"test_(\d+)(\.tif)?", re.IGNORECASE)
+_NO_GROUPS = (NO_GROUP, "")
+_NAME = re.compile(r"(normal|tumor|test)_([0-9]{1,9})\.(tif|xml)", re.IGNORECASE)
+_REFERENCE_ID = re.compile(r"test_([0-9]{1,9})(\.tif)?", re.IGNORECASE)
 
 
 def read_lesions(path: Path) -> Lesions:
-    """The outlines of an annotation file, sorted into tumour and holes by their group.
+    """The outlines of an annotation file, sorted into tumor and holes by their group.
+
+    What is in no group is neither: some files of the release have such outlines. No patch is drawn there.
 
     Raises:
-        ValueError: see `slides.annotations.read_asap_xml`; or a group is none of Camelyon16's, or there is no tumour.
+        ValueError: see `slides.annotations.read_asap_xml`; or a group is none of Camelyon16's, or there is no tumor.
     """
-    outlines = parse_asap_xml(read_bytes(path), path).outlines
+    left_out: list[LeftOut] = []
+    outlines = parse_asap_xml(read_annotation(path), path, left_out.append).outlines
+    known = (TUMOR_GROUPS, HOLE_GROUPS, _NO_GROUPS)
     for one in outlines:
-        if one.group not in TUMOR_GROUPS + HOLE_GROUPS:
+        if not any(one.group in groups for groups in known):
             raise ValueError(
-                f"{path}, annotation {one.name!r}: group {one.group!r} is unknown; "
-                f"tumour is {', '.join(TUMOR_GROUPS)}, a hole in it {', '.join(HOLE_GROUPS)}"
+                f"{path}, annotation {short(one.name)}: group {short(one.group)} is unknown; "
+                f"tumor is {', '.join(TUMOR_GROUPS)}, a hole in it {', '.join(HOLE_GROUPS)}"
             )
-    tumors, holes = ([one for one in outlines if one.group in kind] for kind in (TUMOR_GROUPS, HOLE_GROUPS))
+    tumors, holes, unclear = ([one for one in outlines if one.group in groups] for groups in known)
     if not tumors:
-        raise ValueError(
-            f"{path}: outlines holes only; expected a tumour, in group {', '.join(TUMOR_GROUPS)}"
-        )
-    return Lesions(tumors, holes)
+        what = "holes only" if holes else "no tumor"
+        raise ValueError(f"{path}: outlines {what}; expected a tumor, in group {', '.join(TUMOR_GROUPS)}")
+    if unclear:
+        left_out.append(LeftOut(path, "outline", "in no group", tuple(one.name for one in unclear)))
+    return Lesions(tumors, holes, unclear, tuple(left_out))
 
 
 @dataclass(frozen=True)
@@ -74,15 +82,19 @@ def read_reference(path: Path) -> dict[str, Reference]:
     """
     text = read_bytes(path).decode("utf-8-sig", errors="replace")
     found: dict[str, Reference] = {}
-    for number, row in enumerate(csv.reader(text.splitlines()), start=1):
+    try:
+        rows = list(csv.reader(text.splitlines()))
+    except csv.Error as error:
+        raise ValueError(f"{path}: not a csv ({error})") from None
+    for number, row in enumerate(rows, start=1):
         cells = [cell.strip() for cell in row]
         name = _REFERENCE_ID.fullmatch(cells[0]) if cells else None
         if not any(cells) or (number == 1 and name is None and len(cells) in (2, 4)):
             continue
         label = cells[1].lower() if len(cells) in (2, 4) else ""
-        if name is None or label not in (TUMOR, NORMAL):
+        if name is None or label not in (TUMOR, NORMAL) or not all(map(is_plain, cells)):
             raise ValueError(
-                f"{path}, row {number}: {','.join(row)!r}; expected two or four columns, "
+                f"{path}, row {number}: {short(','.join(row))}; expected two or four columns, "
                 "as in test_001,Tumor,IDC,Macro or test_003,Normal"
             )
         slide_id = f"test_{int(name[1]):03d}"

@@ -99,6 +99,19 @@ def is_file(path: Path) -> bool:
     return member in _ARCHIVES.get(archive).NameToInfo
 
 
+def unpacked_size(path: Path) -> int:
+    """Bytes of a file in a zip, as the zip gives them, before anything is unpacked.
+
+    Raises:
+        ValueError: there is no such file in it.
+    """
+    archive, member = split_archive(path)
+    info = _ARCHIVES.get(archive).NameToInfo.get(member) if archive else None
+    if info is None:
+        raise ValueError(f"{path}: no such file")
+    return info.file_size
+
+
 def list_images(folder: Path) -> list[str]:
     """Images in a folder and in those below it, as paths relative to it with `/`, sorted; hidden files are left out.
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from histo_monai.randomness import generator
 from histo_monai.slides import Slide, choose_level, open_slide, sample_centers, tissue_fraction, tissue_mask
-from histo_monai.slides.annotations import Outline, Rule, rasterize
+from histo_monai.slides.annotations import LeftOut, Outline, Rule, rasterize
 
 TUMOR, NORMAL = "tumor", "normal"
 
@@ -27,10 +27,19 @@ Seeds = Callable[[], np.random.Generator]
 
 @dataclass(frozen=True)
 class Lesions:
-    """Outlines of a slide: tumour is inside any of `outlines` and inside none of `holes`."""
+    """Outlines of a slide: tumour is inside any of `outlines` and inside none of `holes`.
+
+    Attributes:
+        outlines: Of tumour.
+        holes: Of normal tissue in it.
+        unclear: Of what nobody has said to be tumour or normal: no patch of either is drawn there.
+        left_out: What stands in the file and is none of these, or is `unclear`.
+    """
 
     outlines: Sequence[Outline]
     holes: Sequence[Outline] = ()
+    unclear: Sequence[Outline] = ()
+    left_out: tuple[LeftOut, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,11 +91,13 @@ class LabelPlacement:
 
 @dataclass(frozen=True)
 class LabelSurvey:
-    """Centers that one slide offers by label, shape (n, 2), (y, x), level-0 pixels; or why it cannot be used."""
+    """Centers that one slide offers by label, shape (n, 2), (y, x), level-0 pixels, and what was left out
+    of its annotation; or why it cannot be used."""
 
     slide: AnnotatedSlide
     centers_yx: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
     problem: str = ""
+    left_out: tuple[LeftOut, ...] = ()
 
     def room(self, label: str) -> int:
         """How many centers it offers."""
@@ -120,9 +131,8 @@ def survey_labels(
         # Of each label's own name: how many are asked for of one label moves none of the other.
         seeds = {label: partial(generator, seed, "patches", label, slide.slide_id) for label in num}
         offers = {TUMOR: canvas.tumor, NORMAL: canvas.normal}
-        return LabelSurvey(
-            slide, {label: offers[label](lesions, n, seeds[label]) for label, n in num.items()}
-        )
+        centers_yx = {label: offers[label](lesions, n, seeds[label]) for label, n in num.items()}
+        return LabelSurvey(slide, centers_yx, left_out=lesions.left_out)
     except (ValueError, OSError) as error:
         return LabelSurvey(slide, problem=str(error))
 
@@ -169,14 +179,14 @@ class _Canvas:
     def tumor(self, lesions: Lesions, num: int, seeds: Seeds) -> NDArray[np.int64]:
         """Centers of fields with enough tumour and enough tissue."""
         least = self.placement.min_tissue_fraction - _ROUNDING
-        inside = self._rasterize(lesions, "whole")
+        inside = self._rasterize(lesions, "whole") & ~self._unclear(lesions)
         return self._draw(
             inside, self.placement.min_tumor_fraction, lambda fields: fields(self.tissue) >= least, num, seeds
         )
 
     def normal(self, lesions: Lesions, num: int, seeds: Seeds) -> NDArray[np.int64]:
         """Centers of fields without any tumour and with enough tissue."""
-        touched = self._rasterize(lesions, "touched")
+        touched = self._rasterize(lesions, "touched") | self._unclear(lesions)
         return self._draw(
             self.tissue & ~touched,
             self.placement.min_tissue_fraction,
@@ -184,6 +194,9 @@ class _Canvas:
             num,
             seeds,
         )
+
+    def _unclear(self, lesions: Lesions) -> NDArray[np.bool_]:
+        return self._rasterize(Lesions(lesions.unclear), "touched")
 
     def _rasterize(self, lesions: Lesions, rule: Rule) -> NDArray[np.bool_]:
         downsample = self.mask_mpp / self.slide_mpp

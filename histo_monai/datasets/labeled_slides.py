@@ -20,6 +20,7 @@ from histo_monai.datasets.label_survey import (
 from histo_monai.datasets.processes import map_over_processes
 from histo_monai.datasets.survey import fair_shares
 from histo_monai.datasets.tables import first_five
+from histo_monai.slides.annotations import left_out_in_words
 
 _SURPLUS = 8
 """A slide offers up to this many times its fair share, so that others with small lesions can be made up for."""
@@ -36,7 +37,7 @@ def draw_labeled_patches(
     seed: int,
     skip_bad_slides: bool,
     processes: int,
-) -> tuple[pd.DataFrame, list[str]]:
+) -> tuple[pd.DataFrame, list[str], list[str]]:
     """Draw patches with and without tumour from slides that are split already.
 
     Every slide of a split gives the same number of a label, as far as its tissue and lesions go; what one lacks, the
@@ -53,8 +54,8 @@ def draw_labeled_patches(
         processes: Slides surveyed at the same time.
 
     Returns:
-        The rows, columns of `tables.PATCH_COLUMNS` (not those that nothing is known about), and one line for every
-        slide that could not be used.
+        The rows, columns of `tables.PATCH_COLUMNS` (not those that nothing is known about); what was left out of the
+        annotations, a line for each reason; and one line for every slide that could not be used.
 
     Raises:
         ValueError: slides cannot be used and `skip_bad_slides` is not set, or the slides have no room for as many
@@ -66,6 +67,7 @@ def draw_labeled_patches(
     surveys = list(map_over_processes(work, slides, nums, processes=processes, title="slides", unit="slide"))
     problems = [survey.problem for survey in surveys if survey.problem]
     refuse_bad_slides(problems, skip_bad_slides)
+    notes = left_out_in_words([one for survey in surveys for one in survey.left_out])
     parts = []
     for split, labels in wanted.items():
         here = [s for s in surveys if s.slide.split == split and not s.problem]
@@ -73,7 +75,7 @@ def draw_labeled_patches(
         # Slides and labels take turns, so that the first batch of a pass in order already shows all of them.
         parts += [pd.concat(turns).sort_index(kind="stable")] if turns else []
     rows = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
-    return rows.assign(mpp=placement.mpp, side_px=placement.patch_px), problems
+    return rows.assign(mpp=placement.mpp, side_px=placement.patch_px), notes, problems
 
 
 def refuse_bad_slides(problems: Sequence[str], skip_bad_slides: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,9 @@ from histo_monai.engines.handlers import (
     attach_tensorboard,
     stop_when_not_finite,
 )
+from histo_monai.engines.ranks import note_step
 from histo_monai.engines.resume import ResumePoint, Stateful
+from histo_monai.storage import disk_full_in_words
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,8 @@ def fit(
     curves = Curves(trainer, evaluator, optimizer)
     kept: dict[str, Stateful] = {**parts, "curves": curves, **({"best": best} if best else {})}
     point = ResumePoint(records.resume, records.fingerprint, kept)
+    for engine in (trainer, evaluator):
+        engine.add_event_handler(Events.ITERATION_COMPLETED, note_step)
     trainer.add_event_handler(Events.ITERATION_COMPLETED, stop_when_not_finite)
     if validation is not None:
         trainer.add_event_handler(Events.EPOCH_COMPLETED, lambda: evaluator.run(validation))
@@ -98,7 +103,8 @@ def fit(
         trainer.add_event_handler(Events.EPOCH_STARTED, lambda: order.set_epoch(trainer.state.epoch))
         length = len(training)
         trainer.load_state_dict({"epoch_length": length, "max_epochs": epochs, "iteration": done * length})
-        trainer.run(training)
+        with disk_full_in_words(records.tensorboard) if records.tensorboard else nullcontext():
+            trainer.run(training)
     if best is not None:
         best.restore()
     return curves.rows

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from tqdm import tqdm
 
 from histo_monai.datasets.loaders import EpochBatches, patch_loader
 from histo_monai.engines.device import precision
+from histo_monai.engines.ranks import note_step, run_in_ranks
 from histo_monai.losses import Classification, Objective, Regression
 from histo_monai.networks import from_task_model
 from histo_monai.networks.shared_trunk import SharedTrunk
@@ -180,6 +180,7 @@ def map_slides(
     device: torch.device,
     workers: int,
     ranks: int,
+    timeout_s: float = 1800,
 ) -> None:
     """Write `folder`/<slide_id>.csv and .json for every job (`wholeslide.heatmap.write_heatmap`).
 
@@ -195,19 +196,14 @@ def map_slides(
         device: Where networks run; with several ranks, each takes its own GPU.
         workers: Reading processes of each rank.
         ranks: Processes.
+        timeout_s: Seconds that one of several ranks may take for a batch.
 
     Raises:
         SlideError: A slide cannot be read, or not at this resolution.
         ValueError: A model does not fit, or the stride is no whole number of patch pixels.
     """
     arguments = (jobs, settings, positive, folder, device, workers, torch.get_num_threads())
-    under_torchrun = "LOCAL_RANK" in os.environ
-    if ranks == 1 and not under_torchrun:
-        _map_share(0, *arguments)
-        return
-    backend = "nccl" if device.type == "cuda" else "gloo"
-    with idist.Parallel(backend, nproc_per_node=None if under_torchrun else ranks) as parallel:
-        parallel.run(_map_share, *arguments)
+    run_in_ranks(_map_share, *arguments, device=device, ranks=ranks, timeout_s=timeout_s)
 
 
 def _map_share(
@@ -241,6 +237,7 @@ def _map_share(
             def advance(done: int, total: int, bar: Any = bar) -> None:
                 bar.total = total
                 bar.update(done)
+                note_step()
 
             heatmap = map_slide(
                 job.path, job.mpp, models, settings, device=device, workers=workers, advance=advance

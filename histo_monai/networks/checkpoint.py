@@ -13,9 +13,10 @@ import safetensors.torch
 import torch
 from torch import nn
 
-from histo_monai.storage import whole_file, write_json
+from histo_monai.storage import opened, sealed, whole_file, write_json
 
 FORMAT = 2  # 2: the description holds the digest of the tensors' file, and its own
+_SEAL = "description_sha256"
 
 _MEND = "remove both files and `dvc pull` or `dvc repro` again; where they come back so, see docs/remote.md"
 
@@ -37,10 +38,9 @@ def save_model(path: Path, state: Mapping[str, torch.Tensor], description: Mappi
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
     content = safetensors.torch.save(tensors, metadata={"format": "pt"})
     told = {**description, "format": FORMAT, "sha256": hashlib.sha256(content).hexdigest()}
-    told["description_sha256"] = _digest_of(told)
     with whole_file(path, len(content)) as draft:
         draft.write_bytes(content)
-        write_json(path.with_suffix(".json"), told)
+        write_json(path.with_suffix(".json"), sealed(told, _SEAL))
 
 
 def load_model(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
@@ -75,14 +75,10 @@ def _description(path: Path) -> dict[str, Any]:
         newer = isinstance(found, int) and found > FORMAT
         mend = "update histo_monai" if newer else "run the stage that makes it again"
         raise ValueError(f"{path}: format {found!r}, this version reads {FORMAT}; {mend}")
-    if description.pop("description_sha256", None) != _digest_of(description):
+    whole = opened(description, _SEAL)
+    if whole is None:
         raise ValueError(f"{path}: not the description that was saved (SHA-256 differs); {_MEND}")
-    return description
-
-
-def _digest_of(description: Mapping[str, Any]) -> str:
-    """SHA-256 of a description as JSON on one line, its keys in the order in which they stand."""
-    return hashlib.sha256(json.dumps(description).encode()).hexdigest()
+    return whole
 
 
 def load_into(module: nn.Module, state: Mapping[str, torch.Tensor], prefix: str, path: Path) -> None:

@@ -6,10 +6,10 @@ value and what was expected.
 
 from __future__ import annotations
 
+import typing
 from pathlib import Path
 
-import yaml
-
+from histo_monai.params.file import read_tree
 from histo_monai.params.reader import ParamsError, read_section
 from histo_monai.params.rules import Dataset, Method
 from histo_monai.params.sections import (
@@ -31,6 +31,7 @@ __all__ = [
     "Params",
     "ParamsError",
     "SlidesCorpus",
+    "check_run",
     "load_params",
     "parse_params",
 ]
@@ -42,18 +43,34 @@ def load_params(path: Path) -> Params:
     Raises:
         ParamsError: the file is missing or is not YAML, or a key is unknown, missing, of a wrong type or out of range.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ParamsError(f"{path}: cannot be read ({error.strerror}); run from the project's root") from None
-    try:
-        tree = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ParamsError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+    tree = read_tree(path)
     try:
         return parse_params(tree)
     except ParamsError as error:
         raise ParamsError(f"{path}: {error}") from None
+
+
+def check_run(params: Params, *, method: str, seed: int | None = None) -> None:
+    """Refuse to run what params do not ask for: nothing that comes after it would be run, or be recorded.
+
+    Args:
+        params: of the experiment.
+        method: of the run.
+        seed: of the run; None for a pretraining, which serves all seeds.
+
+    Raises:
+        ParamsError: the method is not in `methods`, or the seed not in `seeds`.
+    """
+    if method not in params.methods:
+        known = ", ".join(typing.get_args(Method))
+        given = list(params.methods)
+        raise ParamsError(
+            f"--method is {method!r}, but `methods` in params.yaml are {given}; add it there (known: {known})"
+        )
+    if seed is not None and seed not in params.seeds:
+        raise ParamsError(
+            f"--seed is {seed}, but `seeds` in params.yaml are {list(params.seeds)}; add it there (0 to 2**32 - 1)"
+        )
 
 
 def parse_params(tree: object) -> Params:

@@ -5,12 +5,18 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import itertools
+import re
+import reprlib
 import types
 import typing
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from histo_monai.params.rules import Ascending, Range, Unique
+
+_SCIENTIFIC = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]{1,3}")
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxstring, _SHORT.maxother = 2, 10, 80, 80
 
 
 class ParamsError(ValueError):
@@ -64,13 +70,15 @@ def _value(hint: Any, value: Any, where: str) -> Any:
 
 def _scalar(hint: type, value: Any, where: str, expected: str) -> Any:
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
-    if hint is float and isinstance(value, str):
-        # YAML 1.1 reads 1e-4 as a string: the field writes it so, and DVC hands it over so.
         try:
             value = float(value)
-        except ValueError:
+        except OverflowError:
             raise ParamsError(f"{where}: expected {expected}, got {_show(value)}") from None
+    if hint is float and isinstance(value, str):
+        # What reads YAML 1.1 takes 1e-4 for text, and writes it back in quotes.
+        if not _SCIENTIFIC.fullmatch(value):
+            raise ParamsError(f"{where}: expected {expected}, got {_show(value)}")
+        value = float(value)
     if type(value) is not hint:
         raise ParamsError(f"{where}: expected {expected}, got {_show(value)}")
     return value
@@ -111,8 +119,12 @@ def _describe(hint: Any) -> str:
 def _show(value: object) -> str:
     if value is None:
         return "nothing"
-    return repr(list(value) if isinstance(value, tuple) else value)
+    try:
+        return _SHORT.repr(list(value) if isinstance(value, tuple) else value)
+    except ValueError:  # Python prints no whole number of more than 4300 digits
+        return "a number of thousands of digits"
 
 
 def _join(where: str, key: object) -> str:
-    return f"{where}.{key}" if where else str(key)
+    name = str(key)[:80]
+    return f"{where}.{name}" if where else name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -20,7 +21,7 @@ class Range:
 
     def __contains__(self, value: float) -> bool:
         above = value > self.low if self.exclusive_low else value >= self.low
-        return above and value <= self.high  # NaN fails both
+        return above and value <= self.high and value < math.inf  # NaN fails
 
     def __str__(self) -> str:
         left = "(" if self.exclusive_low else "["
@@ -47,8 +48,9 @@ class Ascending:
         return f"{count}, each larger than the one before"
 
 
-Count = Annotated[int, Range(1)]
-CountOrZero = Annotated[int, Range(0)]
+_MOST = 10**12
+Count = Annotated[int, Range(1, _MOST)]
+CountOrZero = Annotated[int, Range(0, _MOST)]
 Seed = Annotated[int, Range(0, 2**32 - 1)]
 Fraction = Annotated[float, Range(0.0, 1.0)]
 Positive = Annotated[float, Range(0.0, exclusive_low=True)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,15 +17,30 @@ from typing import Any
 import numpy as np
 
 from histo_monai.quiet import quiet_library
+from histo_monai.slides.complaints import Complaints
 from histo_monai.slides.errors import SlideError
 from histo_monai.slides.resample import WHITE
-from histo_monai.slides.tiff import ADOBE_DEFLATE, DEFLATE, JPEG, JPEG2000, LZW, UNCOMPRESSED, Page
-from histo_monai.slides.tiles import TileGuard
+from histo_monai.slides.tiff import (
+    ADOBE_DEFLATE,
+    DEFLATE,
+    JPEG,
+    JPEG2000,
+    LZW,
+    UNCOMPRESSED,
+    Page,
+    TileGuard,
+)
 
 SUFFIXES = (".svs", ".tif", ".tiff")
 """Names of files that cuCIM reads."""
 
-_CODECS = {UNCOMPRESSED, LZW, JPEG, DEFLATE, ADOBE_DEFLATE, *JPEG2000}
+_RGB, _YCBCR = 2, 6
+_COLORS = {
+    **dict.fromkeys((UNCOMPRESSED, LZW, DEFLATE, ADOBE_DEFLATE), (_RGB,)),
+    **dict.fromkeys((JPEG, *JPEG2000), (_RGB, _YCBCR)),
+}
+"""TIFF's photometric interpretations that cuCIM reads, by codec."""
+
 _BATCH_BYTES = 16 * 2**20
 _MAX_BATCH = 16
 _MAX_DEVICE_DIFFERENCE = 2.0
@@ -35,13 +51,21 @@ def why_not_cucim(path: Path, pages: list[Page]) -> str | None:
     """Why cuCIM is not asked to read a file, or None."""
     if path.suffix.lower() not in SUFFIXES or not pages:
         return f"it reads tiled TIFF ({', '.join(SUFFIXES)}) only"
-    first = pages[0]
-    if not first.is_tiled:
+    return _why_not_decoded(pages[0])
+
+
+def _why_not_decoded(page: Page) -> str | None:
+    """Why cuCIM would not read an image as it is meant, or None."""
+    if not page.is_tiled:
         return "the image is not tiled"
-    if first.num_channels != 3 or first.bits != 8:
-        return f"the image has {first.num_channels} channels of {first.bits} bits, not 3 of 8"
-    if first.compression not in _CODECS:
-        return f"it does not decode TIFF compression {first.compression}"
+    if page.num_channels != 3 or page.bits != 8 or not page.is_unsigned or page.is_planar:
+        return f"the image has {page.num_channels} channels of {page.bits} bits, not 3 of 8, interleaved"
+    if page.compression not in _COLORS:
+        return f"it does not decode TIFF compression {page.compression}"
+    if page.photometric not in _COLORS[page.compression]:
+        return f"it does not read the colors of photometric interpretation {page.photometric}"
+    if page.predictor not in (1, 2) or (page.predictor == 2 and page.compression in (JPEG, *JPEG2000)):
+        return f"it does not undo predictor {page.predictor}"
     return None
 
 
@@ -101,17 +125,19 @@ class CucimBackend:
         resolutions = self._image.resolutions
         self._downsamples = [float(value) for value in resolutions["level_downsamples"]]
         self.level_sizes_yx = tuple((int(h), int(w)) for w, h in resolutions["level_dimensions"])
-        with quiet_library():
-            for level in range(len(self.level_sizes_yx)):
-                np.asarray(self._image.read_region((0, 0), (1, 1), level))
-        by_size = {page.size_yx: page for page in reversed(pages) if page.is_tiled}
-        levels = [by_size.get(size_yx) for size_yx in self.level_sizes_yx]
+        tiles_yx = [(int(h), int(w)) for w, h in resolutions["level_tile_sizes"]]
+        levels = [
+            _page_of(size, tile, pages) for size, tile in zip(self.level_sizes_yx, tiles_yx, strict=True)
+        ]
         self._guard = TileGuard(path, levels)
         self._path, self._device, self._num_threads = path, device, num_threads
         # One thread reads as fast call by call (no hand-over between threads). On the GPU, batches are for JPEG
         # alone (nvJPEG): other codecs cuCIM decodes on the CPU, one region a call.
-        is_jpeg = all(page is not None and page.compression == JPEG for page in levels)
+        is_jpeg = all(page.compression == JPEG for page in levels)
         self._can_batch = num_threads > 1 if device == "cpu" else is_jpeg
+        for level in range(len(levels)):
+            self._guard.check(level, (0, 0), (1, 1))
+            self._decode_one(level, (0, 0), (1, 1), "cpu")
         if device != "cpu":
             self._compare_devices()
 
@@ -128,24 +154,78 @@ class CucimBackend:
     def _decode(
         self, level: int, corners_yx: Sequence[tuple[int, int]], size_yx: tuple[int, int], device: str
     ) -> Iterator[Any]:
-        locations = [self._location(level, corner) for corner in corners_yx]
-        size_xy = (size_yx[1], size_yx[0])
-        if len(locations) == 1 or not self._can_batch:
-            for location in locations:
-                yield _array(self._image.read_region(location, size_xy, level, device=device), device)
+        if len(corners_yx) == 1 or not self._can_batch:
+            for corner in corners_yx:
+                yield self._decode_one(level, corner, size_yx, device)
             return
-        batch_size = max(1, min(len(locations), _MAX_BATCH, _BATCH_BYTES // (size_yx[0] * size_yx[1] * 3)))
-        batches = self._image.read_region(
-            [value for location in locations for value in location],
-            size_xy,
-            level,
-            num_workers=self._num_threads,
-            batch_size=batch_size,
-            device=device,
-        )
-        for batch in batches:
-            array = _array(batch, device)
-            yield from array.reshape(-1, *size_yx, array.shape[-1])
+        batch_size = max(1, min(len(corners_yx), _MAX_BATCH, _BATCH_BYTES // (size_yx[0] * size_yx[1] * 3)))
+        with Complaints() as complaints, self._errors_located(level, corners_yx, size_yx):
+            batches = self._image.read_region(
+                [value for corner in corners_yx for value in self._location(level, corner)],
+                (size_yx[1], size_yx[0]),
+                level,
+                num_workers=self._num_threads,
+                batch_size=batch_size,
+                device=device,
+            )
+            for batch in batches:
+                array = _array(batch, device)
+                yield from array.reshape(-1, *size_yx, array.shape[-1])
+        if complaints.text:
+            self._locate(level, corners_yx, size_yx, complaints.text)
+
+    def _decode_one(
+        self, level: int, corner_yx: tuple[int, int], size_yx: tuple[int, int], device: str
+    ) -> Any:
+        with self._errors_located(level, [corner_yx], size_yx):
+            pixels, complaint = self._decode_plainly(level, corner_yx, size_yx, device)
+        if complaint:
+            self._locate(level, [corner_yx], size_yx, complaint)
+        return pixels
+
+    def _decode_plainly(
+        self, level: int, corner_yx: tuple[int, int], size_yx: tuple[int, int], device: str
+    ) -> tuple[Any, str]:
+        """One region, and what the decoder printed meanwhile."""
+        with Complaints() as complaints:
+            region = self._image.read_region(
+                self._location(level, corner_yx), (size_yx[1], size_yx[0]), level, device=device
+            )
+            pixels = _array(region, device)
+        if pixels.shape != (*size_yx, 3):
+            raise ValueError(f"level {level} has {pixels.shape[-1]} channels, not 3")
+        return pixels, complaints.text
+
+    @contextlib.contextmanager
+    def _errors_located(
+        self, level: int, corners_yx: Sequence[tuple[int, int]], size_yx: tuple[int, int]
+    ) -> Iterator[None]:
+        """Whatever cuCIM raises becomes an error with slide, level and tile."""
+        try:
+            yield
+        except (RuntimeError, ValueError, OverflowError, IndexError, MemoryError) as error:
+            self._locate(level, corners_yx, size_yx, str(error))
+            raise SlideError(
+                self._path, f"level {level} cannot be decoded ({error}); copy it again"
+            ) from error
+
+    def _locate(
+        self, level: int, corners_yx: Sequence[tuple[int, int]], size_yx: tuple[int, int], complaint: str
+    ) -> None:
+        """Decode the tiles under regions one by one, to say which of them the complaint was about.
+
+        Raises:
+            SlideError: If there is such a tile; else something else has printed, and it is passed on.
+        """
+        for corner in corners_yx:
+            for place, tile_corner, tile_size in self._guard.written_under(level, corner, size_yx):
+                try:
+                    _, why = self._decode_plainly(level, tile_corner, tile_size, "cpu")
+                except (RuntimeError, ValueError, OverflowError, IndexError, MemoryError) as error:
+                    why = str(error)
+                if why:
+                    raise self._guard.damaged(level, place, why)
+        print(complaint, file=sys.stderr)
 
     def _location(self, level: int, corner_yx: tuple[int, int]) -> tuple[int, int]:
         # cuCIM divides by the downsample and drops the fraction: the middle of the pixel is safe from that.
@@ -170,6 +250,21 @@ class CucimBackend:
         """Close the file."""
         self._guard.close()
         self._image.close()
+
+
+def _page_of(size_yx: tuple[int, int], tile_yx: tuple[int, int], pages: Sequence[Page]) -> Page:
+    """The page that is a level of cuCIM's.
+
+    Raises:
+        ValueError: If that cannot be told, or cuCIM would not read it as it is meant.
+    """
+    same = [page for page in pages if page.is_tiled and page.size_yx == size_yx]
+    if len(same) != 1 or same[0].tile_yx != tile_yx:
+        raise ValueError(f"{len(same)} tiled images of the file have {size_yx[1]} x {size_yx[0]} px, not one")
+    why = _why_not_decoded(same[0])
+    if why is not None:
+        raise ValueError(why)
+    return same[0]
 
 
 def _array(image: Any, device: str) -> Any:

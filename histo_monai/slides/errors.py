@@ -14,4 +14,5 @@ class SlideError(ValueError):
         super().__init__(path, what)
 
     def __str__(self) -> str:
-        return f"slide {self.path}: {self.what}"
+        name = str(self.path)
+        return f"slide {name if name.isprintable() else repr(name)}: {' '.join(self.what.split())}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import stat
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from math import ceil
@@ -23,11 +24,12 @@ from histo_monai.slides.gpu import patches_by_area, require_gpu
 from histo_monai.slides.openslide_backend import OpenSlideBackend
 from histo_monai.slides.resample import WHITE, Window, area_resample, make_patch, plan_window
 from histo_monai.slides.resolution import resolve_mpp
-from histo_monai.slides.tiff import Page, is_tiff, read_pages
+from histo_monai.slides.tiff import MAX_SIDE_PX, Page, is_tiff, read_pages
 
 logger = logging.getLogger(__name__)
 
 _STRIP_PX = 16 * 2**20
+_MAX_PX = 2**28
 _TILE_ROW_PX = 256
 _GPU_BATCH = 32
 
@@ -48,6 +50,9 @@ class Slide:
         self.path, self.mpp, self.device = path, mpp, device
         self._backend = backend
         self._xp: Any = np if device == "cpu" else importlib.import_module("cupy")
+        for height, width in backend.level_sizes_yx:
+            if not (0 < height <= MAX_SIDE_PX and 0 < width <= MAX_SIDE_PX):
+                raise SlideError(path, f"states a level of {width} x {height} px, more or less than a slide")
         self.size_yx = backend.level_sizes_yx[0]
         tiles = {page.size_yx: page.tile_yx for page in pages if page.is_tiled}
         self.level_downsamples = tuple(
@@ -128,7 +133,17 @@ class Slide:
             raise SlideError(self.path, str(error)) from None
         downsample = self.level_downsamples[level]
         center_yx = (box.center_yx[0] / downsample, box.center_yx[1] / downsample)
-        return level, plan_window(center_yx, box.side_px, box.mpp / self.level_mpps[level])
+        window = plan_window(center_yx, box.side_px, box.mpp / self.level_mpps[level])
+        self._check_size(window.region_px, window.region_px, box.mpp)
+        return level, window
+
+    def _check_size(self, height: int, width: int, mpp: float) -> None:
+        if height * width > _MAX_PX:
+            raise SlideError(
+                self.path,
+                f"at {mpp:g} µm/px {width} x {height} px would be read at a time, more than {_MAX_PX}; its levels "
+                f"have {', '.join(f'{level_mpp:.4g}' for level_mpp in self.level_mpps)} µm/px: ask for less",
+            )
 
     def _regions(self, level: int, windows: Sequence[Window]) -> Iterator[Any]:
         """Regions of windows of one size, white where they leave the slide."""
@@ -168,6 +183,7 @@ class Slide:
         height, width = self._level_sizes_yx[level]
         scale = mpp / self.level_mpps[level]
         out_h, out_w = (max(1, int(np.ceil(size / scale - 1e-6))) for size in (height, width))
+        self._check_size(out_h, out_w, mpp)
         out = np.empty((out_h, out_w, 3), np.uint8)
         rows = max(1, int(_STRIP_PX / (width * scale)))
         for first in range(0, out_h, rows):
@@ -215,10 +231,7 @@ def open_slide(
     """
     require_gpu(device)
     path = Path(path)
-    if not path.is_file():
-        raise SlideError(path, "no such file; check the path in the manifest")
-    if path.stat().st_size == 0:
-        raise SlideError(path, "the file is empty; copy or download it again")
+    _check_file(path)
     # Vendors' own kinds of TIFF (.ndpi, .scn) bend its rules: OpenSlide knows them.
     pages = read_pages(path) if path.suffix.lower() in SUFFIXES and is_tiff(path) else []
     why = why_not_cucim(path, pages)
@@ -237,6 +250,25 @@ def open_slide(
         backend = _open_with_openslide(path, str(why))
         properties = dict(backend.properties)
     return Slide(path, resolve_mpp(path, mpp, pages, properties), backend, pages, device)
+
+
+def _check_file(path: Path) -> None:
+    """Refuse what is no readable file, before anything waits for a pipe or a device."""
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a pipe, a socket or a device"
+            raise SlideError(path, f"{kind}, not a file; check the path in the manifest")
+        path.open("rb").close()
+    except (FileNotFoundError, NotADirectoryError):
+        raise SlideError(path, "no such file; check the path in the manifest") from None
+    except SlideError:
+        raise
+    except (OSError, ValueError) as error:  # ValueError: a name with a NUL.
+        why = getattr(error, "strerror", None) or error
+        raise SlideError(path, f"cannot be opened ({why}); check the path and who may read it") from None
+    if status.st_size == 0:
+        raise SlideError(path, "the file is empty; copy or download it again")
 
 
 def _open_with_openslide(path: Path, why: str) -> OpenSlideBackend:

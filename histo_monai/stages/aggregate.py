@@ -21,9 +21,10 @@ from histo_monai.datasets.tasks import patient_or_slide
 from histo_monai.metrics import Estimate
 from histo_monai.metrics.froc import FALSE_POSITIVES_PER_SLIDE, Froc, froc
 from histo_monai.params import Params, load_params
+from histo_monai.provenance import made_from, write_metrics
 from histo_monai.reports.slide_figures import froc_curves, roc
 from histo_monai.slides.annotations import Outline, Region
-from histo_monai.storage import whole_folder, write_json
+from histo_monai.storage import whole_folder
 from histo_monai.wholeslide.detections import find_detections
 from histo_monai.wholeslide.diagnosis import (
     Learning,
@@ -56,6 +57,9 @@ def run(method: str, seed: int) -> None:
     slides = read_whole_slides(artifacts.WHOLE_SLIDES_CSV)
     if params.heatmap_section is None:
         slides = slides.iloc[:0]
+    files = [scores / f"{slide_id}.csv" for slide_id in slides["slide_id"]]
+    files += [Path(name) for name in slides["annotation"] if name]
+    provenance = made_from(params, [artifacts.WHOLE_SLIDES_CSV, *files])
     maps = {slide_id: read_heatmap(scores / f"{slide_id}.csv") for slide_id in slides["slide_id"]}
     slides = slides.set_index("slide_id", drop=False).rename_axis(None)
     features = {column: table for name in MODELS for column, table in _features(maps, name).items()}
@@ -67,11 +71,10 @@ def run(method: str, seed: int) -> None:
         told = slides[list(TOLD)]
         metrics: dict[str, Any] = {"warnings": why_not}
         if not why_not:
-            more, metrics = _diagnose(draft, slides, maps, features, params)
+            more, metrics = _diagnose(draft, slides, maps, features, params, provenance)
             told = told.join(more)
         told.to_csv(draft / artifacts.MAPPED_CSV, index=False, float_format="%.6g")
-        write_json(draft / artifacts.METRICS, metrics)
-        write_json(draft / artifacts.SUMMARY, summarise(metrics))
+        write_metrics(draft, metrics, provenance, summary=summarise(metrics))
     for line in metrics["warnings"]:
         _LOG.warning("%s", line)
     for name, value in summarise(metrics).items():
@@ -126,6 +129,7 @@ def _diagnose(
     maps: Mapping[str, Heatmap],
     features: Mapping[str, pd.DataFrame],
     params: Params,
+    provenance: Mapping[str, Any],
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Scores of the slides, and metrics; writes classifiers and plots."""
     section = params.aggregate
@@ -144,7 +148,7 @@ def _diagnose(
     for name in MODELS:
         mine, seen = (features[column].loc[slides.index] for column in (name, f"{name}{SEEN}"))
         classifier, scores[name] = diagnose(mine, seen, is_tumor, slides["split"], learning)
-        classifier.save(folder / CLASSIFIERS / f"{name}.safetensors")
+        classifier.save(folder / CLASSIFIERS / f"{name}.safetensors", provenance)
         classifiers[name] = {"chosen": dict(classifier.chosen), "cv_auc": round(classifier.cv_auc, 6)}
         found[name] = slide_estimates(is_tumor[test], slides.loc[test, "size"], scores[name][test])
         if section.num_permutations:

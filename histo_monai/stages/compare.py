@@ -20,10 +20,11 @@ from histo_monai.datasets.slide_scores import check_same_slides, read_slide_scor
 from histo_monai.datasets.tasks import of_one_group, patient_or_slide
 from histo_monai.metrics import VERDICTS, Comparison, ModelValue, PairedTest, auc, compare_models
 from histo_monai.params import Params, load_params
+from histo_monai.provenance import made_from, write_metrics
 from histo_monai.reports.forest import forest
 from histo_monai.reports.paper import PaperNumber, is_papers_experiment, paper_number
 from histo_monai.reports.tables import REFERENCE, SplitTable, comparison_report, model_id
-from histo_monai.storage import whole_folder, write_json
+from histo_monai.storage import whole_folder
 
 _LOG = logging.getLogger(__name__)
 
@@ -59,7 +60,7 @@ class _Model:
 
 
 def run() -> None:
-    """Write data/comparison: table.csv, tests.csv, report.md, table.png, summary.json.
+    """Write data/comparison: table.csv, tests.csv, report.md, table.png, metrics.json, summary.json.
 
     Raises:
         ValueError: predictions of a method and seed are missing, or are not of the same patches as the others.
@@ -79,13 +80,17 @@ def run() -> None:
     if (slides := _slides_table(params)) is not None:
         found, headline = [*found, slides], [*headline, slides]
     warnings = [*_of_seeds(len(params.seeds), first.classes is None), *warnings, _ENCODER]
+    files = [predictions.path for predictions in read.values()]
+    if params.heatmap_section is not None:
+        files += _diagnoses(params).values()
+    provenance = made_from(params, files)
     with whole_folder(artifacts.COMPARISON) as draft:
         _csv(draft / TABLE, [part.table.drop(columns="model") for part in found])
         _csv(draft / TESTS, [part.tests for part in found])
         report = comparison_report(_title(params), found[::-1], warnings)
         (draft / REPORT).write_text(report, encoding="utf-8")
         image.imsave(draft / PICTURE, forest(_title(params), found[::-1]))
-        write_json(draft / artifacts.SUMMARY, summarise(headline))
+        write_metrics(draft, summarise(headline), provenance, summary=summarise(headline))
     for line in warnings:
         _LOG.warning("%s", line)
     told = " and ".join(part.split for part in headline)
@@ -144,15 +149,20 @@ def _split_table(params: Params, split: str, parts: Mapping[tuple[str, int], Pre
     return _table(params, split, about, {model.id: model for model in said}, found, over)
 
 
-def _slides_table(params: Params) -> SplitTable | None:
-    """Slide-level AUCs with DeLong's intervals and tests; None where slides are not mapped, or were not diagnosed."""
-    if params.heatmap_section is None:
-        return None
-    paths = {
+def _diagnoses(params: Params) -> dict[tuple[str, int], Path]:
+    """Scores of slides, by method and seed."""
+    return {
         (method, seed): artifacts.diagnosis_folder(method, seed) / artifacts.MAPPED_CSV
         for method in params.methods
         for seed in params.seeds
     }
+
+
+def _slides_table(params: Params) -> SplitTable | None:
+    """Slide-level AUCs with DeLong's intervals and tests; None where slides are not mapped, or were not diagnosed."""
+    if params.heatmap_section is None:
+        return None
+    paths = _diagnoses(params)
     read = {key: read_slide_scores(path) for key, path in paths.items()}
     first = next(iter(read.values()))
     if not first.said:

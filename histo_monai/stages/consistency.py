@@ -21,6 +21,7 @@ from histo_monai.engines.supervised import Training
 from histo_monai.environment import code_version, read_environment
 from histo_monai.networks import from_task_model, save_model
 from histo_monai.params import load_params
+from histo_monai.provenance import made_from, write_metrics
 from histo_monai.randomness import derive_seed
 from histo_monai.reports.mosaics import weak_and_strong
 from histo_monai.storage import whole_folder, write_json
@@ -29,7 +30,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def run(method: str, seed: int) -> None:
-    """Write data/models/<method>-<seed>/student: model, choice.json, metrics.json, curves.csv, pairs.png."""
+    """Write data/models/<method>-<seed>/student: model, choice, metrics, their summary, curves.csv, pairs.png."""
     params = load_params(artifacts.PARAMS)
     section = params.consistency_section
     environment = read_environment()
@@ -44,6 +45,7 @@ def run(method: str, seed: int) -> None:
     labeled, unlabeled = labeled_rows(task.patches, params.alpha), split_rows(task.patches, "train")
     validation = split_rows(task.patches, "validation")
     path = artifacts.finetuned_folder(method, seed) / artifacts.MODEL
+    provenance = made_from(params, [artifacts.PATCHES_CSV, path], [unlabeled, validation])
     model, description = from_task_model(path)
     task.check_fits(description, path)
     stage = f"consistency-{method}-{seed}"
@@ -67,7 +69,7 @@ def run(method: str, seed: int) -> None:
         records=Records(
             artifacts.tensorboard_folder(stage),
             artifacts.checkpoint_path(stage),
-            fingerprint(decided_by, [artifacts.PATCHES_CSV, path], code_version()[1]),
+            fingerprint(decided_by, [artifacts.PATCHES_CSV, path], code_version().sha256),
         ),
     )
     choice = choose(
@@ -85,7 +87,6 @@ def run(method: str, seed: int) -> None:
         "num_validation": len(validation),
         "student_chosen": int(choice.chosen == "student"),
     }
-    commit, digest = code_version()
     described = {
         **description,
         "stage": "consistency",
@@ -95,15 +96,14 @@ def run(method: str, seed: int) -> None:
         "params": dataclasses.asdict(section),
         "weight": params.consistency.weight,
         "threshold": params.consistency.threshold,
-        "git_commit": commit,
-        "code_sha256": digest,
+        "provenance": provenance,
     }
     with whole_folder(artifacts.student_folder(method, seed)) as folder:
         save_model(folder / artifacts.MODEL, model.state_dict(), described)
         write_json(folder / artifacts.CHOICE, choice.as_dict())
-        write_json(folder / artifacts.METRICS, metrics)
         artifacts.write_curves(folder / artifacts.CURVES, result.curves)
         image.imsave(folder / artifacts.PAIRS, result.picture)
+        write_metrics(folder, metrics, provenance, summary=metrics)
     artifacts.checkpoint_path(stage).unlink(missing_ok=True)
     told = ", ".join(f"{name} {value:g}" for name, value in metrics.items())
     _LOG.info("%s written: %s", artifacts.student_folder(method, seed), told)

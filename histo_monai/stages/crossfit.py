@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,10 +29,11 @@ from histo_monai.engines.labeled import LabeledTask
 from histo_monai.engines.resume import fingerprint
 from histo_monai.engines.supervised import Training, finetune_encoder
 from histo_monai.environment import code_version, read_environment
-from histo_monai.networks import TaskModel, describe_task_model, save_model
+from histo_monai.networks import describe_task_model, save_model
 from histo_monai.params import Params, load_params
+from histo_monai.provenance import made_from, write_metrics
 from histo_monai.randomness import derive_seed, generator
-from histo_monai.storage import whole_folder, write_json
+from histo_monai.storage import whole_folder
 
 _LOG = logging.getLogger(__name__)
 
@@ -60,12 +62,18 @@ def run(method: str, seed: int) -> None:
         device=environment.device,
         threshold=params.consistency.threshold,
     )
+    encoder = artifacts.model_folder(method) / artifacts.ENCODER
+    used = [split_rows(patches, split) for split in ("train", "validation")]
+    tables = [artifacts.PATCHES_CSV, artifacts.WHOLE_SLIDES_CSV]
+    provenance = made_from(params, [*tables, encoder], used)
     metrics = {}
     with whole_folder(artifacts.folds_folder(method, seed)) as draft:
         folds.to_csv(draft / artifacts.FOLDS_CSV, index=False)
         for fold, held_out in folds.groupby("fold")["slide_id"]:
-            metrics[f"fold_{fold}"] = _train_fold(draft, method, seed, fold, set(held_out), build(), params)
-        write_json(draft / artifacts.METRICS, metrics)
+            metrics[f"fold_{fold}"] = _train_fold(
+                draft, method, seed, fold, set(held_out), build(), params, provenance
+            )
+        write_metrics(draft, metrics, provenance)
     for path in _checkpoints(method, seed, params.crossfit.num_folds):
         path.unlink(missing_ok=True)
     _LOG.info("%s written: %d slides in folds", artifacts.folds_folder(method, seed), len(folds))
@@ -78,7 +86,14 @@ def _folds(slides: pd.DataFrame, num_folds: int, seed: int) -> pd.Series:
 
 
 def _train_fold(
-    folder: Path, method: str, seed: int, fold: Any, held_out: set[str], task: LabeledTask, params: Params
+    folder: Path,
+    method: str,
+    seed: int,
+    fold: Any,
+    held_out: set[str],
+    task: LabeledTask,
+    params: Params,
+    provenance: Mapping[str, Any],
 ) -> dict[str, float]:
     """Fine-tuned model and student without the slides held out; what validation says of them."""
     known = task.patches[~task.patches["slide_id"].isin(held_out)].reset_index(drop=True)
@@ -92,7 +107,7 @@ def _train_fold(
     validation = split_rows(task.patches, "validation")
     encoder = artifacts.model_folder(method) / artifacts.ENCODER
     decided_by = [method, seed, fold, sorted(held_out), dataclasses.asdict(params)]
-    key = fingerprint(decided_by, [artifacts.PATCHES_CSV, encoder], code_version()[1])
+    key = fingerprint(decided_by, [artifacts.PATCHES_CSV, encoder], code_version().sha256)
     finetuned_point, student_point = _points(method, seed, fold)
     training = partial(Training.of, predict_batch_size=params.evaluate.batch_size)
     model, description, finetuned = finetune_encoder(
@@ -114,8 +129,9 @@ def _train_fold(
         "seed": seed,
         "fold": fold,
         "not_seen": sorted(held_out),
+        "provenance": provenance,
     }
-    _save(folder / f"finetuned-{fold}.safetensors", model, described)
+    save_model(folder / f"finetuned-{fold}.safetensors", model.state_dict(), described)
     student = teach_student(
         model,
         task,
@@ -132,7 +148,7 @@ def _train_fold(
         picture=_no_picture,
         records=Records(resume=student_point, fingerprint=key),
     )
-    _save(folder / f"student-{fold}.safetensors", model, described)
+    save_model(folder / f"student-{fold}.safetensors", model.state_dict(), described)
     quality = task.objective.MEASURES[1]
     _LOG.info(
         "fold %d: without %d slides, %d labels: validation %s %.3f, student %.3f",
@@ -149,11 +165,6 @@ def _train_fold(
         f"{name}_{quality}": round(result.validation[quality], 6)
         for name, result in (("finetuned", finetuned), ("student", student))
     }
-
-
-def _save(path: Path, model: TaskModel, described: dict[str, object]) -> None:
-    commit, digest = code_version()
-    save_model(path, model.state_dict(), {**described, "git_commit": commit, "code_sha256": digest})
 
 
 def _no_picture(*_: object) -> np.ndarray:

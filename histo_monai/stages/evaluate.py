@@ -27,9 +27,10 @@ from histo_monai.engines.labeled import LabeledTask, some_patches, spread
 from histo_monai.environment import read_environment
 from histo_monai.networks import from_task_model
 from histo_monai.params import load_params
+from histo_monai.provenance import made_from, write_metrics
 from histo_monai.reports import figures
 from histo_monai.reports.mosaics import answers
-from histo_monai.storage import whole_folder, write_json
+from histo_monai.storage import whole_folder
 
 _LOG = logging.getLogger(__name__)
 
@@ -55,6 +56,15 @@ def run(method: str, seed: int) -> None:
         "finetuned": artifacts.finetuned_folder(method, seed),
         "student": artifacts.student_folder(method, seed),
     }
+    provenance = made_from(
+        params,
+        [
+            *(artifacts.PATCHES_CSV, artifacts.LABELS_JSON),
+            *(folder / artifacts.MODEL for folder in folders.values()),
+            folders["student"] / artifacts.CHOICE,
+        ],
+        [split_rows(task.patches, split) for split in SPLITS],
+    )
     models = {}
     for name, folder in folders.items():
         models[name], description = from_task_model(folder / artifacts.MODEL)
@@ -79,10 +89,9 @@ def run(method: str, seed: int) -> None:
             draft / artifacts.PREDICTIONS,
             [predictions_table(rows[split], said, task.classes) for split, said in predictions.items()],
         )
-        write_json(draft / artifacts.METRICS, metrics)
-        write_json(draft / artifacts.SUMMARY, summarise(metrics))
         last = next(split for split in reversed(SPLITS) if split in predictions)
         _draw(draft / artifacts.PLOTS, task, rows[last], predictions[last])
+        write_metrics(draft, metrics, provenance, summary=summarise(metrics))
     for name, value in summarise(metrics).items():
         _LOG.info("%s: %s", name, ", ".join(f"{model} {x:.3f}" for model, x in value.items()))
 

@@ -19,15 +19,16 @@ from histo_monai.engines.supervised import Training, finetune_encoder
 from histo_monai.environment import code_version, read_environment
 from histo_monai.networks import describe_task_model, save_model
 from histo_monai.params import load_params
+from histo_monai.provenance import made_from, write_metrics
 from histo_monai.randomness import derive_seed
 from histo_monai.reports.mosaics import answers
-from histo_monai.storage import whole_folder, write_json
+from histo_monai.storage import whole_folder
 
 _LOG = logging.getLogger(__name__)
 
 
 def run(method: str, seed: int) -> None:
-    """Write data/models/<method>-<seed>/finetuned: model, its description, metrics.json, curves.csv, answers.png."""
+    """Write data/models/<method>-<seed>/finetuned: model, metrics.json, summary.json, curves.csv, answers.png."""
     params = load_params(artifacts.PARAMS)
     section = params.finetune_section
     environment = read_environment()
@@ -40,6 +41,7 @@ def run(method: str, seed: int) -> None:
     )
     labeled, validation = labeled_rows(task.patches, params.alpha), split_rows(task.patches, "validation")
     encoder = artifacts.model_folder(method) / artifacts.ENCODER
+    provenance = made_from(params, [artifacts.PATCHES_CSV, encoder], [labeled, validation])
     stage = f"finetune-{method}-{seed}"
     decided_by = [method, seed, params.alpha, params.patch_px, dataclasses.asdict(section)]
     model, description, result = finetune_encoder(
@@ -56,7 +58,7 @@ def run(method: str, seed: int) -> None:
         records=Records(
             artifacts.tensorboard_folder(stage),
             artifacts.checkpoint_path(stage),
-            fingerprint(decided_by, [artifacts.PATCHES_CSV, encoder], code_version()[1]),
+            fingerprint(decided_by, [artifacts.PATCHES_CSV, encoder], code_version().sha256),
         ),
     )
     metrics = {
@@ -65,7 +67,6 @@ def run(method: str, seed: int) -> None:
         "num_labeled": len(labeled),
         "num_validation": len(validation),
     }
-    commit, digest = code_version()
     described = {
         **describe_task_model(description, classes=task.classes, patch_px=params.patch_px, mpp=task.mpp),
         "stage": "finetune",
@@ -74,14 +75,13 @@ def run(method: str, seed: int) -> None:
         "seed": seed,
         "metrics": metrics,
         "params": dataclasses.asdict(section),
-        "git_commit": commit,
-        "code_sha256": digest,
+        "provenance": provenance,
     }
     with whole_folder(artifacts.finetuned_folder(method, seed)) as folder:
         save_model(folder / artifacts.MODEL, model.state_dict(), described)
-        write_json(folder / artifacts.METRICS, metrics)
         artifacts.write_curves(folder / artifacts.CURVES, result.curves)
         image.imsave(folder / artifacts.ANSWERS, result.picture)
+        write_metrics(folder, metrics, provenance, summary=metrics)
     artifacts.checkpoint_path(stage).unlink(missing_ok=True)
     told = ", ".join(f"{name} {value:g}" for name, value in metrics.items())
     _LOG.info("%s written: %s", artifacts.finetuned_folder(method, seed), told)

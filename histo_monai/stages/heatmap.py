@@ -28,9 +28,10 @@ from histo_monai.engines.resume import fingerprint
 from histo_monai.environment import code_version, read_environment
 from histo_monai.networks import from_task_model
 from histo_monai.params import Params, load_params
+from histo_monai.provenance import made_from, write_metrics
 from histo_monai.reports.map_mosaic import map_mosaic
 from histo_monai.reports.slide_maps import MapStyle, SlidePicture, write_slide_maps
-from histo_monai.storage import whole_folder, write_json
+from histo_monai.storage import whole_folder
 from histo_monai.wholeslide.heatmap import SEEN, read_heatmap
 
 _LOG = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ MOSAIC, NUM_IN_MOSAIC = "mosaic.png", 8
 
 
 def run(method: str, seed: int) -> None:
-    """Write data/heatmaps/<method>-<seed>: slides.csv, scores/, finetuned/, student/, plots/, metrics.json.
+    """Write data/heatmaps/<method>-<seed>: slides.csv, scores/, finetuned/, student/, plots/, metrics.json, summary.
 
     Slides of the folds are mapped by models that have not seen them; columns that end in `_seen` hold what the models
     that were trained on them say. A run that was killed goes on after its last finished slide.
@@ -57,7 +58,8 @@ def run(method: str, seed: int) -> None:
             _make_folders(draft)
             (draft / artifacts.SCORES).mkdir()
             slides.iloc[:0].to_csv(draft / artifacts.MAPPED_CSV, index=False)
-            write_json(draft / artifacts.METRICS, {"slides": 0, "cells": 0})
+            counts = {"slides": 0, "cells": 0}
+            write_metrics(draft, counts, made_from(params, [artifacts.WHOLE_SLIDES_CSV]), summary=counts)
         _LOG.info("%s: %s has no slides of its own to map", folder, params.dataset)
         return
     environment = read_environment()
@@ -68,7 +70,7 @@ def run(method: str, seed: int) -> None:
     stage = f"heatmap-{method}-{seed}"
     files = sorted({path for job in jobs for path in job.models.values()})
     decided_by = [dataclasses.asdict(settings), positive]
-    key = fingerprint(decided_by, [artifacts.WHOLE_SLIDES_CSV, *files], code_version()[1])
+    key = fingerprint(decided_by, [artifacts.WHOLE_SLIDES_CSV, *files], code_version().sha256)
     done = artifacts.unfinished_folder(stage) / key[:16]
     map_slides(
         jobs,
@@ -78,16 +80,21 @@ def run(method: str, seed: int) -> None:
         device=environment.device,
         workers=environment.workers,
         ranks=environment.ranks,
+        timeout_s=environment.timeout_s,
     )
     if int(os.environ.get("RANK", "0")) > 0:  # Started by torchrun: the first process writes.
         return
+    outlines = [Path(name) for name in slides["annotation"] if name]
+    tables = [artifacts.PATCHES_CSV, artifacts.WHOLE_SLIDES_CSV]
+    folds_csv = artifacts.folds_folder(method, seed) / artifacts.FOLDS_CSV
+    provenance = made_from(params, [*tables, folds_csv, *files, *outlines], [slides])
     with whole_folder(folder) as draft:
         _make_folders(draft)
         shutil.copytree(done, draft / artifacts.SCORES)
         mapped = _write_maps(draft, slides, params, positive, environment.cpus)
         mapped.to_csv(draft / artifacts.MAPPED_CSV, index=False)
         counts = {"slides": len(mapped), "cells": int(mapped["num_cells"].sum())}
-        write_json(draft / artifacts.METRICS, counts)
+        write_metrics(draft, counts, provenance, summary=counts)
     shutil.rmtree(artifacts.unfinished_folder(stage), ignore_errors=True)
     _LOG.info("%s written: %d slides, %d cells", folder, counts["slides"], counts["cells"])
 

@@ -23,10 +23,12 @@ from histo_monai.datasets.tables import SPLITS, whole_slide_table
 from histo_monai.datasets.whole_slides import WHOLE_SLIDES, corpus_slides
 from histo_monai.environment import read_environment
 from histo_monai.params import Camelyon16Labels, OwnLabels, Params, SlidesCorpus, load_params
+from histo_monai.provenance import made_from, write_metrics
 from histo_monai.storage import whole_folder, write_json
 
 _LOG = logging.getLogger(__name__)
 
+_MANIFESTS = (".csv", ".xml", ".geojson")
 _SHARED_WITH_CAMELYON16 = (
     *("tissue_mpp", "min_tissue_fraction", "validation_fraction"),
     *("seed", "skip_bad_slides"),
@@ -34,7 +36,7 @@ _SHARED_WITH_CAMELYON16 = (
 
 
 def run() -> None:
-    """Write data/index: slides, centers, skipped, patches, whole_slides, near_copies (.csv); labels, metrics (.json).
+    """Write data/index: slides, centers, skipped, patches, whole_slides, near_copies (.csv), and their counts (.json).
 
     Raises:
         ValueError: slides, images or labels cannot be used, or what is tested on has a part in training.
@@ -75,7 +77,8 @@ def run() -> None:
         write_patches(folder / artifacts.PATCHES_CSV.name, labels.table)
         labels.near_copies.to_csv(folder / artifacts.NEAR_COPIES_CSV.name, index=False)
         write_json(folder / artifacts.LABELS_JSON.name, about_labels)
-        write_json(folder / artifacts.INDEX_METRICS.name, counts)
+        provenance = made_from(params, _manifests(params), [slides, labels.table, whole_slides], labels.table)
+        write_metrics(folder, counts, provenance, summary=counts)
     told = ", ".join(f"{name} {n}" for name, n in counts.items())
     _LOG.info("%s written: %s", artifacts.INDEX, told)
 
@@ -190,6 +193,13 @@ def _check_files_of_own(params: Params, processes: int) -> None:
     root = _existing_folder(params.source, "own", "dataset")
     if (root / "slides.csv").exists():  # images alone need none
         check_sha256(root, processes)
+
+
+def _manifests(params: Params) -> list[Path]:
+    """Tables and outlines that came with the data."""
+    roots = {artifacts.dataset_folder(params.source, name) for name in (params.corpus, params.dataset)}
+    found = (path for root in roots for path in root.rglob("*") if path.suffix.lower() in _MANIFESTS)
+    return sorted(path for path in found if path.is_file())
 
 
 def _existing_folder(source: str, name: str, key: str) -> Path:

@@ -8,6 +8,7 @@ from histo_monai import artifacts
 from histo_monai.environment import read_environment
 from histo_monai.params import load_params
 from histo_monai.phantom import write_cohort
+from histo_monai.provenance import made_from, write_metrics
 from histo_monai.storage import whole_folder
 
 _LOG = logging.getLogger(__name__)
@@ -33,3 +34,4 @@ def run() -> None:
                 slide_mpp=section.slide_mpp,
                 processes=read_environment().cpus,
             )
+        write_metrics(folder, {}, made_from(params))

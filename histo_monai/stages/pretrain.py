@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import os
 from functools import partial
 from typing import Any
 
@@ -18,30 +17,34 @@ from histo_monai import artifacts
 from histo_monai.datasets.loaders import ConcentricPatches, EpochBatches, patch_loader
 from histo_monai.engines.fit import Records
 from histo_monai.engines.pretrain import PretrainResult, pretrain
+from histo_monai.engines.ranks import run_in_ranks
 from histo_monai.engines.resume import fingerprint
 from histo_monai.environment import Environment, code_version, read_environment
 from histo_monai.networks import save_model
 from histo_monai.params import Params, load_params
 from histo_monai.pretext import PRETEXTS, Pretext
+from histo_monai.provenance import made_from, write_metrics
 from histo_monai.randomness import derive_seed
-from histo_monai.storage import whole_folder, write_json
+from histo_monai.storage import whole_folder
 
 _LOG = logging.getLogger(__name__)
 
 
 def run(method: str) -> None:
-    """Write data/models/<method>: encoder.safetensors, encoder.json, metrics.json, curves.csv, answers.png."""
+    """Write data/models/<method>: encoder and its JSON, metrics.json, summary.json, curves.csv, answers.png."""
     params = load_params(artifacts.PARAMS)
     if method not in PRETEXTS:
         raise ValueError(f"--method is {method!r}; known: {', '.join(PRETEXTS)}")
     environment = read_environment()
-    under_torchrun = "LOCAL_RANK" in os.environ
-    if environment.ranks == 1 and not under_torchrun:
-        _train(0, method, params, environment)
-        return
-    backend = "nccl" if environment.device.type == "cuda" else "gloo"
-    with idist.Parallel(backend, nproc_per_node=None if under_torchrun else environment.ranks) as parallel:
-        parallel.run(_train, method, params, environment)
+    run_in_ranks(
+        _train,
+        method,
+        params,
+        environment,
+        device=environment.device,
+        ranks=environment.ranks,
+        timeout_s=environment.timeout_s,
+    )
 
 
 def _train(local_rank: int, method: str, params: Params, environment: Environment) -> None:
@@ -50,6 +53,8 @@ def _train(local_rank: int, method: str, params: Params, environment: Environmen
     torch.manual_seed(derive_seed(params.pretrain.seed, "initialisation"))
     pretext = build_pretext(method, params)
     slides, centers = read_index()
+    tables = [artifacts.SLIDES_CSV, artifacts.CENTERS_CSV]
+    provenance = made_from(params, tables, [slides]) if idist.get_rank() == 0 else {}
     load = partial(_loader, slides, centers, pretext=pretext, params=params, environment=environment)
     stage = f"pretrain-{method}"
     result = pretrain(
@@ -63,13 +68,14 @@ def _train(local_rank: int, method: str, params: Params, environment: Environmen
             artifacts.checkpoint_path(stage),
             fingerprint(
                 [method, dataclasses.asdict(params)],
-                [artifacts.SLIDES_CSV, artifacts.CENTERS_CSV],
-                code_version()[1],
+                tables,
+                code_version().sha256,
             ),
         ),
     )
     if idist.get_rank() == 0:
-        _write(method, params, pretext, result, num_validation=int((centers["split"] == "validation").sum()))
+        num_validation = int((centers["split"] == "validation").sum())
+        _write(method, params, pretext, result, num_validation, provenance)
         artifacts.checkpoint_path(stage).unlink(missing_ok=True)
 
 
@@ -131,9 +137,13 @@ def _loader(
 
 
 def _write(
-    method: str, params: Params, pretext: Pretext, result: PretrainResult, num_validation: int
+    method: str,
+    params: Params,
+    pretext: Pretext,
+    result: PretrainResult,
+    num_validation: int,
+    provenance: dict[str, Any],
 ) -> None:
-    commit, digest = code_version()
     metrics = {
         **{f"validation_{name}": round(value, 6) for name, value in result.validation.items()},
         "best_epoch": result.best_epoch,
@@ -147,12 +157,10 @@ def _write(
         "corpus": params.corpus,
         "metrics": metrics,
         "params": dataclasses.asdict(params.pretrain),
-        "git_commit": commit,
-        "code_sha256": digest,
+        "provenance": provenance,
     }
     with whole_folder(artifacts.model_folder(method)) as folder:
         save_model(folder / artifacts.ENCODER, pretext.encoder_state(), description)
-        write_json(folder / artifacts.METRICS, metrics)
         columns = [
             "epoch",
             "lr",
@@ -160,5 +168,6 @@ def _write(
         ]
         artifacts.write_curves(folder / artifacts.CURVES, result.curves, columns)
         image.imsave(folder / artifacts.ANSWERS, result.picture)
+        write_metrics(folder, metrics, provenance, summary=metrics)
     told = ", ".join(f"{name} {value:g}" for name, value in metrics.items())
     _LOG.info("%s written: %s", artifacts.model_folder(method), told)

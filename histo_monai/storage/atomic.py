@@ -31,6 +31,7 @@ def whole_file(path: Path, needed: int | None = None) -> Iterator[Path]:
     try:
         with disk_full_in_words(path, needed):
             path.parent.mkdir(parents=True, exist_ok=True)
+            draft.unlink(missing_ok=True)  # whatever it is, also a link, nobody writes through it
             yield draft
             os.replace(draft, path)
     except BaseException:
@@ -48,6 +49,8 @@ def whole_folder(folder: Path) -> Iterator[Path]:
     """
     check_replaceable(folder)
     draft, before = (folder.with_name(f".{folder.name}.{kind}") for kind in ("draft", "before"))
+    if before.is_dir() and not folder.exists():  # killed between the two renames below
+        before.rename(folder)
     for left_behind in (draft, before):
         shutil.rmtree(left_behind, ignore_errors=True)
     try:

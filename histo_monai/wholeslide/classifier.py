@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Self, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import pandas as pd
@@ -121,8 +121,8 @@ class SlideClassifier:
             products = np.exp(-self.chosen["gamma"] * cdist(points, vectors, "sqeuclidean"))
         return products @ self.arrays["weights"] + self.arrays["intercept"]
 
-    def save(self, path: Path) -> None:
-        """Write safetensors and JSON, see `networks.checkpoint.save_model`."""
+    def save(self, path: Path, provenance: Mapping[str, Any] | None = None) -> None:
+        """Write safetensors and JSON, see `networks.checkpoint.save_model`; where it comes from, if that is given."""
         tensors = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in self.arrays.items()}
         about = {
             "kind": _KIND,
@@ -130,6 +130,7 @@ class SlideClassifier:
             "kernel": self.kernel,
             "chosen": dict(self.chosen),
             "cv_auc": self.cv_auc,
+            **({} if provenance is None else {"provenance": dict(provenance)}),
         }
         save_model(path, tensors, about)
 

@@ -41,7 +41,7 @@ class MadeUp:
 
     def __post_init__(self) -> None:
         for method, seed in itertools.product(self.params["methods"], self.params["seeds"]):
-            path = f"data/models/{method}-{seed}/finetuned/metrics.json"
+            path = f"data/models/{method}-{seed}/finetuned/summary.json"
             self.metrics[path] = {"num_labeled": round(600 * self.params["alpha"])}
 
     def fetch(self, path: Path, target: Path) -> None:

@@ -283,7 +283,11 @@ DAMAGES = {
         rewrite("testing/reference.csv", "test_001,Tumor", "test_001,Normal"),
         "test_001.xml: outlines lesions on test_001, a normal slide",
     ),
-    "a group": (rewrite(XML, 'Group="Tumor"', 'Group="None"'), "annotation 'Annotation 0': group 'None'"),
+    "a group": (
+        rewrite(XML, 'Group="Tumor"', 'Group="Stroma"'),
+        "annotation 'Annotation 0': group 'Stroma'",
+    ),
+    "no group": (rewrite(XML, 'Group="Tumor"', 'Group="None"'), "tumor_002.xml: outlines no tumor"),
     "holes only": (rewrite(XML, 'Group="Tumor"', 'Group="_2"'), "tumor_002.xml: outlines holes only"),
     "another slide's": (rewrite(XML, ' X="', ' X="9'), "tumor_002.xml: no outline lies on"),
     "not XML": (rewrite(XML, "</Annotations>", ""), "tumor_002.xml: not XML"),

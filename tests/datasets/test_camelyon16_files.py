@@ -64,13 +64,24 @@ def test_groups_are_tumor_or_holes(
     assert [one.group for one in lesions.holes] == groups[num_tumors : num_tumors + num_holes]
 
 
-def test_an_unknown_group_and_holes_without_a_tumor_are_named(tmp_path: Path) -> None:
+def test_an_unknown_group_and_a_file_without_a_tumor_are_named(tmp_path: Path) -> None:
     with pytest.raises(
-        ValueError, match=r"test_001\.xml, annotation 'A1': group 'None' is unknown; tumour is"
+        ValueError, match=r"test_001\.xml, annotation 'A1': group 'Stroma' is unknown; tumor is"
     ):
-        camelyon16_files.read_lesions(write_xml(tmp_path, ["Tumor", "None"]))
+        camelyon16_files.read_lesions(write_xml(tmp_path, ["Tumor", "Stroma"]))
     with pytest.raises(ValueError, match=r"test_001\.xml: outlines holes only"):
         camelyon16_files.read_lesions(write_xml(tmp_path, ["Exclusion"]))
+    with pytest.raises(ValueError, match=r"test_001\.xml: outlines no tumor"):
+        camelyon16_files.read_lesions(write_xml(tmp_path, ["None"]))
+
+
+def test_what_is_in_no_group_is_neither_tumor_nor_a_hole_and_is_reported(tmp_path: Path) -> None:
+    lesions = camelyon16_files.read_lesions(write_xml(tmp_path, ["Tumor", "None", "_2"]))
+    assert [one.group for one in lesions.outlines] == ["Tumor"]
+    assert [one.group for one in lesions.unclear] == ["None"]
+    assert [str(one) for one in lesions.left_out] == [
+        f"{tmp_path / 'test_001.xml'}: 1 outline in no group left out: 'A1'"
+    ]
 
 
 def write_xml(folder: Path, groups: list[str]) -> Path:

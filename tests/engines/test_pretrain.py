@@ -13,6 +13,7 @@ from histo_monai.datasets.loaders import EpochBatches, patch_loader
 from histo_monai.engines.fit import Records
 from histo_monai.engines.handlers import TrainingDivergedError
 from histo_monai.engines.pretrain import PretrainResult, pretrain
+from histo_monai.engines.ranks import run_in_ranks
 from histo_monai.pretext import RSP, Random, Task
 from histo_monai.randomness import Step
 
@@ -196,8 +197,7 @@ def _one_of_two(rank: int, folder: str) -> None:
 
 @pytest.mark.slow
 def test_two_processes_have_the_losses_of_one(tmp_path: Path) -> None:
-    with idist.Parallel("gloo", nproc_per_node=2) as parallel:
-        parallel.run(_one_of_two, str(tmp_path))
+    run_in_ranks(_one_of_two, str(tmp_path), device=torch.device("cpu"), ranks=2, timeout_s=600)
     curves, state = torch.load(tmp_path / "two.pt", weights_only=True)
     alone = _double_rsp()
     expected = _pretrain(alone).curves

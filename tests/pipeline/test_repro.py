@@ -164,7 +164,7 @@ def test_another_dataset_is_one_setting_and_shares_the_pretraining(clone: Path, 
     warnings = json.loads((clone / "data/evaluation/rsp-0/metrics.json").read_text())["warnings"]
     assert "no patient ids" in warnings[0]
     # Kather has patches only: nothing is mapped, and nothing diagnosed.
-    assert json.loads((clone / "data/heatmaps/rsp-0/metrics.json").read_text()) == {"slides": 0, "cells": 0}
+    assert json.loads((clone / "data/heatmaps/rsp-0/summary.json").read_text()) == {"slides": 0, "cells": 0}
     told = json.loads((clone / "data/diagnosis/rsp-0/metrics.json").read_text())
     assert told["warnings"][0].startswith("no diagnosis of slides")
     assert "test_slide_auc" not in json.loads((clone / "data/comparison/summary.json").read_text())

@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 from histo_monai.datasets.loaders import EpochBatches, patch_loader
 from histo_monai.engines.fit import Records
 from histo_monai.engines.pretrain import PretrainResult, pretrain, training_step
+from histo_monai.engines.ranks import run_in_ranks
 from histo_monai.networks import LinearHead, TeacherStudent, from_encoder, save_model
 from histo_monai.pretext.moco import MoCo
 from histo_monai.pretext.protocol import Task
@@ -247,8 +248,7 @@ def _one_of_two(rank: int, folder: str) -> None:
 
 @pytest.mark.slow
 def test_two_processes_have_the_queue_and_the_losses_of_one(tmp_path: Path) -> None:
-    with idist.Parallel("gloo", nproc_per_node=2) as parallel:
-        parallel.run(_one_of_two, str(tmp_path))
+    run_in_ranks(_one_of_two, str(tmp_path), device=torch.device("cpu"), ranks=2, timeout_s=600)
     alone = _moco(DoubleMoCo, batch_size=8)
     expected = _pretrain(alone).curves
     for rank in range(2):

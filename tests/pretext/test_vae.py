@@ -12,6 +12,7 @@ from torch.utils.data import Dataset
 from histo_monai.datasets.loaders import EpochBatches, patch_loader
 from histo_monai.engines.fit import Records
 from histo_monai.engines.pretrain import PretrainResult, pretrain
+from histo_monai.engines.ranks import run_in_ranks
 from histo_monai.networks import LinearHead, from_encoder, save_model
 from histo_monai.phantom.kather import CLASSES, Patient, render_patches
 from histo_monai.pretext.protocol import Task
@@ -301,8 +302,7 @@ def _one_of_two(rank: int, folder: str) -> None:
 
 @pytest.mark.slow
 def test_two_processes_train_as_one(tmp_path: Path) -> None:
-    with idist.Parallel("gloo", nproc_per_node=2) as parallel:
-        parallel.run(_one_of_two, str(tmp_path))
+    run_in_ranks(_one_of_two, str(tmp_path), device=torch.device("cpu"), ranks=2, timeout_s=600)
     curves, state = torch.load(tmp_path / "two.pt", weights_only=True)
     alone = _vae(DoubleVAE, epochs=1)
     expected = _pretrain(alone, _patches(16), _patches(12)).curves

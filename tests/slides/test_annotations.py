@@ -97,7 +97,7 @@ def test_what_encloses_nothing_is_left_out(write_xml: Callable[..., Path]) -> No
     [
         ([], "holds no outline"),
         ([annotation([(1, 1)], "Dot")], "holds no outline"),
-        ([annotation(SQUARE), annotation(SQUARE[:2], name="B")], "annotation 'B': 2 points"),
+        ([annotation(SQUARE[:2], name="B")], "holds no outline"),
         ([annotation(SQUARE, "Ellipse")], "annotation 'A': type 'Ellipse' is unknown"),
         ([annotation(SQUARE).replace('X="8"', 'X="8px"', 1)], "annotation 'A': X of a coordinate is '8px'"),
         ([annotation(SQUARE).replace('Y="8"', 'Y="nan"', 1)], "annotation 'A': Y of a coordinate is 'nan'"),

@@ -110,6 +110,7 @@ def test_the_better_method_is_called_better_and_the_summary_counts_it(project: P
         "tests.csv",
         "report.md",
         "table.png",
+        "metrics.json",
         "summary.json",
     }
     tests = pd.read_csv(out / "tests.csv")

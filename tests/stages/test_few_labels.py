@@ -45,7 +45,7 @@ def _json(path: Path) -> Any:
 
 @pytest.mark.slow
 def test_every_folder_holds_what_the_data_page_says(project: Path) -> None:
-    model = {"model.safetensors", "model.json", "curves.csv", "metrics.json"}
+    model = {"model.safetensors", "model.json", "curves.csv", "metrics.json", "summary.json"}
     run = project / "data/models/random-0"
     assert {path.name for path in (run / "finetuned").iterdir()} == model | {"answers.png"}
     assert {path.name for path in (run / "student").iterdir()} == model | {"pairs.png", "choice.json"}
@@ -53,7 +53,7 @@ def test_every_folder_holds_what_the_data_page_says(project: Path) -> None:
     assert told == {"predictions.csv", "metrics.json", "summary.json", "plots"}
     plots = {path.name for path in (project / "data/evaluation/random-0/plots").iterdir()}
     assert plots == {"scores_finetuned.png", "scores_student.png", "answers.png"}
-    assert not any((project / "data/checkpoints").iterdir())
+    assert not list(project.glob("data/checkpoints/*"))
     description = _json(run / "student/model.json")
     assert (description["stage"], description["mu"], description["classes"]) == ("consistency", 7, None)
 

@@ -4,6 +4,7 @@ Coordinates are continuous level-0 pixels with the pixel-edge convention of `geo
 slide's plane, in which the first pixel covers 0..1.
 """
 
+from histo_monai.slides.annotations.areas import LeftOut, left_out_in_words, log_left_out
 from histo_monai.slides.annotations.asap import (
     Annotations,
     asap_regions,
@@ -13,20 +14,24 @@ from histo_monai.slides.annotations.asap import (
 )
 from histo_monai.slides.annotations.formats import read_annotations, write_annotations
 from histo_monai.slides.annotations.geojson import read_geojson, write_geojson
-from histo_monai.slides.annotations.raster import Rule, rasterize, rasterize_regions
+from histo_monai.slides.annotations.raster import Rule, rasterize, rasterize_each, rasterize_regions
 from histo_monai.slides.annotations.regions import Outline, Point, Region
 from histo_monai.slides.annotations.tracing import mask_regions
 
 __all__ = [
     "Annotations",
+    "LeftOut",
     "Outline",
     "Point",
     "Region",
     "Rule",
     "asap_regions",
+    "left_out_in_words",
+    "log_left_out",
     "mask_regions",
     "parse_asap_xml",
     "rasterize",
+    "rasterize_each",
     "rasterize_regions",
     "read_annotations",
     "read_asap_xml",

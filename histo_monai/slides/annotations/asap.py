@@ -12,13 +12,15 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.slides.annotations.raster import rasterize
+from histo_monai.slides.annotations.areas import MOST_PX, LeftOut, Report, enclose_area, log_left_out
+from histo_monai.slides.annotations.content import is_plain, read_content, short
+from histo_monai.slides.annotations.overlaps import overlaps
 from histo_monai.slides.annotations.regions import Outline, Point, Region, class_color
 from histo_monai.storage import whole_file
 
 _AREAS = ("Polygon", "Rectangle", "Spline")
 _POINTS = ("Dot", "PointSet")
-_LEFT_OUT = ("Measurement",)
+_LEFT_OUT = ("Measurement", "None")
 
 HOLE_GROUPS = ("_2", "Exclusion")
 """Groups of Camelyon16's annotations, and of `write_asap_xml`, that hold holes."""
@@ -26,8 +28,10 @@ HOLE_GROUPS = ("_2", "Exclusion")
 NO_GROUP = "None"
 """ASAP's word for an annotation without a group."""
 
+_ESCAPED = dict.fromkeys(map(ord, "\t\n\r\x7f\x85\u2028\u2029"))
+"""Control characters that XML 1.0 holds, escaped where it must."""
+
 _HOLE_COLOR = (100, 254, 46)
-_OVERLAP_PX = 512
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ class Annotations:
 
     Attributes:
         path: The file.
-        outlines: At least one, in the order of the file.
+        outlines: At least one, each with an area, in the order of the file.
         points: Dots and the points of point sets, labeled with their group; empty where they have none.
     """
 
@@ -45,59 +49,77 @@ class Annotations:
     points: tuple[Point, ...] = ()
 
 
-def read_asap_xml(path: str | Path) -> Annotations:
+def read_asap_xml(path: str | Path, report: Report = log_left_out) -> Annotations:
     """The outlines of an annotation file of ASAP, the format of Camelyon16.
 
     Polygons and rectangles are outlines, and splines are the polygon of their points, as ASAP's own conversion to masks
-    takes them. Dots and point sets are points; measurements are left out. Groups are read, not judged: what
-    they mean is the dataset's business. Coordinates are taken in the order that `Order` gives; decimals may be written
-    with a point or a comma.
+    takes them. Outlines without area, as of one click too many, are left out. Dots and point sets are points;
+    measurements, and what ASAP calls an annotation of type None, are left out. Groups are read, not judged: what they
+    mean is the dataset's business. Coordinates are taken in the order that `Order` gives; decimals may be written with
+    a point or a comma.
+
+    Args:
+        path: The file.
+        report: Takes what was left out for want of area; the log where not given.
 
     Raises:
-        ValueError: the file is missing, is not XML or not ASAP's, holds no outline, or an annotation has an unknown
-            type, fewer than three points, or a coordinate that is not a number; names file and annotation.
+        ValueError: the file cannot be read, is not XML, defines entities, is not ASAP's or holds no outline, or an
+            annotation has an unknown type, a group that is no plain text, or a coordinate that is not a number within
+            a billion pixels; names file and annotation.
     """
     path = Path(path)
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ValueError(f"{path}: cannot be read ({error.strerror})") from None
-    return parse_asap_xml(data, path)
+    return parse_asap_xml(read_content(path), path, report)
 
 
-def parse_asap_xml(data: bytes, path: Path) -> Annotations:
+def parse_asap_xml(data: bytes, path: Path, report: Report = log_left_out) -> Annotations:
     """As `read_asap_xml`, from the content of a file; `path` is what errors name."""
-    try:
-        root = ElementTree.fromstring(data)
-    except ElementTree.ParseError as error:
-        raise ValueError(f"{path}: not XML ({error}); export or download it again") from None
-    if root.tag != "ASAP_Annotations":
-        raise ValueError(f"{path}: its root is <{root.tag}>; expected <ASAP_Annotations>, as ASAP writes it")
     outlines: list[Outline] = []
     points: list[Point] = []
-    for number, element in enumerate(root.findall("./Annotations/Annotation")):
+    for number, element in enumerate(_root(data, path).findall("./Annotations/Annotation")):
         name = element.get("Name", "")
         kind = element.get("Type", "")
-        where = f"{path}, annotation {name or f'number {number}'!r}"
-        group = element.get("PartOfGroup", "")
+        group = element.get("PartOfGroup", NO_GROUP)
+        where = f"{path}, annotation {short(name or f'number {number}')}"
         if kind in _LEFT_OUT:
             continue
         if kind not in _AREAS + _POINTS:
-            raise ValueError(
-                f"{where}: type {kind!r} is unknown; known: {', '.join(_AREAS + _POINTS + _LEFT_OUT)}"
-            )
+            known = ", ".join(_AREAS + _POINTS + _LEFT_OUT)
+            raise ValueError(f"{where}: type {short(kind)} is unknown; known: {known}")
+        if not is_plain(group):
+            raise ValueError(f"{where}: its group {short(group)} has control characters; rename the group")
         places = _coordinates(element, where)
         if kind in _POINTS:
             points += [Point(place, _label(group)) for place in places]
-        elif len(places) < 3:
-            raise ValueError(
-                f"{where}: {len(places)} points; an outline has three or more: mend or remove it"
-            )
         else:
-            outlines.append(Outline(name, group, np.array(places, np.float64)))
+            outlines.append(Outline(name, group, np.array(places, np.float64).reshape(-1, 2)))
+    flat = enclose_area([one.points_yx for one in outlines])
+    left_out = tuple(one.name for one, has_area in zip(outlines, flat, strict=True) if not has_area)
+    if left_out:
+        report(LeftOut(path, "outline", "without area", left_out))
+    outlines = [one for one, has_area in zip(outlines, flat, strict=True) if has_area]
     if not outlines:
         raise ValueError(f"{path}: holds no outline; expected annotations of type {', '.join(_AREAS)}")
     return Annotations(path, tuple(outlines), tuple(points))
+
+
+class _WithoutEntities(ElementTree.TreeBuilder):
+    """Refuses a document type: entities that grow into gigabytes, or name other files, are defined there."""
+
+    def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
+        raise ValueError("it has a <!DOCTYPE>, which ASAP never writes; remove it")
+
+
+def _root(data: bytes, path: Path) -> ElementTree.Element:
+    try:
+        root = ElementTree.fromstring(data, ElementTree.XMLParser(target=_WithoutEntities()))
+    except (ElementTree.ParseError, ValueError, LookupError) as error:  # The last of an unknown encoding.
+        why = " ".join(str(error).split())
+        raise ValueError(f"{path}: not XML ({why[:200]}); export or download it again") from None
+    if root.tag != "ASAP_Annotations":
+        raise ValueError(
+            f"{path}: its root is <{short(root.tag)[1:-1]}>; expected <ASAP_Annotations>, as ASAP writes it"
+        )
+    return root
 
 
 def _label(group: str) -> str:
@@ -106,14 +128,14 @@ def _label(group: str) -> str:
 
 def _coordinates(annotation: ElementTree.Element, where: str) -> list[tuple[float, float]]:
     """(y, x), in the order that Order gives."""
-    found: dict[int, tuple[float, float]] = {}
+    found: dict[float, tuple[float, float]] = {}
     for coordinate in annotation.findall("./Coordinates/Coordinate"):
         order = _number(coordinate, "Order", where)
-        if order != int(order) or int(order) in found:
+        if not order.is_integer() or order in found:
             raise ValueError(
-                f"{where}: Order {coordinate.get('Order')!r} is not whole or comes twice; expected 0, 1, 2, ..."
+                f"{where}: Order {short(coordinate.get('Order'))} is not whole or comes twice; expected 0, 1, 2, ..."
             )
-        found[int(order)] = _number(coordinate, "Y", where), _number(coordinate, "X", where)
+        found[order] = _number(coordinate, "Y", where), _number(coordinate, "X", where)
     return [found[order] for order in sorted(found)]
 
 
@@ -123,8 +145,10 @@ def _number(coordinate: ElementTree.Element, name: str, where: str) -> float:
         value = float(text.replace(",", "."))
     except ValueError:
         value = math.nan
-    if not math.isfinite(value):
-        raise ValueError(f"{where}: {name} of a coordinate is {text!r}; expected a number of level-0 pixels")
+    if not -MOST_PX <= value <= MOST_PX or "_" in text:  # Python reads 1_000 as a number.
+        raise ValueError(
+            f"{where}: {name} of a coordinate is {short(text)}; expected a number of level-0 pixels within a billion"
+        )
     return value
 
 
@@ -137,42 +161,24 @@ def asap_regions(annotations: Annotations, hole_groups: Sequence[str] = HOLE_GRO
     Args:
         annotations: See `read_asap_xml`.
         hole_groups: Groups of the outlines that are holes.
+
+    Raises:
+        ValueError: all outlines are holes; names the file.
     """
     drawn = [one for one in annotations.outlines if one.group not in hole_groups]
     holes = [one.points_yx for one in annotations.outlines if one.group in hole_groups]
+    if not drawn:
+        raise ValueError(
+            f"{annotations.path}: outlines holes only (group {', '.join(hole_groups)}); "
+            "expected an outline that they are taken from"
+        )
     holes_of: list[list[NDArray[np.float64]]] = [[] for _ in drawn]
-    for number, hole in _overlaps([one.points_yx for one in drawn], holes):
+    for hole, number in overlaps(holes, [one.points_yx for one in drawn]):
         holes_of[number].append(holes[hole])
     return [
         Region(one.points_yx, tuple(some), _label(one.group), one.name)
         for one, some in zip(drawn, holes_of, strict=True)
     ]
-
-
-def _overlaps(
-    exteriors: Sequence[NDArray[np.float64]], holes: Sequence[NDArray[np.float64]]
-) -> Iterator[tuple[int, int]]:
-    """Numbers of an exterior and a hole that have some area in common, holes one after the other."""
-    lows = np.array([outline.min(axis=0) for outline in exteriors])
-    highs = np.array([outline.max(axis=0) for outline in exteriors])
-    for number, hole in enumerate(holes):
-        near = ((lows < hole.max(axis=0)) & (highs > hole.min(axis=0))).all(axis=1)
-        for exterior in np.flatnonzero(near).tolist():
-            if _overlap(hole, exteriors[exterior]):
-                yield exterior, number
-
-
-def _overlap(one_yx: NDArray[np.float64], other_yx: NDArray[np.float64]) -> bool:
-    low = np.maximum(one_yx.min(axis=0), other_yx.min(axis=0))
-    high = np.minimum(one_yx.max(axis=0), other_yx.max(axis=0))
-    if (high <= low).any():
-        return False
-    shape = (_OVERLAP_PX, _OVERLAP_PX)
-    one, other = (
-        rasterize([Outline("", "", (points - low) / (high - low) * shape)], downsample=1, shape=shape)
-        for points in (one_yx, other_yx)
-    )
-    return bool((one & other).any())
 
 
 def write_asap_xml(path: str | Path, regions: Iterable[Region], points: Iterable[Point] = ()) -> None:
@@ -183,12 +189,13 @@ def write_asap_xml(path: str | Path, regions: Iterable[Region], points: Iterable
 
     Raises:
         ValueError: there is no region; one has fewer than three points in an outline, a coordinate that is not a finite
-            number, a label that is ASAP's word for holes or for no group, or lies in the hole of another, which ASAP
-            would take from it too; names file and region. Nothing is written.
+            number, a label or name with characters that XML cannot hold, a label that is ASAP's word for holes or for
+            no group, or lies in the hole of another, which ASAP would take from it too; names file and region. Nothing
+            is written.
     """
     path = Path(path)
     regions, points = list(regions), list(points)
-    _check_for_asap(path, regions)
+    _check_for_asap(path, regions, points)
     drawn = [("Polygon", label, name, outline) for label, name, outline in _outlines(regions)]
     drawn += [("Dot", point.label, "", np.array([point.yx])) for point in points]
     lines = ['<?xml version="1.0"?>', "<ASAP_Annotations>", "\t<Annotations>"]
@@ -206,7 +213,7 @@ def write_asap_xml(path: str | Path, regions: Iterable[Region], points: Iterable
         draft.write_text("\n".join(lines), encoding="utf-8")
 
 
-def _check_for_asap(path: Path, regions: Sequence[Region]) -> None:
+def _check_for_asap(path: Path, regions: Sequence[Region], points: Sequence[Point]) -> None:
     if not regions:
         raise ValueError(f"{path}: no region to write; ASAP's annotations hold at least one outline")
     for number, region in enumerate(regions, start=1):
@@ -220,14 +227,29 @@ def _check_for_asap(path: Path, regions: Sequence[Region]) -> None:
             raise ValueError(
                 f"{where}: its label {region.label!r} has a meaning in ASAP; give it another name"
             )
+        _check_text(where, region.label, region.name)
+    for number, point in enumerate(points, start=1):
+        if not np.isfinite(point.yx).all():
+            raise ValueError(f"{path}, point {number}: a coordinate is not a finite number")
+        _check_text(f"{path}, point {number}", point.label, "")
     owners = [number for number, region in enumerate(regions) for _ in region.holes_yx]
     holes = [hole for region in regions for hole in region.holes_yx]
-    for number, hole in _overlaps([region.exterior_yx for region in regions], holes):
+    for hole, number in overlaps(holes, [region.exterior_yx for region in regions]):
         if owners[hole] != number:
             raise ValueError(
                 f"{path}, region {number + 1}: it lies in a hole of region {owners[hole] + 1}, and ASAP takes holes "
                 "from all outlines; write GeoJSON, where a hole belongs to one region"
             )
+
+
+def _check_text(where: str, label: str, name: str) -> None:
+    if not is_plain(label):
+        raise ValueError(f"{where}: its label {short(label)} has control characters; give it another name")
+    if not is_plain(name.translate(_ESCAPED)):
+        raise ValueError(
+            f"{where}: its name {short(name)} has control characters that XML cannot hold; "
+            "rename it, or write GeoJSON"
+        )
 
 
 def _outlines(regions: Iterable[Region]) -> Iterator[tuple[str, str, NDArray[np.float64]]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from histo_monai.slides.annotations.areas import Report, log_left_out
 from histo_monai.slides.annotations.asap import asap_regions, read_asap_xml, write_asap_xml
 from histo_monai.slides.annotations.geojson import read_geojson, write_geojson
 from histo_monai.slides.annotations.regions import Point, Region
@@ -12,15 +13,19 @@ from histo_monai.slides.annotations.regions import Point, Region
 GEOJSON, ASAP_XML = ".geojson", ".xml"
 
 
-def read_annotations(path: Path) -> tuple[list[Region], list[Point]]:
+def read_annotations(path: Path, report: Report = log_left_out) -> tuple[list[Region], list[Point]]:
     """The regions and points of a `.geojson` (`read_geojson`) or `.xml` (`read_asap_xml`, `asap_regions`).
+
+    Args:
+        path: The file.
+        report: Takes what was left out of areas; the log where not given.
 
     Raises:
         ValueError: the suffix is another, or what the reader of the format raises.
     """
     if _format(path) == GEOJSON:
-        return read_geojson(path)
-    annotations = read_asap_xml(path)
+        return read_geojson(path, report)
+    annotations = read_asap_xml(path, report)
     return asap_regions(annotations), list(annotations.points)
 
 

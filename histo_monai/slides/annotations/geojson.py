@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from histo_monai.slides.annotations.areas import MOST_PX, LeftOut, Report, enclose_area, log_left_out
+from histo_monai.slides.annotations.content import is_plain, is_text, read_content, short
 from histo_monai.slides.annotations.regions import Point, Region, class_color
 from histo_monai.storage import whole_file
 
-_LOG = logging.getLogger(__name__)
-
 _DERIVED = ": "
 """Between the names of a class that QuPath derives from another: "Tumor: Positive"."""
+
+_OTHER_SHAPES = ("LineString", "MultiLineString", "GeometryCollection")
 
 _Found = tuple[list[Region], list[Point]]
 
@@ -30,8 +32,8 @@ def write_geojson(path: str | Path, regions: Iterable[Region], points: Iterable[
     `read_geojson` gives back the same numbers. The color of a class comes from its name.
 
     Raises:
-        ValueError: a region or point has a coordinate or measurement that is not a finite number, or an outline fewer
-            than three points; names file and region. Nothing is written.
+        ValueError: a region or point has a coordinate or measurement that is not a finite number, a text that is not
+            Unicode, or an outline fewer than three points; names file and region. Nothing is written.
     """
     path = Path(path)
     features = [
@@ -63,6 +65,11 @@ def _feature(where: str, kind: str, marked: Region | Point, geometry: dict[str, 
         properties["classification"] = named | {"color": class_color(marked.label)}
     if marked.measurements:
         properties["measurements"] = {name: float(value) for name, value in marked.measurements.items()}
+    texts = [marked.label, properties.get("name", ""), *marked.measurements]
+    if not all(map(is_text, texts)):
+        raise ValueError(
+            f"{where}: its class, name or a measurement's name holds half a character; rename it"
+        )
     feature = {"type": "Feature", "geometry": geometry, "properties": properties}
     try:
         return json.dumps(feature, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
@@ -87,46 +94,76 @@ def _xy(yx: Sequence[float]) -> list[float]:
     return [x, y]
 
 
-def read_geojson(path: str | Path) -> _Found:
+def read_geojson(path: str | Path, report: Report = log_left_out) -> _Found:
     """The areas and points of a GeoJSON file as QuPath writes it, in the order of the file.
 
     A collection of features, a bare list of them, or one feature, each with what hangs below it as `childObjects`. A
     MultiPolygon gives one region for each of its polygons, a MultiPoint one point for each of its places, all with the
     same class and measurements. Classes that QuPath derives from others keep its way of writing, "Tumor: Positive".
     Measurements that are no finite number are left out. Lines, collections of geometries and other shapes enclose
-    nothing: they are left out, and a line is logged that says how many.
+    nothing: they are left out, and so are outlines and holes without area.
+
+    Args:
+        path: The file.
+        report: Takes what was left out of areas; the log where not given.
 
     Raises:
-        ValueError: the file is missing, is not JSON or not GeoJSON, a feature has no geometry, or one with fewer than
-            three points in an outline, a coordinate that is not a finite number, or another nesting than its type
-            asks for; names file and feature.
+        ValueError: the file cannot be read, is not JSON or not GeoJSON, a feature has no geometry, or one with a
+            coordinate that is not a number within a billion pixels, another nesting than its type asks for, or a class
+            that is not one line of plain text; names file and feature.
     """
     path = Path(path)
-    try:
-        content = json.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise ValueError(f"{path}: cannot be read ({error.strerror})") from None
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: not JSON ({error}); export it again") from None
-    regions: list[Region] = []
+    regions: list[tuple[str, Region]] = []
     points: list[Point] = []
-    left_out: dict[str, int] = {}
-    for where, feature in _features(path, content):
+    other_shapes: dict[str, list[str]] = {}
+    for where, feature in _features(path, _content(path)):
         kind, geometry, about = _parts(where, feature)
         coordinates = geometry.get("coordinates")
         if kind == "Polygon":
-            regions.append(_region(where, coordinates, about))
+            regions.append((where, _region(where, coordinates, about)))
         elif kind == "MultiPolygon":
-            regions += [_region(where, one, about) for one in _list(where, coordinates, "polygons")]
+            regions += [(where, _region(where, one, about)) for one in _list(where, coordinates, "polygons")]
         elif kind == "Point":
             points.append(_point(where, coordinates, about))
         elif kind == "MultiPoint":
             points += [_point(where, one, about) for one in _list(where, coordinates, "points")]
         else:
-            left_out[kind] = left_out.get(kind, 0) + 1
-    for kind, num in left_out.items():
-        _LOG.warning("%s: %d of type %s left out: neither an area nor a point", path, num, kind)
-    return regions, points
+            why = f"of type {kind}" if kind in _OTHER_SHAPES else "of unknown type"
+            other_shapes.setdefault(why, []).append(_place_in_file(path, where))
+    for why, names in other_shapes.items():
+        report(LeftOut(path, "shape", why, tuple(names)))
+    return _with_area(path, regions, report), points
+
+
+def _content(path: Path) -> Any:
+    data = read_content(path)
+    try:
+        # All numbers are floats: a whole one of a thousand digits is infinite then, and refused like others.
+        return json.loads(data.decode(json.detect_encoding(data)), parse_int=float)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: not JSON ({str(error)[:200]}); export it again") from None
+
+
+def _with_area(path: Path, regions: Sequence[tuple[str, Region]], report: Report) -> list[Region]:
+    """Regions that have an area, without the holes that have none."""
+    rings = [points for _, region in regions for points in (region.exterior_yx, *region.holes_yx)]
+    has_area = enclose_area(rings)
+    if has_area.all():
+        return [region for _, region in regions]
+    found, left_out = [], []
+    flags = iter(has_area.tolist())
+    for where, region in regions:
+        has_exterior = next(flags)
+        holes = tuple(hole for hole in region.holes_yx if next(flags))
+        left_out += [_place_in_file(path, where)] * (1 + len(region.holes_yx) - len(holes) - has_exterior)
+        if has_exterior:
+            found.append(replace(region, holes_yx=holes))
+    report(LeftOut(path, "outline", "without area", tuple(left_out)))
+    return found
+
+
+def _place_in_file(path: Path, where: str) -> str:
+    return where.removeprefix(f"{path}, ")
 
 
 def _features(path: Path, content: Any) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -168,37 +205,52 @@ def _parts(where: str, feature: Mapping[str, Any]) -> tuple[str, dict[str, Any],
         geometry,
         {
             "label": _label(where, properties.get("classification")),
-            "name": str(properties.get("name") or ""),
+            "name": _name(where, properties.get("name")),
             "measurements": _measurements(where, properties.get("measurements")),
         },
     )
 
 
 def _label(where: str, classification: Any) -> str:
-    if classification is None:
+    names: list[str] = []
+    while classification is not None:
+        parent = None
+        if isinstance(classification, dict):
+            parent = classification.get("parentClass") or None  # QuPath 0.3 and older
+            several = classification.get("names")
+            classification = classification.get("name") or ""
+            if isinstance(several, list) and all(isinstance(name, str) for name in several):
+                classification = _DERIVED.join(several)
+        if not isinstance(classification, str):
+            raise ValueError(f'{where}: its classification has no name; expected {{"name": "Tumor"}}')
+        if not is_plain(classification.strip()):
+            raise ValueError(
+                f"{where}: its class {short(classification)} has control characters; give it another name"
+            )
+        names.append(classification.strip())
+        classification = parent
+    return _DERIVED.join(names[::-1])
+
+
+def _name(where: str, given: Any) -> str:
+    if given is None:
         return ""
-    parent = ""
-    if isinstance(classification, dict):
-        if classification.get("parentClass"):  # QuPath 0.3 and older
-            parent = _label(where, classification["parentClass"]) + _DERIVED
-        names = classification.get("names")
-        classification = classification.get("name") or ""
-        if isinstance(names, list) and all(isinstance(name, str) for name in names):
-            classification = _DERIVED.join(names)
-    if not isinstance(classification, str):
-        raise ValueError(f'{where}: its classification has no name; expected {{"name": "Tumor"}}')
-    return parent + classification.strip()
+    if not isinstance(given, str) or not is_text(given):
+        raise ValueError(f"{where}: its name is {short(given)}; expected text")
+    return given
 
 
 def _measurements(where: str, given: Any) -> dict[str, float]:
     """From {name: value}, or from the older [{"name": name, "value": value}]."""
-    if isinstance(given, list) and all(isinstance(one, dict) and "name" in one for one in given):
+    if isinstance(given, list) and all(
+        isinstance(one, dict) and isinstance(one.get("name"), str) for one in given
+    ):
         given = {one["name"]: one.get("value") for one in given}
     if given is None:
         return {}
-    if not isinstance(given, dict):
+    if not isinstance(given, dict) or not all(map(is_text, given)):
         raise ValueError(f'{where}: its measurements are no table; expected {{"name": value}}')
-    return {str(name): float(value) for name, value in given.items() if _is_number(value)}
+    return {name: float(value) for name, value in given.items() if _is_number(value)}
 
 
 def _region(where: str, coordinates: Any, about: Mapping[str, Any]) -> Region:
@@ -212,9 +264,7 @@ def _ring(where: str, coordinates: Any) -> NDArray[np.float64]:
     places = [_place(where, one) for one in _list(where, coordinates, "coordinates [x, y]")]
     if len(places) > 1 and places[0] == places[-1]:
         places.pop()
-    if len(places) < 3:
-        raise ValueError(f"{where}: an outline of {len(places)} points; an outline has three or more")
-    return np.array(places, np.float64)
+    return np.array(places, np.float64).reshape(-1, 2)
 
 
 def _point(where: str, coordinates: Any, about: Mapping[str, Any]) -> Point:
@@ -222,18 +272,22 @@ def _point(where: str, coordinates: Any, about: Mapping[str, Any]) -> Point:
 
 
 def _place(where: str, coordinates: Any) -> tuple[float, float]:
-    if not isinstance(coordinates, list) or len(coordinates) < 2 or not all(map(_is_number, coordinates[:2])):
+    if not isinstance(coordinates, list) or len(coordinates) < 2 or not all(map(_is_place, coordinates[:2])):
         raise ValueError(
-            f"{where}: {str(coordinates)[:40]} where a coordinate [x, y] of finite numbers should be"
+            f"{where}: {short(coordinates)} where a coordinate [x, y] of numbers within a billion should be"
         )
-    return float(coordinates[1]), float(coordinates[0])
+    return coordinates[1], coordinates[0]
 
 
 def _list(where: str, given: Any, what: str) -> list[Any]:
     if not isinstance(given, list):
-        raise ValueError(f"{where}: {str(given)[:40]} where a list of {what} should be")
+        raise ValueError(f"{where}: {short(given)} where a list of {what} should be")
     return given
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, float) and math.isfinite(value)
+
+
+def _is_place(value: Any) -> bool:
+    return isinstance(value, float) and -MOST_PX <= value <= MOST_PX

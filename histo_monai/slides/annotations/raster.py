@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Literal
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,10 @@ from numpy.typing import NDArray
 from histo_monai.slides.annotations.regions import Outline, Region
 
 Rule = Literal["center", "whole", "touched"]
+
+_INVERSE: dict[Rule, Rule] = {"center": "center", "whole": "touched", "touched": "whole"}
+_MOST_PX = 2**22
+"""Pixels of windows, or crossings of edges with rows or columns, that are worked on at a time."""
 
 
 def rasterize(
@@ -45,9 +49,8 @@ def rasterize(
         ValueError: downsample is not positive or the window is empty.
     """
     _check_window(downsample, shape)
-    inverse: dict[Rule, Rule] = {"center": "center", "whole": "touched", "touched": "whole"}
     mask = _union(outlines, downsample, shape, corner_yx, rule)
-    return mask & ~_union(holes, downsample, shape, corner_yx, inverse[rule])
+    return mask & ~_union(holes, downsample, shape, corner_yx, _INVERSE[rule])
 
 
 def rasterize_regions(
@@ -64,20 +67,43 @@ def rasterize_regions(
     """
     _check_window(downsample, shape)
     mask = np.zeros(shape, bool)
+    pieces = []
     for region in regions:
-        outlines = [Outline("", "", points) for points in (region.exterior_yx, *region.holes_yx)]
-        low, high = _window(outlines[0].points_yx / downsample - corner_yx, shape)
-        if (high <= low).any():
-            continue
-        mask[low[0] : high[0], low[1] : high[1]] |= rasterize(
-            outlines[:1],
-            outlines[1:],
-            downsample=downsample,
-            shape=(int(high[0] - low[0]), int(high[1] - low[1])),
-            corner_yx=(int(corner_yx[0] + low[0]), int(corner_yx[1] + low[1])),
-            rule=rule,
-        )
+        outlines = [points / downsample - corner_yx for points in (region.exterior_yx, *region.holes_yx)]
+        pieces.append(_pieces(outlines, np.zeros(2, np.int64), np.array(shape), rule))
+    for low, inside in _without_holes(pieces):
+        mask[low[0] : low[0] + inside.shape[0], low[1] : low[1] + inside.shape[1]] |= inside
     return mask
+
+
+def rasterize_each(
+    regions: Sequence[Region],
+    *,
+    downsample: float,
+    shape: tuple[int, int],
+    corners_yx: NDArray[np.float64],
+) -> NDArray[np.bool_]:
+    """The area inside every region by itself, each in a window of its own; of all pixels whose middle is inside.
+
+    Args:
+        regions: n of them.
+        downsample: Level-0 pixels per mask pixel.
+        shape: Height and width of every window, mask pixels.
+        corners_yx: Upper left corners of the windows, level-0 pixels, shape (n, 2).
+
+    Returns:
+        Shape (n, *shape), bool.
+    """
+    _check_window(downsample, shape)
+    masks = np.zeros((len(regions), *shape), bool)
+    pieces = []
+    for region, corner in zip(regions, corners_yx, strict=True):
+        outlines = [(points - corner) / downsample for points in (region.exterior_yx, *region.holes_yx)]
+        pieces.append(_pieces(outlines, np.zeros(2, np.int64), np.array(shape), "center"))
+    numbers = [number for number, some in enumerate(pieces) if some]
+    for number, (low, inside) in zip(numbers, _without_holes(pieces), strict=True):
+        masks[number, low[0] : low[0] + inside.shape[0], low[1] : low[1] + inside.shape[1]] = inside
+    return masks
 
 
 def _check_window(downsample: float, shape: tuple[int, int]) -> None:
@@ -85,12 +111,45 @@ def _check_window(downsample: float, shape: tuple[int, int]) -> None:
         raise ValueError(f"downsample and shape must be positive, got {downsample} and {shape}")
 
 
-def _window(
-    points: NDArray[np.float64], shape: tuple[int, int]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """First pixel of the part of a window around an outline, and the one after its last."""
-    low = np.clip(np.floor(points.min(axis=0)).astype(np.int64), 0, shape)
-    return low, np.clip(np.floor(points.max(axis=0)).astype(np.int64) + 1, 0, shape)
+class _Piece(NamedTuple):
+    """An outline in pixels of the mask, and the part of the mask around it: from `low` on, `size` pixels, not empty."""
+
+    points: NDArray[np.float64]
+    low: NDArray[np.int64]
+    size: NDArray[np.int64]
+    rule: Rule
+
+
+def _pieces(
+    outlines: Sequence[NDArray[np.float64]], first: NDArray[np.int64], end: NDArray[np.int64], rule: Rule
+) -> list[_Piece]:
+    """An outline and its holes within a window; none where the outline lies outside of it."""
+    found: list[_Piece] = []
+    for points in outlines:
+        low = np.clip(np.floor(points.min(axis=0)).astype(np.int64), first, end)
+        size = np.clip(np.floor(points.max(axis=0)).astype(np.int64) + 1, first, end) - low
+        if size.all():
+            found.append(_Piece(points, low, size, _INVERSE[rule] if found else rule))
+            if len(found) == 1:
+                first, end = low, low + size
+        elif not found:
+            break
+    return found
+
+
+def _without_holes(
+    regions: Sequence[Sequence[_Piece]],
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
+    """Upper left corner and inside of every region that has a piece."""
+    filled = _filled([piece for pieces in regions for piece in pieces])
+    for pieces in regions:
+        if not pieces:
+            continue
+        low, inside = pieces[0].low, next(filled).copy()
+        for piece in pieces[1:]:
+            y, x = piece.low - low
+            inside[y : y + piece.size[0], x : x + piece.size[1]] &= ~next(filled)
+        yield low, inside
 
 
 def _union(
@@ -101,72 +160,133 @@ def _union(
     rule: Rule,
 ) -> NDArray[np.bool_]:
     mask = np.zeros(shape, bool)
-    for outline in outlines:
-        points = outline.points_yx / downsample - corner_yx
-        low, high = _window(points, shape)
-        if (high <= low).any():
-            continue
-        window = mask[low[0] : high[0], low[1] : high[1]]
-        starts = points - low
-        ends = np.roll(starts, -1, axis=0)
-        inside = _winds_around_centers(starts, ends, window.shape)
-        if rule != "center":
-            rows, columns = _crossed_pixels(starts, ends, window.shape)
-            inside[rows, columns] = rule == "touched"
-        window |= inside
+    whole = np.zeros(2, np.int64), np.array(shape)
+    pieces = [
+        piece
+        for outline in outlines
+        for piece in _pieces([outline.points_yx / downsample - corner_yx], *whole, rule)
+    ]
+    for piece, inside in zip(pieces, _filled(pieces), strict=True):
+        y, x = piece.low
+        mask[y : y + piece.size[0], x : x + piece.size[1]] |= inside
     return mask
 
 
-def _winds_around_centers(
-    starts: NDArray[np.float64], ends: NDArray[np.float64], shape: Sequence[int]
-) -> NDArray[np.bool_]:
-    """Whether the polygon of these edges winds around the middle of each pixel; shape `shape`, bool."""
-    height, width = shape
-    # The rows whose middle an edge passes: the lower end belongs to it, the upper one to its neighbour.
-    first, last = (
-        np.clip(np.ceil(edge - 0.5), 0, height).astype(np.int64)
-        for edge in (np.minimum(starts[:, 0], ends[:, 0]), np.maximum(starts[:, 0], ends[:, 0]))
-    )
-    edge, step = _spread(last - first)
-    row = first[edge] + step
-    rise, run = (ends - starts)[edge].T
-    column = starts[edge, 1] + (row + 0.5 - starts[edge, 0]) / rise * run
-    turns = np.zeros((height, width + 1), np.int32)
-    # An edge counts for every pixel whose middle lies to its right.
-    np.add.at(
-        turns,
-        (row, np.clip(np.ceil(column - 0.5), 0, width).astype(np.int64)),
-        np.sign(rise).astype(np.int32),
-    )
-    np.cumsum(turns, axis=1, out=turns)
-    return turns[:, :width] != 0
+def _filled(pieces: Sequence[_Piece]) -> Iterator[NDArray[np.bool_]]:
+    """What is inside each piece, shape `size`, bool; many small ones are filled together, which takes a tenth."""
+    start = 0
+    while start < len(pieces):
+        end, num_px = start, 0
+        while end < len(pieces) and (end == start or num_px < _MOST_PX):
+            num_px += int(pieces[end].size.prod())
+            end += 1
+        yield from _filled_together(pieces[start:end])
+        start = end
 
 
-def _crossed_pixels(
-    starts: NDArray[np.float64], ends: NDArray[np.float64], shape: Sequence[int]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows and columns of the pixels that an edge runs through, inside the window; some more than once."""
-    delta = ends - starts
-    edges, parts = [np.arange(len(starts))] * 2, [np.zeros(len(starts)), np.ones(len(starts))]
+class _Edges(NamedTuple):
+    """Edges of some pieces, pixels of the window of their own piece.
+
+    Attributes:
+        starts: Shape (n, 2), (y, x).
+        ends: Likewise.
+        size: Height and width of their windows, shape (n, 2).
+        at: Where their windows begin in a row of all windows, one column wider than they are, shape (n,).
+    """
+
+    starts: NDArray[np.float64]
+    ends: NDArray[np.float64]
+    size: NDArray[np.int64]
+    at: NDArray[np.int64]
+
+
+def _filled_together(pieces: Sequence[_Piece]) -> Iterator[NDArray[np.bool_]]:
+    sizes = np.array([piece.size for piece in pieces])
+    areas = sizes[:, 0] * (sizes[:, 1] + 1)
+    starts_at = np.cumsum(areas) - areas
+    nums = np.array([len(piece.points) for piece in pieces])
+    piece = np.repeat(np.arange(len(pieces)), nums)
+    starts = np.concatenate([one.points for one in pieces]) - np.array([one.low for one in pieces])[piece]
+    following = np.arange(1, len(piece) + 1)
+    following[np.cumsum(nums) - 1] = np.cumsum(nums) - nums  # The last point is joined to the first.
+    edges = _Edges(starts, starts[following], sizes[piece], starts_at[piece])
+    turns = np.zeros(int(areas.sum()), np.int32)
+    # An edge counts for every pixel whose middle lies to its right; over a whole row all of them add up to none.
+    for at, turn in _turns(edges):
+        np.add.at(turns, at, turn)
+    inside = np.cumsum(turns, out=turns) != 0
+    crossed = np.array([one.rule != "center" for one in pieces])[piece]
+    if crossed.any():
+        touched = np.array([one.rule == "touched" for one in pieces])[piece]
+        for of_rule, value in ((crossed & touched, True), (crossed & ~touched, False)):
+            for at in _crossed_pixels(_Edges(*(column[of_rule] for column in edges))):
+                inside[at] = value
+    for (height, width), at, area in zip(sizes.tolist(), starts_at.tolist(), areas.tolist(), strict=True):
+        yield inside[at : at + area].reshape(height, width + 1)[:, :width]
+
+
+def _turns(edges: _Edges) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int32]]]:
+    """Places from which on a row winds once more around, by how often, in parts."""
+    # The rows whose middle an edge passes: the lower end belongs to it, the upper one to its neighbor.
+    tops, bottoms = (
+        np.minimum(edges.starts[:, 0], edges.ends[:, 0]),
+        np.maximum(edges.starts[:, 0], edges.ends[:, 0]),
+    )
+    first, last = (np.clip(np.ceil(y - 0.5), 0, edges.size[:, 0]).astype(np.int64) for y in (tops, bottoms))
+    for edge, step in _spread(last - first):
+        row = first[edge] + step
+        starts, width = edges.starts[edge], edges.size[edge, 1]
+        rise, run = (edges.ends[edge] - starts).T
+        column = starts[:, 1] + (row + 0.5 - starts[:, 0]) / rise * run
+        column = np.clip(np.ceil(column - 0.5), 0, width).astype(np.int64)
+        yield edges.at[edge] + row * (width + 1) + column, np.sign(rise).astype(np.int32)
+
+
+def _crossed_pixels(edges: _Edges) -> Iterator[NDArray[np.int64]]:
+    """Places of the pixels that an edge runs through, inside the windows; some more than once; in parts."""
+    bounds = []
     for axis in (0, 1):  # Where an edge crosses from one row, or column, of pixels to the next.
-        low = np.minimum(starts[:, axis], ends[:, axis])
-        high = np.maximum(starts[:, axis], ends[:, axis])
-        first, last = (np.clip(np.ceil(value), 0, shape[axis] + 1).astype(np.int64) for value in (low, high))
-        edge, step = _spread(last - first)
-        edges.append(edge)
-        parts.append((first[edge] + step - starts[edge, axis]) / delta[edge, axis])
-    edge, part = np.concatenate(edges), np.clip(np.concatenate(parts), 0, 1)
-    order = np.lexsort((part, edge))
-    edge, part = edge[order], part[order]
-    same = edge[1:] == edge[:-1]
-    middle = ((part[1:] + part[:-1]) / 2)[same]
-    edge = edge[1:][same]
-    pixel = np.floor(starts[edge] + middle[:, None] * delta[edge]).astype(np.int64)
-    rows, columns = pixel[((pixel >= 0) & (pixel < np.array(shape))).all(axis=1)].T
-    return rows, columns
+        low = np.minimum(edges.starts[:, axis], edges.ends[:, axis])
+        high = np.maximum(edges.starts[:, axis], edges.ends[:, axis])
+        bounds.append(
+            [np.clip(np.ceil(value), 0, edges.size[:, axis] + 1).astype(np.int64) for value in (low, high)]
+        )
+    (first_y, last_y), (first_x, last_x) = bounds
+    num_rows = last_y - first_y
+    for edge, step in _spread(2 + num_rows + last_x - first_x):
+        starts, delta = edges.starts[edge], (edges.ends - edges.starts)[edge]
+        rows = num_rows[edge]
+        in_rows = (step >= 2) & (step < 2 + rows)
+        in_columns = step >= 2 + rows
+        part = np.minimum(step, 1).astype(np.float64)  # Its two ends come first.
+        line = np.where(in_rows, first_y[edge] + step - 2, first_x[edge] + step - 2 - rows)
+        for axis, crossing in ((0, in_rows), (1, in_columns)):
+            part[crossing] = (line[crossing] - starts[crossing, axis]) / delta[crossing, axis]
+        part = np.clip(part, 0, 1)
+        order = np.lexsort((part, edge))
+        edge, part = edge[order], part[order]
+        same = edge[1:] == edge[:-1]
+        middle = ((part[1:] + part[:-1]) / 2)[same]
+        edge = edge[1:][same]
+        pixel = np.floor(edges.starts[edge] + middle[:, None] * (edges.ends - edges.starts)[edge]).astype(
+            np.int64
+        )
+        is_inside = ((pixel >= 0) & (pixel < edges.size[edge])).all(axis=1)
+        pixel, edge = pixel[is_inside], edge[is_inside]
+        yield edges.at[edge] + pixel[:, 0] * (edges.size[edge, 1] + 1) + pixel[:, 1]
 
 
-def _spread(counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Each index as often as its count says, and which time it is: (2, 0, 1) -> (0, 0, 2), (0, 1, 0)."""
-    index = np.repeat(np.arange(len(counts)), counts)
-    return index, np.arange(len(index)) - np.repeat(np.cumsum(counts) - counts, counts)
+def _spread(counts: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Each index as often as its count says, and which time it is: (2, 0, 1) -> (0, 0, 2), (0, 1, 0); in parts.
+
+    All that belongs to one index is in one part.
+    """
+    ends = np.cumsum(counts)
+    start = 0
+    while start < len(counts):
+        done = int(ends[start] - counts[start])
+        end = max(start + 1, int(np.searchsorted(ends, done + _MOST_PX, side="right")))
+        part = counts[start:end]
+        index = np.repeat(np.arange(start, end), part)
+        yield index, np.arange(len(index)) - np.repeat(ends[start:end] - part - done, part)
+        start = end

@@ -1,12 +1,14 @@
 """The tables of a tiled TIFF: which pages are levels, where every tile lies, and whether the file holds them.
 
 cuCIM prints to stderr and hands out stale pixels where a tile is damaged, and drops levels whose directory is
-cut off. So the tables are read here first, and a file that promises bytes it does not have is refused.
+cut off. So the tables are read here first, and a file that promises bytes it does not have is refused. So is one
+that asks for more memory than any slide: nothing is read or allocated because a number in the file says so.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -19,8 +21,20 @@ from histo_monai.slides.errors import SlideError
 UNCOMPRESSED, LZW, JPEG, ADOBE_DEFLATE, DEFLATE = 1, 5, 7, 8, 32946
 JPEG2000 = (33003, 33005)
 
-_SUBFILE, _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _DESCRIPTION, _CHANNELS = 254, 256, 257, 258, 259, 270, 277
-_X_RESOLUTION, _Y_RESOLUTION, _RESOLUTION_UNIT = 282, 283, 296
+MAX_SIDE_PX = 2**20
+"""A slide of 75 mm at 0.1 µm/px has 750,000."""
+
+MAX_TILE_PX = 2**26
+"""8192 x 8192; slides have 240 to 4096 a side."""
+
+_MAX_PAGES = 4096
+_MAX_TAGS = 4096
+_MAX_TILES = 2**25
+_MAX_TEXT_BYTES = 2**20
+
+_SUBFILE, _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC = 254, 256, 257, 258, 259, 262
+_DESCRIPTION, _CHANNELS, _X_RESOLUTION, _Y_RESOLUTION = 270, 277, 282, 283
+_PLANAR, _RESOLUTION_UNIT, _PREDICTOR, _SAMPLE_FORMAT, _JPEG_TABLES = 284, 296, 317, 339, 347
 _TILE_WIDTH, _TILE_HEIGHT, _TILE_OFFSETS, _TILE_COUNTS, _STRIP_OFFSETS, _STRIP_COUNTS = (
     322,
     323,
@@ -29,22 +43,21 @@ _TILE_WIDTH, _TILE_HEIGHT, _TILE_OFFSETS, _TILE_COUNTS, _STRIP_OFFSETS, _STRIP_C
     273,
     279,
 )
-_TYPES = {
-    1: "u1",
-    2: "S1",
-    3: "u2",
-    4: "u4",
-    5: "u4",
-    6: "i1",
-    7: "V1",
-    8: "i2",
-    9: "i4",
-    10: "i4",
-    11: "f4",
-    12: "f8",
+_NUMBERS = (
+    *(_WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC, _CHANNELS, _PLANAR, _RESOLUTION_UNIT),
+    *(_PREDICTOR, _SAMPLE_FORMAT, _TILE_WIDTH, _TILE_HEIGHT),
+)
+_TABLES = (_TILE_OFFSETS, _TILE_COUNTS, _STRIP_OFFSETS, _STRIP_COUNTS)
+_TEXTS = (_DESCRIPTION, _JPEG_TABLES)
+_UNSIGNED = {1: "u1", 3: "u2", 4: "u4", 13: "u4", 16: "u8", 18: "u8"}
+_BYTES = {1: "u1", 2: "u1", 7: "u1"}
+_RATIONAL = {5: "u4", 10: "i4"}
+_KINDS = {
+    **dict.fromkeys((*_NUMBERS, *_TABLES), _UNSIGNED),
+    **dict.fromkeys(_TEXTS, _BYTES),
+    **dict.fromkeys((_X_RESOLUTION, _Y_RESOLUTION), _RATIONAL),
 }
-_TYPES |= {13: "u4", 16: "u8", 17: "i8", 18: "u8"}
-_RATIONALS = (5, 10)
+"""Tags that are read, and the kinds of value that each may have; other tags and kinds are passed over."""
 
 TagValue = NDArray[np.generic]
 
@@ -58,12 +71,17 @@ class Page:
         tile_yx: Height and width of its tiles; (0, 0) where it is stored in strips.
         compression: TIFF's number of the codec.
         num_channels: Samples per pixel.
-        bits: Bits per sample.
+        bits: Bits per sample; 0 where the samples differ.
         offsets: Where each tile or strip begins in the file, int64.
         counts: How many bytes each takes; 0 is a tile that was never written.
         description: ImageDescription, where the vendors keep their metadata.
         resolution_yx: Pixels per resolution unit, or None.
         resolution_unit: 1 none, 2 inch, 3 centimeter; TIFF's default is 2, but only where the tag is there.
+        photometric: TIFF's number of the color space: 2 is RGB, 6 YCbCr.
+        is_planar: Each channel has tiles of its own.
+        predictor: What was done before compression: 1 nothing, 2 differences of neighbors.
+        is_unsigned: Samples are unsigned integers.
+        jpeg_tables: What the JPEG tiles leave out, or nothing.
     """
 
     size_yx: tuple[int, int]
@@ -76,6 +94,11 @@ class Page:
     description: str = ""
     resolution_yx: tuple[float, float] | None = None
     resolution_unit: int | None = None
+    photometric: int = 2
+    is_planar: bool = False
+    predictor: int = 1
+    is_unsigned: bool = True
+    jpeg_tables: bytes = b""
 
     @property
     def is_tiled(self) -> bool:
@@ -87,12 +110,18 @@ class Page:
         """Number of tiles downwards and across."""
         return (-(-self.size_yx[0] // self.tile_yx[0]), -(-self.size_yx[1] // self.tile_yx[1]))
 
+    @property
+    def tile_bytes(self) -> int:
+        """What one tile takes when it is decoded."""
+        return self.tile_yx[0] * self.tile_yx[1] * self.num_channels * max(1, self.bits // 8)
+
 
 def read_pages(path: Path) -> list[Page]:
     """All pages of a TIFF or BigTIFF, with the place of every tile checked against the size of the file.
 
     Raises:
-        SlideError: If the file is cut off: a directory, a table or a tile ends beyond its last byte.
+        SlideError: If the file is cut off, a directory, a table or a tile ends beyond its last byte; or if it
+            states sizes or counts that no slide has.
     """
     file_size = path.stat().st_size
     with path.open("rb") as file:
@@ -103,22 +132,39 @@ def read_pages(path: Path) -> list[Page]:
         while offset:
             if offset in seen:
                 raise SlideError(path, "damaged: its image directories run in a circle; copy it again")
+            if len(pages) == _MAX_PAGES:
+                raise SlideError(path, f"holds more than {_MAX_PAGES} images; no slide does, copy it again")
             seen.add(offset)
             tags, offset = reader.read(offset)
             pages.append(_make_page(tags))
-    for number, page in enumerate(pages):
-        num_listed = min(len(page.offsets), len(page.counts))
-        is_written = page.counts[:num_listed] > 0
-        ends = (page.offsets[:num_listed] + page.counts[:num_listed])[is_written]
-        if len(ends) and int(ends.max()) > file_size:
-            raise _truncated(path, file_size, int(ends.max()), f"a tile of image {number}")
-        num_tiles = page.grid_yx[0] * page.grid_yx[1] if page.is_tiled else 0
-        if num_tiles > num_listed:
-            raise SlideError(
-                path,
-                f"image {number} lists {num_listed} of its {num_tiles} tiles; copy the file again",
-            )
+            _check_page(path, len(pages) - 1, pages[-1], file_size)
     return pages
+
+
+def _check_page(path: Path, number: int, page: Page, file_size: int) -> None:
+    num_listed = min(len(page.offsets), len(page.counts))
+    is_written = page.counts[:num_listed] > 0
+    ends = (page.offsets[:num_listed] + page.counts[:num_listed])[is_written]
+    if len(ends) and int(ends.max()) > file_size:
+        raise _truncated(path, file_size, int(ends.max()), f"a tile of image {number}")
+    if not page.is_tiled:
+        return
+    (height, width), (tile_height, tile_width) = page.size_yx, page.tile_yx
+    if not (0 < height <= MAX_SIDE_PX and 0 < width <= MAX_SIDE_PX):
+        raise SlideError(
+            path, f"image {number} states {width} x {height} px, more or less than a slide; copy it again"
+        )
+    if tile_height * tile_width > MAX_TILE_PX:
+        raise SlideError(
+            path,
+            f"image {number} states tiles of {tile_width} x {tile_height} px, of which one is too large to be read "
+            "at a time; save it again with tiles of 256 to 4096 px",
+        )
+    num_tiles = page.grid_yx[0] * page.grid_yx[1]
+    if num_tiles > num_listed:
+        raise SlideError(
+            path, f"image {number} lists {num_listed} of its {num_tiles} tiles; copy the file again"
+        )
 
 
 def is_tiff(path: Path) -> bool:
@@ -138,6 +184,7 @@ class _Directory:
 
     def __init__(self, path: Path, file: BinaryIO, file_size: int) -> None:
         self.path, self.file, self.file_size = path, file, file_size
+        self.num_listed = 0
         head = self.bytes_at(0, 4, "the header")
         self.order: Literal["<", ">"] = "<" if head[:2] == b"II" else ">"
         self.is_big = struct.unpack(self.order + "H", head[2:])[0] == 43
@@ -158,47 +205,68 @@ class _Directory:
         """The tags of the directory at an offset, and the offset of the next."""
         what = f"the image directory at {offset}"
         count = self.number_at(offset, "Q" if self.is_big else "H", what)
+        if count > _MAX_TAGS:
+            raise SlideError(self.path, f"damaged: {what} states {count} tags; copy or download it again")
         start = offset + (8 if self.is_big else 2)
         entry_bytes = 20 if self.is_big else 12
         raw = self.bytes_at(start, count * entry_bytes, what)
-        tags = {}
+        tags: dict[int, TagValue] = {}
         for position in range(0, len(raw), entry_bytes):
             tag, kind, length = struct.unpack(
                 self.order + "HH" + self.word, raw[position : position + 4 + self.word_bytes]
             )
-            if kind in _TYPES:
+            # Of a tag that comes twice the first counts, as in libtiff, which cuCIM and OpenSlide read by.
+            if kind in _KINDS.get(tag, {}) and tag not in tags:
                 inline = raw[position + 4 + self.word_bytes : position + entry_bytes]
-                tags[tag] = self._value(kind, length, inline, f"tag {tag} of the image directory at {offset}")
+                tags[tag] = self._value(tag, kind, length, inline, f"tag {tag} of {what}")
         return tags, self.number_at(start + count * entry_bytes, self.word, what)
 
-    def _value(self, kind: int, length: int, inline: bytes, what: str) -> TagValue:
-        dtype = np.dtype(_TYPES[kind]).newbyteorder(self.order)
-        length = length * 2 if kind in _RATIONALS else length
+    def _value(self, tag: int, kind: int, length: int, inline: bytes, what: str) -> TagValue:
+        dtype = np.dtype(_KINDS[tag][kind]).newbyteorder(self.order)
+        length = length * 2 if kind in _RATIONAL else length
+        if tag in _TABLES:
+            self.num_listed += length
+        if self.num_listed > _MAX_TILES or (tag not in _TABLES and length > _MAX_TEXT_BYTES):
+            raise SlideError(self.path, f"damaged: {what} states {length} values; copy or download it again")
         num_bytes = dtype.itemsize * length
         if num_bytes > self.word_bytes:
             inline = self.bytes_at(struct.unpack(self.order + self.word, inline)[0], num_bytes, what)
         return np.frombuffer(inline[:num_bytes], dtype)
 
 
-def _make_page(tags: dict[int, TagValue]) -> Page:
+def _make_page(tags: Mapping[int, TagValue]) -> Page:
     def number(tag: int, default: int = 0) -> int:
         return int(tags[tag][0]) if tag in tags and len(tags[tag]) else default
 
-    offsets = tags.get(_TILE_OFFSETS, tags.get(_STRIP_OFFSETS, np.zeros(0)))
-    counts = tags.get(_TILE_COUNTS, tags.get(_STRIP_COUNTS, np.zeros(len(offsets))))
+    def same(tag: int, default: int) -> int:
+        """What all samples have; 0 where they differ."""
+        values = set(tags[tag].tolist()) if tag in tags and len(tags[tag]) else {default}
+        return int(values.pop()) if len(values) == 1 else 0
+
+    nothing = np.zeros(0, np.int64)
     x_resolution, y_resolution = _ratio(tags.get(_X_RESOLUTION)), _ratio(tags.get(_Y_RESOLUTION))
     return Page(
         size_yx=(number(_HEIGHT), number(_WIDTH)),
         tile_yx=(number(_TILE_HEIGHT), number(_TILE_WIDTH)),
         compression=number(_COMPRESSION, UNCOMPRESSED),
         num_channels=number(_CHANNELS, 1),
-        bits=number(_BITS, 1),
-        offsets=offsets.astype(np.int64),
-        counts=counts.astype(np.int64),
+        bits=same(_BITS, 1),
+        offsets=_places(tags.get(_TILE_OFFSETS, tags.get(_STRIP_OFFSETS, nothing))),
+        counts=_places(tags.get(_TILE_COUNTS, tags.get(_STRIP_COUNTS, nothing))),
         description=tags[_DESCRIPTION].tobytes().decode("utf-8", "replace") if _DESCRIPTION in tags else "",
         resolution_yx=(y_resolution, x_resolution) if x_resolution and y_resolution else None,
         resolution_unit=number(_RESOLUTION_UNIT) or None,
+        photometric=number(_PHOTOMETRIC),
+        is_planar=number(_PLANAR, 1) != 1,
+        predictor=number(_PREDICTOR, 1),
+        is_unsigned=same(_SAMPLE_FORMAT, 1) == 1,
+        jpeg_tables=tags[_JPEG_TABLES].tobytes() if _JPEG_TABLES in tags else b"",
     )
+
+
+def _places(values: TagValue) -> NDArray[np.int64]:
+    """Places beyond any file stay beyond it: two of them can be added without running over."""
+    return np.minimum(values.astype(np.uint64), 2**62 - 1).astype(np.int64)
 
 
 def _ratio(value: TagValue | None) -> float | None:

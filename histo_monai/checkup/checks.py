@@ -1,0 +1,51 @@
+"""The checks of `doctor`: one function each, in the order in which they are printed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from histo_monai import artifacts
+from histo_monai.checkup import disk, machine, pipeline, reading, speed, versions
+from histo_monai.checkup.finding import Finding
+from histo_monai.params import Params, load_params
+
+Check = Callable[[Params | None], Iterable[Finding]]
+
+CHECKS: dict[str, Check] = {
+    "packages": versions.packages,
+    "dvc": versions.dvc,
+    "reading": reading.back_ends_and_formats,
+    "own slides": reading.own_slides,
+    "params.yaml": pipeline.params_file,
+    "environment": machine.environment,
+    "device": machine.device,
+    "threads": machine.threads,
+    "memory": machine.memory,
+    "shared memory": machine.shared_memory,
+    "disk": disk.space,
+    "data folder": disk.outputs,
+    "dvc.lock": pipeline.lock_file,
+    "remote": pipeline.remote,
+    "locks": pipeline.locks,
+    "drafts": pipeline.drafts,
+    "loader": speed.loader_against_model,
+}
+"""Name -> check. It takes the params, None where they cannot be read, and may find nothing to say."""
+
+
+def examine() -> list[Finding]:
+    """Run all checks; one that breaks is a FAIL, and the others run."""
+    try:
+        params = load_params(artifacts.PARAMS)
+    except ValueError:  # The check of that name says why.
+        params = None
+    findings = []
+    for name, check in CHECKS.items():
+        try:
+            findings += list(check(params))
+        except Exception as error:  # Whatever breaks on a broken machine is what is looked for.
+            reason = " ".join(str(error).split())
+            findings.append(
+                Finding("FAIL", name, f"the check itself broke: {type(error).__name__}: {reason}")
+            )
+    return findings

@@ -1,0 +1,114 @@
+"""Disk: room for the run that params.yaml asks for, and a data folder that can be written."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+
+from histo_monai import artifacts
+from histo_monai.checkup.finding import Finding
+from histo_monai.params import Params
+from histo_monai.storage import OutputError
+from histo_monai.storage.atomic import check_replaceable
+
+MODEL_BYTES = 47_000_000
+PHANTOM_BYTES_PER_PX = 0.5  # JPEG with its pyramid; measured on simulated slides
+MAP_BYTES = 2_000_000  # of one slide and model: scores, TIFF, overlay, GeoJSON
+LOG_BYTES = 20_000_000  # TensorBoard, of one method and seed
+_CACHED = 2  # DVC keeps a copy of every output where the disk cannot share blocks between files
+
+
+def space(params: Params | None) -> Iterator[Finding]:
+    """Free against what is still to be written; the estimate is told."""
+    here = Path.cwd()
+    free = shutil.disk_usage(here).free
+    if params is None:
+        yield Finding("PASS", "disk", f"{free / 1e9:.1f} GB free")
+        return
+    need, parts = estimate(params)
+    there = sum(folder_bytes(folder) for folder in (artifacts.DATA, Path(".dvc/cache")))
+    left = max(0, need - there)
+    told = (
+        f"{free / 1e9:.1f} GB free; the run of params.yaml takes about {need / 1e9:.1f} GB ({parts}), "
+        f"of which {min(need, there) / 1e9:.1f} GB are there"
+    )
+    if free < left:
+        yield Finding("FAIL", "disk", told, "make room, or `dvc gc --workspace` to drop what no file needs")
+    elif free < 2 * left:
+        yield Finding("WARN", "disk", told, "make room before long runs or sweeps")
+    else:
+        yield Finding("PASS", "disk", told)
+
+
+def estimate(params: Params) -> tuple[int, str]:
+    """Bytes that the run of params leaves, in DVC's cache too, and what they are."""
+    section, num_runs = params.phantom, len(params.methods) * len(params.seeds)
+    slides = section.num_slides + section.num_test_slides
+    simulated = 0
+    if params.source == "phantom":
+        simulated = int(slides * section.slide_side_px**2 * PHANTOM_BYTES_PER_PX)
+        simulated += int(section.num_patches * (4 * params.patch_px) ** 2 * PHANTOM_BYTES_PER_PX)
+    else:
+        slides = _num_rows(artifacts.WHOLE_SLIDES_CSV)
+    is_mapped = params.heatmap_section is not None
+    folds = params.crossfit.num_folds if is_mapped else 0
+    num_models = len(params.methods) + num_runs * (2 + 2 * folds)
+    maps = num_runs * 2 * slides * MAP_BYTES if is_mapped else 0
+    models = num_models * MODEL_BYTES
+    # While one trains: weights, the best, the optimizer's, the teacher's, and the draft that replaces the file before.
+    others = num_runs * LOG_BYTES + 10 * MODEL_BYTES
+    parts = f"{num_models} models {_gb(models)}, slides {_gb(simulated)}, maps {_gb(maps)}, twice with DVC's cache; "
+    parts += f"checkpoints and logs {_gb(others)}"
+    return _CACHED * (simulated + models + maps) + others, parts
+
+
+def folder_bytes(folder: Path) -> int:
+    """Bytes of all files below a folder, those of data/raw, which are yours, left out; 0 where there is none."""
+    total = 0
+    for place, folders, files in os.walk(folder):
+        if Path(place) == artifacts.DATA and "raw" in folders:
+            folders.remove("raw")
+        for name in files:
+            path = Path(place, name)
+            total += path.lstat().st_size if not path.is_symlink() else 0
+    return total
+
+
+def outputs(params: Params | None) -> Iterator[Finding]:
+    """Every folder that a stage replaces can be replaced."""
+    stages: list[tuple[str, str, int]] = [(stage, "", 0) for stage in ("phantom", "index", "compare")]
+    if params is not None:
+        stages += [("pretrain", method, 0) for method in params.methods]
+        stages += [
+            (stage, method, seed)
+            for stage in ("finetune", "consistency", "evaluate", "crossfit", "heatmap", "aggregate")
+            for method in params.methods
+            for seed in params.seeds
+        ]
+    problems = []
+    for stage, method, seed in stages:
+        try:
+            check_replaceable(artifacts.output_folder(stage, method, seed))
+        except OutputError as error:
+            problems.append(str(error))
+    for line in problems:
+        yield Finding("FAIL", "data folder", line)
+    if not problems:
+        where = (
+            f"{artifacts.DATA}, a link to {artifacts.DATA.resolve()},"
+            if artifacts.DATA.is_symlink()
+            else "data"
+        )
+        yield Finding("PASS", "data folder", f"{where} can be written")
+
+
+def _num_rows(path: Path) -> int:
+    return len(pd.read_csv(path)) if path.is_file() else 0
+
+
+def _gb(num_bytes: int) -> str:
+    return f"{num_bytes / 1e9:.1f} GB"

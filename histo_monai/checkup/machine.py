@@ -1,0 +1,148 @@
+"""The machine: environment variables, device, threads, memory."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from histo_monai.checkup.finding import Finding
+from histo_monai.environment import read_environment
+from histo_monai.params import Params
+
+CGROUP_LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
+MEMINFO, SHARED_MEMORY = Path("/proc/meminfo"), Path("/dev/shm")
+NUM_PREFETCHED = 2
+"""Batches that each reading process keeps ready."""
+_FEW_FILES = 1024
+
+
+def environment(_params: Params | None) -> Iterator[Finding]:
+    """HISTO_MONAI_*: known names, values that mean something."""
+    known = {f"HISTO_MONAI_{name}" for name in ("DEVICE", "RANKS", "WORKERS", "CPUS", "TRACEBACK")}
+    unknown = sorted(name for name in os.environ if name.startswith("HISTO_MONAI_") and name not in known)
+    if unknown:
+        yield Finding(
+            "WARN",
+            "environment",
+            f"{', '.join(unknown)}: no such variable",
+            f"known: {', '.join(sorted(known))}",
+        )
+    try:
+        found = read_environment()
+    except ValueError as error:
+        yield Finding("FAIL", "environment", str(error))
+        return
+    yield Finding(
+        "PASS",
+        "environment",
+        f"device {found.device}, {found.ranks} ranks, {found.workers} reading workers, {found.cpus} cores",
+    )
+
+
+def device(_params: Params | None) -> Iterator[Finding]:
+    """What trains."""
+    if torch.cuda.is_available():
+        for number in range(torch.cuda.device_count()):
+            about = torch.cuda.get_device_properties(number)
+            free, total = torch.cuda.mem_get_info(number)
+            told = f"{about.name}, {free / 1e9:.1f} of {total / 1e9:.1f} GB free, CUDA {torch.version.cuda}"
+            yield Finding("PASS", f"GPU {number}", told)
+        return
+    if shutil.which("nvidia-smi") or Path("/dev/nvidia0").exists():
+        built = f"torch is built for CUDA {torch.version.cuda}" if torch.version.cuda else "torch has no CUDA"
+        yield Finding(
+            "WARN",
+            "GPU",
+            f"there is one, and torch cannot use it ({built})",
+            "look at `nvidia-smi`: its driver",
+        )
+        return
+    yield Finding(
+        "WARN",
+        "GPU",
+        "none: trains on the CPU, which is enough for params.yaml as committed",
+        "params/paper.yaml needs one",
+    )
+
+
+def threads(_params: Params | None) -> Iterator[Finding]:
+    """Cores, threads and files that may be open."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    if asked.isdecimal() and int(asked) > cores:
+        yield Finding("WARN", "threads", f"OMP_NUM_THREADS is {asked} on {cores} cores", "unset it")
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= limit < _FEW_FILES:
+        yield Finding("WARN", "open files", f"at most {limit}", f"`ulimit -n {_FEW_FILES}`")
+    set_to = f", OMP_NUM_THREADS {asked}" if asked else ""
+    yield Finding("PASS", "threads", f"{cores} cores{set_to}, {limit} open files at most")
+
+
+def memory(_params: Params | None) -> Iterator[Finding]:
+    """What is free, the limit of a container counted, against what the processes of a training take."""
+    free, of_what = memory_free()
+    try:
+        workers = read_environment().workers
+    except ValueError:  # The check of that name says why.
+        workers = 0
+    unit = 1 if sys.platform == "darwin" else 1024
+    each = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    # Room for a step of training beside what this process, which has loaded the same libraries, takes.
+    need = 2 * each + workers * each
+    told = f"{free / 1e9:.1f} GB free ({of_what}); a training with {workers} workers takes about {need / 1e9:.1f} GB"
+    if free < need:
+        yield Finding("WARN", "memory", told, "fewer HISTO_MONAI_WORKERS, smaller batches")
+    else:
+        yield Finding("PASS", "memory", told)
+
+
+def memory_free() -> tuple[int, str]:
+    """Bytes that this process may still take, and what sets the limit."""
+    found = [(_available(), "of the machine")]
+    for path in CGROUP_LIMITS:
+        text = path.read_text().strip() if path.is_file() else "max"
+        if text.isdecimal() and int(text) < 2**60:
+            used = path.with_name("memory.current" if path.name == "memory.max" else "memory.usage_in_bytes")
+            now = int(used.read_text()) if used.is_file() else 0
+            found.append((max(0, int(text) - now), "of the container's limit"))
+    return min(found)
+
+
+def _available() -> int:
+    if MEMINFO.is_file():
+        for line in MEMINFO.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def shared_memory(params: Params | None) -> Iterator[Finding]:
+    """/dev/shm, through which reading workers hand over batches."""
+    workers = read_environment().workers
+    if not workers or not SHARED_MEMORY.is_dir():
+        yield Finding("PASS", "shared memory", "not used: patches are read by the training process itself")
+        return
+    free = shutil.disk_usage(SHARED_MEMORY).free
+    if params is None:
+        yield Finding("PASS", "shared memory", f"{free / 1e6:.0f} MB free in {SHARED_MEMORY}")
+        return
+    images = max(
+        params.evaluate.batch_size,
+        params.consistency_section.batch_size * (1 + params.mu),
+        params.finetune_section.batch_size,
+    )
+    need = workers * NUM_PREFETCHED * images * 3 * params.patch_px**2
+    told = f"{free / 1e6:.0f} MB free in {SHARED_MEMORY}; {workers} workers take up to {need / 1e6:.0f} MB"
+    if free < need:
+        yield Finding("WARN", "shared memory", told, "HISTO_MONAI_WORKERS=0, or `docker run --shm-size`")
+    else:
+        yield Finding("PASS", "shared memory", told)

@@ -1,0 +1,164 @@
+"""Which libraries read slides here, and do they read each format, and the user's own slides?
+
+Slides are read in a process of its own: where a damaged one kills it, that is a line of the report and not its end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from histo_monai import artifacts
+from histo_monai.checkup import samples
+from histo_monai.checkup.finding import Finding, Status
+from histo_monai.params import Params
+
+TIMEOUT_S = 20.0
+_LIBRARIES = {
+    "cucim.clara": ("cuCIM", "`pip install cucim-cu13` (Linux); without it OpenSlide reads, slower"),
+    "openslide": (
+        "OpenSlide",
+        "`pip install openslide-python openslide-bin`; without it cuCIM's formats only",
+    ),
+}
+_PROGRAM = "from histo_monai.checkup.reading import answer; answer()"
+
+
+def back_ends_and_formats(_params: Params | None) -> Iterator[Finding]:
+    """Both libraries load, and each kind of tile comes back as the picture that it was made from."""
+    with tempfile.TemporaryDirectory() as folder:
+        jobs: list[dict[str, Any]] = [{"library": module} for module in _LIBRARIES]
+        for name, codec in samples.CODECS.items():
+            path = Path(folder, f"{name.replace(' ', '-')}.tif")
+            samples.write_sample(path, codec)
+            jobs.append({"path": str(path), "tolerance": codec.tolerance, "name": f"TIFF, {name}"})
+        answers = ask(jobs)
+    libraries, formats = answers[: len(_LIBRARIES)], answers[len(_LIBRARIES) :]
+    missing = [told for told in libraries if "problem" in told]
+    for (name, remedy), told in zip(_LIBRARIES.values(), libraries, strict=True):
+        if "problem" not in told:
+            yield Finding("PASS", name, told["version"])
+        else:
+            status: Status = "FAIL" if len(missing) == len(libraries) else "WARN"
+            yield Finding(status, name, f"cannot be used: {told['problem']}", remedy)
+    for job, told in zip(jobs[len(_LIBRARIES) :], formats, strict=True):
+        if "problem" in told:
+            yield Finding(
+                "WARN", job["name"], f"cannot be read: {_without_folder(told['problem'])}", "see above"
+            )
+        else:
+            yield Finding("PASS", job["name"], f"read by {told['backend']}")
+
+
+def own_slides(_params: Params | None) -> Iterator[Finding]:
+    """One slide of each suffix among those that the index or the manifest names."""
+    found: dict[str, dict[str, Any]] = {}
+    manifest = artifacts.dataset_folder("raw", "own") / "slides.csv"
+    for table in (artifacts.SLIDES_CSV, artifacts.WHOLE_SLIDES_CSV, manifest):
+        if not table.is_file():
+            continue
+        around = table.parent if table == manifest else Path()
+        rows = pd.read_csv(table, dtype=str, keep_default_na=False)
+        for row in rows.to_dict("records"):
+            path = around / str(row.get("path", ""))
+            mpp = pd.to_numeric(row.get("mpp", ""), errors="coerce")
+            job = {"path": str(path), "mpp": None if pd.isna(mpp) else float(mpp)}
+            found.setdefault(path.suffix.lower(), job)
+    for suffix, job, told in zip(found, found.values(), ask(list(found.values())), strict=True):
+        if "problem" in told:
+            yield Finding("FAIL", f"slide {suffix}", f"{job['path']}: {told['problem']}")
+        else:
+            yield Finding("PASS", f"slide {suffix}", f"{job['path']}: read by {told['backend']}")
+
+
+def _without_folder(problem: str) -> str:
+    return problem.split(".tif: ", 1)[-1]
+
+
+def ask(jobs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What a process of its own answers to each job; a job that kills it, or takes too long, is a problem."""
+    answers: list[dict[str, Any]] = []
+    while len(answers) < len(jobs):
+        left = jobs[len(answers) :]
+        new, end = _run(left)
+        answers += new
+        if len(new) < len(left):
+            answers.append({"problem": end})
+    return answers
+
+
+def _run(jobs: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], str]:
+    package = Path(__file__).parents[2]
+    paths = [str(package), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    command = [sys.executable, "-c", _PROGRAM]
+    try:
+        done = subprocess.run(
+            command,
+            input=json.dumps(jobs),
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        output, error = done.stdout, done.stderr.strip().splitlines()
+        end = f"the reading process died of signal {-done.returncode}"
+        if done.returncode >= 0:
+            end = error[-1] if error else f"the reading process ended with {done.returncode}"
+    except subprocess.TimeoutExpired as error_:
+        output = (
+            (error_.stdout or b"").decode() if isinstance(error_.stdout, bytes) else str(error_.stdout or "")
+        )
+        end = f"takes more than {TIMEOUT_S:g} s"
+    return [json.loads(line) for line in output.splitlines() if line.startswith("{")], end
+
+
+def answer() -> None:
+    """Jobs as JSON on stdin -> one line of JSON for each, as soon as it is done. Run in a process of its own."""
+    for job in json.load(sys.stdin):
+        try:
+            told = _library(job["library"]) if "library" in job else _slide(job)
+        except (ImportError, OSError, RuntimeError, ValueError) as error:
+            told = {"problem": " ".join(str(error).split()) or type(error).__name__}
+        print(json.dumps(told), flush=True)
+
+
+def _library(module: str) -> dict[str, Any]:
+    import importlib
+
+    from histo_monai.quiet import quiet_library
+
+    with quiet_library():
+        importlib.import_module(module)
+    top = importlib.import_module(module.partition(".")[0])
+    return {"version": str(getattr(top, "__version__", "there"))}
+
+
+def _slide(job: dict[str, Any]) -> dict[str, Any]:
+    from histo_monai.slides import concentric_boxes, open_slide
+
+    with open_slide(job["path"], job.get("mpp")) as slide:
+        height, width = slide.size_yx
+        side = min(256, height, width)
+        (box,) = concentric_boxes(center_yx=(height // 2, width // 2), side_px=side, mpps=(slide.mpp,))
+        pixels = slide.read(box)
+        backend = slide.backend
+    if "tolerance" in job:
+        half = side // 2
+        middle = samples.picture()[
+            height // 2 - half : height // 2 + half, width // 2 - half : width // 2 + half
+        ]
+        off = float(np.abs(pixels.astype(float) - middle.transpose(2, 0, 1)).mean())
+        if off > job["tolerance"]:
+            raise ValueError(f"{backend} decodes it {off:.1f} grey levels off")
+    return {"backend": backend}

@@ -1,0 +1,80 @@
+"""Which waits for which: patches that are read, or the network that learns from them?"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from histo_monai.checkup import samples
+from histo_monai.checkup.finding import Finding
+from histo_monai.environment import Environment, read_environment
+from histo_monai.networks import TaskModel
+from histo_monai.params import Params
+from histo_monai.slides import Box, open_slide
+
+SECONDS = 1.0
+_MAX_BATCH = 16
+
+
+def loader_against_model(params: Params | None) -> Iterator[Finding]:
+    """Patches a second of one reading process, and images a second of a training step, each for a second."""
+    if params is None:
+        return
+    environment = read_environment()
+    environment.use_cpus()
+    reading = patches_per_second(params.patch_px)
+    learning = images_per_second(params, environment)
+    processes = max(1, environment.workers)
+    told = (
+        f"{reading:.0f} patches/s are read by a process, {processes} of them; the network learns from {learning:.0f} "
+        f"images/s of {params.patch_px} px on {environment.device}"
+    )
+    if reading * processes < learning:
+        yield Finding(
+            "WARN", "loader", f"{told}: reading is the bottleneck", "more HISTO_MONAI_WORKERS, a faster disk"
+        )
+    else:
+        yield Finding("PASS", "loader", f"{told}: the network is the bottleneck")
+
+
+def patches_per_second(patch_px: int) -> float:
+    """Of patches at the resolution of the slide, JPEG, decoded anew each time."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "slide.tif")
+        samples.write_sample(path, samples.CODECS["JPEG"])
+        places = np.random.default_rng(0).integers(0, samples.SIDE_PX, (64, 2))
+        boxes = [Box((int(y), int(x)), patch_px, samples.MPP) for y, x in places]
+        with open_slide(path) as slide:
+            slide.read(boxes[0])
+            return _rate(lambda: slide.read_many(boxes[:8]), 8)
+
+
+def images_per_second(params: Params, environment: Environment) -> float:
+    """Of steps of a fine-tuning: forward, backward, update."""
+    batch = min(_MAX_BATCH, params.finetune_section.batch_size)
+    model = TaskModel("linear", 2).to(environment.device).train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    images = torch.rand(batch, 3, params.patch_px, params.patch_px, device=environment.device)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(images).square().mean().backward()
+        optimizer.step()
+        if environment.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    step()
+    return _rate(step, batch)
+
+
+def _rate(work: Callable[[], object], num: int) -> float:
+    start, done = time.perf_counter(), 0
+    while (seconds := time.perf_counter() - start) < SECONDS:
+        work()
+        done += num
+    return done / seconds

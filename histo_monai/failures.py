@@ -1,0 +1,52 @@
+"""What the machine does to a run, in one line with a remedy: memory that ends, processes that are killed or lost."""
+
+from __future__ import annotations
+
+import re
+
+_FEWER = (
+    "fewer processes (HISTO_MONAI_WORKERS, HISTO_MONAI_CPUS, HISTO_MONAI_RANKS) or a smaller batch_size need less; "
+    "start again to go on after the last finished epoch or slide"
+)
+_ALLOCATION = re.compile(r"DefaultCPUAllocator|not enough memory|[Cc]annot allocate memory|out of memory")
+_DEAD_WORKER = re.compile(r"DataLoader worker \(pid.*(killed by signal|exited unexpectedly)")
+_SHARED_MEMORY = re.compile(
+    r"out of shared memory|unable to (write to|open|mmap|allocate) .*(shm|torch_)|Bus error"
+)
+_PEERS = re.compile(r"gloo|nccl|store", re.IGNORECASE)
+_TIMEOUT = re.compile(r"timed? ?out", re.IGNORECASE)
+_LOST = re.compile(r"closed|reset by peer|broken pipe|remote process exited", re.IGNORECASE)
+
+
+def machine_failure(kind: type[BaseException], message: str) -> str | None:
+    """The sentence for an error that neither the input nor the code caused; None for any other.
+
+    Libraries have no errors of their own for most of these, so some are known by their words.
+
+    Args:
+        kind: of the error.
+        message: of the error; may have several lines.
+    """
+    names = {base.__name__ for base in kind.__mro__}
+    first = " ".join(message.split())[:200]
+    if names & {"MemoryError", "OutOfMemoryError"}:
+        return f"out of memory ({first or 'no more can be had'}); {_FEWER}"
+    if "BrokenProcessPool" in names:
+        return f"a reading process was killed, mostly for lack of memory; {_FEWER}"
+    if "ProcessExitedException" in names:
+        return f"a training process was killed ({first}), mostly for lack of memory; {_FEWER}"
+    return _by_words(message, first) if issubclass(kind, RuntimeError) else None
+
+
+def _by_words(message: str, first: str) -> str | None:
+    if _SHARED_MEMORY.search(message):
+        return f"/dev/shm is full ({first}); give the container more (--shm-size), or HISTO_MONAI_WORKERS=0"
+    if _DEAD_WORKER.search(message):
+        return f"a reading process was killed, mostly for lack of memory; {_FEWER}"
+    if _ALLOCATION.search(message):
+        return f"out of memory ({first}); {_FEWER}"
+    if _PEERS.search(message) and _TIMEOUT.search(message):
+        return f"another training process did not answer in HISTO_MONAI_TIMEOUT_S ({first}); start again"
+    if _PEERS.search(message) and _LOST.search(message):
+        return f"another training process was killed, mostly for lack of memory; {_FEWER}"
+    return None

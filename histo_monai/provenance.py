@@ -1,0 +1,188 @@
+"""Where a result comes from: code, params, what was read, package versions; and digests of what was written.
+
+One record of all stages. It holds nothing that differs between two runs of one commit: no time, no name of a machine or
+user, no path outside the project. So a run that was killed and went on still ends in the same bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from histo_monai import __version__, artifacts
+from histo_monai.environment import code_version
+from histo_monai.params import Params
+from histo_monai.storage import file_sha256, identify, sealed, write_json
+
+SEAL = "record_sha256"
+FILES = "files"
+"""Keys of a record: its digest, and the digests of the files that it lists."""
+
+PACKAGES = (
+    *("torch", "torchvision", "monai", "pytorch-ignite", "cucim", "openslide-python", "numpy", "pandas"),
+    *("scipy", "scikit-learn", "scikit-image", "opencv-python-headless", "pillow", "tifffile", "safetensors"),
+)
+_CUCIM = ("cucim-cu13", "cucim-cu12", "cucim")  # one library, named after the CUDA that it was built for
+_THREADS = 8
+
+
+def made_from(
+    params: Params,
+    files: Iterable[Path] = (),
+    slides: Sequence[pd.DataFrame] = (),
+    images: pd.DataFrame | None = None,
+) -> dict[str, Any]:
+    """The record of a stage, made before it reads: what its results are made from.
+
+    Args:
+        params: As they were read.
+        files: Tables, models and outlines that the stage reads, each recorded by its SHA-256.
+        slides: Tables of slides, or of patches, some of which may be squares of slides: slides are recorded by id, each
+            by a digest of samples (`storage.identify`), since many are gigabytes.
+        images: Table of patches; those that are whole images are recorded in one digest, as there may be 100,000.
+
+    Returns:
+        For JSON: `git_commit` (the last that changed code, params or pipeline), `git_dirty` (whether these differ from
+        it), both None outside git; `code_sha256`; `params_sha256`; `inputs`, path -> SHA-256; `slides`, id -> digest;
+        `images`; `packages`, name -> version, None where it is not there.
+
+    Raises:
+        ValueError: What is to be recorded is not there.
+        OSError: It cannot be read.
+    """
+    version = code_version()
+    paths = sorted(set(files))
+    digests = _in_threads(_sha256, paths)
+    return {
+        "git_commit": version.commit,
+        "git_dirty": version.is_dirty,
+        "code_sha256": version.sha256,
+        "params_sha256": params_sha256(params),
+        "inputs": dict(zip(map(portable, paths), digests, strict=True)),
+        "slides": slide_digests(slides),
+        **({} if images is None else {"images": image_digest(images)}),
+        "packages": package_versions(),
+    }
+
+
+def write_metrics(
+    folder: Path,
+    metrics: Mapping[str, Any],
+    provenance: Mapping[str, Any],
+    summary: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a stage's last two files: summary.json, the numbers that `dvc metrics show` prints, and metrics.json.
+
+    metrics.json holds all metrics, the provenance, and the SHA-256 of every other file in the folder (`files`).
+
+    Args:
+        folder: All else in it is written.
+        metrics: Any JSON.
+        provenance: See `made_from`.
+        summary: Numbers; None writes no summary.json.
+    """
+    if summary is not None:
+        write_json(folder / artifacts.SUMMARY, summary)
+    record = {**metrics, "provenance": dict(provenance), FILES: output_digests(folder)}
+    write_json(folder / artifacts.METRICS, sealed(record, SEAL))
+
+
+def output_digests(folder: Path) -> dict[str, str]:
+    """Path below the folder -> SHA-256, of every file but metrics.json itself."""
+    found = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    paths = sorted(path for path in found if path != folder / artifacts.METRICS)
+    digests = _in_threads(_sha256, paths)
+    return {path.relative_to(folder).as_posix(): digest for path, digest in zip(paths, digests, strict=True)}
+
+
+def slide_digests(tables: Sequence[pd.DataFrame]) -> dict[str, str]:
+    """Id of every slide in tables with `slide_id` and `path` -> digest of its samples."""
+    named: dict[str, Path] = {}
+    for table in tables:
+        rows = table[table["y"].notna()] if "y" in table else table
+        pairs = rows[["slide_id", "path"]].drop_duplicates().itertuples(index=False)
+        named |= {slide_id: Path(path) for slide_id, path in pairs}
+    ids = sorted(named)
+    return dict(zip(ids, _in_threads(_sample_sha256, [named[slide_id] for slide_id in ids]), strict=True))
+
+
+def image_digest(patches: pd.DataFrame) -> dict[str, Any]:
+    """Number of the files that hold the patches which are whole images, a zip being one, and a digest of them all."""
+    names = patches.loc[patches["y"].isna(), "path"].unique()
+    files = sorted({_file_of(Path(name)) for name in names})
+    digest = hashlib.sha256()
+    for path, of_file in zip(files, _in_threads(_sample_sha256, files), strict=True):
+        digest.update(f"{portable(path)} {of_file}\n".encode())
+    return {"num_files": len(files), "sha256": digest.hexdigest()}
+
+
+def params_sha256(params: Params) -> str:
+    """A digest of all values, whatever their order and the comments in the file."""
+    return hashlib.sha256(json.dumps(dataclasses.asdict(params), sort_keys=True).encode()).hexdigest()
+
+
+def package_versions() -> dict[str, str | None]:
+    """What computes, and its versions; None where it is not installed."""
+    versions: dict[str, str | None] = {"python": platform.python_version(), "histo_monai": __version__}
+    for name in PACKAGES:
+        known = (_version(each) for each in (_CUCIM if name == "cucim" else (name,)))
+        versions[name] = next((version for version in known if version), None)
+    return versions
+
+
+def portable(path: Path) -> str:
+    """A path as records write it: relative to the project's root; of what lies outside, the name alone."""
+    plain = Path(os.path.normpath(path))
+    here = Path.cwd()
+    if plain.is_absolute() and plain.is_relative_to(here):
+        plain = plain.relative_to(here)
+    return plain.name if plain.is_absolute() or plain.parts[:1] == ("..",) else plain.as_posix()
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _file_of(path: Path) -> Path:
+    """The file itself, or the zip that the path leads through."""
+    return next((place for place in (path, *path.parents) if place.is_file()), path)
+
+
+def _sample_sha256(path: Path) -> str:
+    with _named(path):
+        return identify(path).sample_sha256
+
+
+def _sha256(path: Path) -> str:
+    with _named(path):
+        return file_sha256(path)
+
+
+@contextlib.contextmanager
+def _named(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise ValueError(
+            f"{path}: no such file; run the stage that makes it, `dvc pull`, or check the path in the manifest"
+        ) from None
+
+
+def _in_threads(digest: Callable[[Path], str], paths: Sequence[Path]) -> list[str]:
+    """Digests in the order of the paths; hashing and reading give way to other threads."""
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return list(pool.map(digest, paths))

@@ -1,0 +1,134 @@
+"""Outlines that enclose nothing, and how what a reader leaves out of a file is told."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from histo_monai.slides.annotations.content import short
+
+_LOG = logging.getLogger(__name__)
+
+_NARROW_PX = 1e-6
+"""Mean width, in level-0 pixels, up to which an outline encloses nothing: wider than rounding, narrower than ink."""
+
+MOST_PX = 1e9
+"""No slide reaches farther. A coordinate beyond is a slip, and one like 1e300 overflows what computes on it."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """What stands in an annotation file and was not taken.
+
+    Attributes:
+        path: The file.
+        kind: One of what it is: "outline".
+        why: "without area".
+        names: Of each, as the file or its place in the file names it.
+    """
+
+    path: Path
+    kind: str
+    why: str
+    names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """One line."""
+        return f"{self.path}: {_counted(len(self.names), self)} left out: {_listed(self.names)}"
+
+
+def log_left_out(left_out: LeftOut) -> None:
+    """Log it as a warning, where nobody collects it."""
+    _LOG.warning("%s", left_out)
+
+
+Report = Callable[[LeftOut], None]
+"""What takes what was left out: `log_left_out`, or the `append` of a list."""
+
+
+def left_out_in_words(found: Sequence[LeftOut]) -> list[str]:
+    """One line for everything that was left out for one reason, with the number and the files."""
+    lines = []
+    for kind, why in dict.fromkeys((one.kind, one.why) for one in found):
+        some = [one for one in found if (one.kind, one.why) == (kind, why)]
+        if len(some) == 1:
+            lines.append(str(some[0]))
+            continue
+        num = sum(len(one.names) for one in some)
+        files = [f"{len(one.names)} in {one.path.name} ({_listed(one.names, 2)})" for one in some]
+        lines.append(f"{some[0].path.parent}: {_counted(num, some[0])} left out: {'; '.join(files)}")
+    return lines
+
+
+def _counted(num: int, one: LeftOut) -> str:
+    return f"{num} {one.kind}{'s' * (num != 1)} {one.why}"
+
+
+def _listed(names: Sequence[str], most: int = 5) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(short, names[:most])) + more
+
+
+def enclose_area(outlines: Sequence[NDArray[np.float64]]) -> NDArray[np.bool_]:
+    """Whether each of many outlines winds around any place.
+
+    One of fewer than three distinct points does not, nor one along a line, there and back. One that crosses itself
+    does: a bow tie has no signed area, and encloses two triangles.
+
+    Args:
+        outlines: Vertices, shape (n, 2), level-0 pixels.
+
+    Returns:
+        Shape (number of outlines,), bool.
+    """
+    nums = np.array([len(points) for points in outlines], np.int64)
+    found = np.zeros(len(nums), bool)
+    some = np.flatnonzero(nums >= 3)
+    if not len(some):
+        return found
+    nums = nums[some]
+    firsts = np.cumsum(nums) - nums
+    points = np.concatenate([outlines[number] for number in some.tolist()])
+    points = points - np.repeat(points[firsts], nums, axis=0)
+    following = np.arange(1, len(points) + 1)
+    following[firsts + nums - 1] = firsts
+    ends = points[following]
+    twice_area = np.add.reduceat(points[:, 1] * ends[:, 0] - points[:, 0] * ends[:, 1], firsts)
+    length = np.add.reduceat(np.hypot(*(ends - points).T), firsts)
+    wide = np.abs(twice_area) > 2 * _NARROW_PX * length
+    found[some] = wide
+    for number in some[~wide].tolist():
+        found[number] = _is_wide(outlines[number].tolist())
+    return found
+
+
+def _is_wide(points: Sequence[Sequence[float]]) -> bool:
+    """Whether three points are left of an outline after those are taken away that lie on a line with their neighbors.
+
+    That takes away whatever goes there and back, from its tips on.
+    """
+    left: list[Sequence[float]] = []
+    for point in points:
+        left.append(point)
+        while len(left) >= 3 and _on_a_line(*left[-3:]):
+            del left[-2]
+    while len(left) >= 3:
+        if _on_a_line(left[-2], left[-1], left[0]):
+            left.pop()
+        elif _on_a_line(left[-1], left[0], left[1]):
+            left.pop(0)
+        else:
+            return True
+    return False
+
+
+def _on_a_line(one: Sequence[float], middle: Sequence[float], other: Sequence[float]) -> bool:
+    before_y, before_x = middle[0] - one[0], middle[1] - one[1]
+    after_y, after_x = other[0] - middle[0], other[1] - middle[1]
+    lengths = np.hypot(before_y, before_x) + np.hypot(after_y, after_x)
+    return bool(abs(before_y * after_x - before_x * after_y) <= _NARROW_PX * lengths)

@@ -1,0 +1,69 @@
+"""Annotation files -> bytes, and what may stand in a message about them."""
+
+from __future__ import annotations
+
+import os
+import reprlib
+import stat
+from pathlib import Path
+from typing import Any
+
+MOST_BYTES = 2**29
+"""Larger than any annotation file that QuPath or ASAP can show; what is larger fills the memory and gives nothing."""
+
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxdict, _SHORT.maxstring = 2, 3, 2, 40
+
+
+def read_content(path: Path) -> bytes:
+    """The bytes of an annotation file.
+
+    Raises:
+        ValueError: it cannot be read, is no regular file (a folder, a pipe or a device, on which reading could wait
+            forever), is empty, or has more than `MOST_BYTES`; names it.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            about = os.fstat(handle)
+            check_size(path, about.st_size if stat.S_ISREG(about.st_mode) else None)
+            with os.fdopen(handle, "rb", closefd=False) as file:
+                return file.read()
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def check_size(path: Path, num_bytes: int | None) -> None:
+    """Refuse what is no regular file (None), is empty, or has more than `MOST_BYTES`.
+
+    Raises:
+        ValueError: see above; names the file.
+    """
+    if num_bytes is None:
+        raise ValueError(f"{path}: cannot be read (a folder, a pipe or a device); name a regular file")
+    if not num_bytes:
+        raise ValueError(f"{path}: is empty; export or download it again")
+    if num_bytes > MOST_BYTES:
+        raise ValueError(
+            f"{path}: has {num_bytes >> 20} MiB; an annotation file has at most {MOST_BYTES >> 20}"
+        )
+
+
+def short(given: Any) -> str:
+    """What was found in a file, as it may stand in a message of one line: escaped, and never long."""
+    text = _SHORT.repr(given)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def is_text(given: str) -> bool:
+    """Whether it can be written as UTF-8: it holds no half of a surrogate pair."""
+    return not any("\ud800" <= sign <= "\udfff" for sign in given)
+
+
+def is_plain(given: str) -> bool:
+    """Whether it can stand in a table, in a message and in any format: one line of text, no control characters."""
+    return is_text(given) and not any(
+        sign < " " or "\x7f" <= sign <= "\x9f" or sign in "\u2028\u2029\ufffe\uffff" for sign in given
+    )

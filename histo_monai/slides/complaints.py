@@ -1,0 +1,97 @@
+"""What C libraries print while they decode: the only sign that they give of a damaged tile.
+
+cuCIM decodes a damaged tile as well as it can, prints a line to the terminal, and returns. The line goes through the
+C library's `stdout` or `stderr`. While something is decoded these two point to a buffer in memory; Python's own
+streams and the process's files stay as they are, so nothing that Python prints meanwhile is lost or mistaken.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import threading
+from typing import Any, Self
+
+_BUFFER_BYTES = 2**16
+_UNBUFFERED = 2
+
+
+class _Streams:
+    """The C library's two streams, and the buffer that takes their place."""
+
+    def __init__(self) -> None:
+        libc: Any = ctypes.PyDLL(
+            None
+        )  # Keeps the interpreter's lock: these calls take less time than passing it on.
+        self._fields = [ctypes.c_void_p.in_dll(libc, name) for name in ("stdout", "stderr")]
+        self._own = [field.value for field in self._fields]
+        self._buffer = ctypes.create_string_buffer(_BUFFER_BYTES)
+        libc.fmemopen.restype = ctypes.c_void_p
+        self._file = ctypes.c_void_p(libc.fmemopen(self._buffer, ctypes.c_size_t(_BUFFER_BYTES), b"w"))
+        libc.setvbuf(self._file, None, _UNBUFFERED, ctypes.c_size_t(0))
+        libc.ftell.restype = ctypes.c_long
+        self._tell, self._rewind = libc.ftell, libc.rewind
+        self._num_users, self._lock = 0, threading.Lock()
+
+    def begin(self) -> int:
+        with self._lock:
+            if self._num_users == 0:
+                self._rewind(self._file)
+                for field in self._fields:
+                    field.value = self._file.value
+            self._num_users += 1
+            return int(self._tell(self._file))
+
+    def end(self, start: int) -> str:
+        with self._lock:
+            self._num_users -= 1
+            if self._num_users == 0:
+                self.restore()
+            stop = int(self._tell(self._file))
+            if stop == start < _BUFFER_BYTES - 1:
+                return ""
+            return (
+                self._buffer.raw[start:stop].decode("utf-8", "replace") or "more complaints than can be kept"
+            )
+
+    def restore(self) -> None:
+        for field, own in zip(self._fields, self._own, strict=True):
+            field.value = own
+
+
+@functools.cache
+def _streams() -> _Streams:
+    return _Streams()
+
+
+def _forget_in_child() -> None:
+    """A child of a process in which another thread was decoding must not print into a buffer for ever."""
+    if _streams.cache_info().currsize:
+        _streams().restore()
+        _streams.cache_clear()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
+
+
+class Complaints:
+    """Keeps what C libraries print inside a ``with``; `text` holds it afterwards.
+
+    With several threads at a time each has what any of them printed: whoever sees a complaint must look whether it
+    is about what it decoded itself.
+
+    Attributes:
+        text: What was printed, one line; empty where nothing was.
+    """
+
+    text = ""
+
+    def __enter__(self) -> Self:
+        self._start = _streams().begin()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        printed = _streams().end(self._start)
+        if printed:
+            self.text = " ".join(printed.split())

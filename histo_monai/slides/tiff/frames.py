@@ -1,0 +1,179 @@
+"""What the bytes of one tile say about themselves, before a decoder believes it.
+
+cuCIM decodes a tile into a buffer of the TIFF's tile size, whatever size the tile states in its own header: a JPEG
+of 512 x 512 in a slide of 240 x 240 tiles ends the process. So the headers are read here, by the rules of the
+formats (ITU-T T.81, annex B; T.800, annex A), and what differs from the TIFF is not decoded.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import zlib
+
+from histo_monai.slides.tiff.tables import ADOBE_DEFLATE, DEFLATE, JPEG, JPEG2000, UNCOMPRESSED, Page
+
+_MAX_SCANS = 100
+_MAX_INNER_TILES = 1024
+_TAIL_BYTES = 16  # Some writers pad tiles by a few bytes after the end marker.
+_SOI, _EOI, _SOS, _SIZ, _SOT, _SOD = 0xD8, 0xD9, 0xDA, 0x51, 0x90, 0x93
+_WITHOUT_LENGTH = (0x00, 0x01, *range(0xD0, 0xDA))
+_FRAMES = (0xC0, 0xC1, 0xC2)  # baseline, extended, progressive
+_OTHER_FRAMES = (0xC3, 0xC5, 0xC6, 0xC7, 0xC8, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE, 0xCF)
+_NEVER_IN_PACKETS = re.compile(rb"\xff[\x90\x93-\xff]")  # 0x91 and 0x92 may stand between packets.
+
+
+class NoTileError(ValueError):
+    """Bytes that are no tile of this page; the message says why."""
+
+
+def check_tile(page: Page, data: bytes) -> None:
+    """Check the bytes of one tile that was written.
+
+    Raises:
+        NoTileError: If they are no tile of this page.
+    """
+    if len(data) > 4 * page.tile_bytes + 2**20:
+        raise NoTileError(f"it takes {len(data)} bytes, and {page.tile_bytes} decoded")
+    if page.compression == UNCOMPRESSED:
+        if len(data) < page.tile_bytes:
+            raise NoTileError(f"it has {len(data)} of its {page.tile_bytes} bytes")
+    elif page.compression == JPEG:
+        _check_jpeg(page, data)
+    elif page.compression in JPEG2000:
+        _check_jpeg2000(page, data)
+    elif page.compression in (DEFLATE, ADOBE_DEFLATE):
+        _check_deflate(page, data)
+    elif not any(data[-4:]):
+        raise NoTileError("its end is zeros")
+
+
+def check_jpeg_tables(data: bytes) -> None:
+    """Check the tables that the JPEG tiles of a page share: no picture may hide in them.
+
+    Raises:
+        NoTileError: If they are not tables alone.
+    """
+    position = 2 if data[:2] == b"\xff\xd8" else -1
+    while position >= 0:
+        marker, _, end = _segment(data, position)
+        if marker == _EOI:
+            return
+        if marker in (*_FRAMES, *_OTHER_FRAMES, _SOS) or marker in _WITHOUT_LENGTH or end > len(data):
+            break
+        position = end
+    raise NoTileError("its JPEG tables are damaged")
+
+
+def _segment(data: bytes, position: int) -> tuple[int, int, int]:
+    """A marker, and where its segment begins and ends; a marker without a segment ends where it begins."""
+    if data[position : position + 1] != b"\xff":
+        raise NoTileError(f"it has no marker at byte {position}")
+    while data[position : position + 1] == b"\xff":  # A marker may be preceded by any number of fill bytes.
+        position += 1
+    marker = data[position : position + 1]
+    if not marker:
+        raise NoTileError("its header is cut off")
+    start = position + 1
+    if marker[0] in _WITHOUT_LENGTH:
+        return marker[0], start, start
+    if start + 2 > len(data):
+        raise NoTileError("its header is cut off")
+    length = int.from_bytes(data[start : start + 2], "big")
+    if length < 2:
+        raise NoTileError(f"a segment of its header has {length} bytes")
+    return marker[0], start, start + length
+
+
+def _check_jpeg(page: Page, data: bytes) -> None:
+    if data[:2] != b"\xff\xd8":
+        raise NoTileError("it does not begin as a JPEG")
+    position, marker = 2, _SOI
+    while marker not in _FRAMES:
+        marker, start, end = _segment(data, position)
+        if marker in _WITHOUT_LENGTH or marker == _SOS:
+            raise NoTileError("it has no frame header")
+        if marker in _OTHER_FRAMES:
+            raise NoTileError(f"it is a JPEG of a kind that slides do not have (0x{marker:02x})")
+        position = end
+    if end > len(data) or end - start < 8:
+        raise NoTileError("its frame header is cut off")
+    bits, height, width, num_channels = struct.unpack(">BHHB", data[start + 2 : start + 8])
+    _check_says(page, height, width, num_channels, bits)
+    if end - start != 8 + 3 * num_channels:
+        raise NoTileError("its frame header is damaged")
+    for sampling in data[start + 9 : end : 3]:
+        if sampling >> 4 not in (1, 2, 4) or sampling & 15 not in (1, 2, 4):
+            raise NoTileError(f"it states a sampling of {sampling >> 4} x {sampling & 15}")
+    num_scans = data.count(b"\xff\xda", end)
+    if num_scans > _MAX_SCANS:
+        raise NoTileError(f"it has {num_scans} scans")
+
+
+def _check_says(page: Page, height: int, width: int, num_channels: int, bits: int) -> None:
+    """Whether a tile's own header says what the TIFF says of all tiles."""
+    if (height, width) != page.tile_yx:
+        tile_height, tile_width = page.tile_yx
+        raise NoTileError(
+            f"its own header states {width} x {height} px, the TIFF {tile_width} x {tile_height}"
+        )
+    if (num_channels, bits) != (page.num_channels, page.bits):
+        raise NoTileError(
+            f"its own header states {num_channels} channels of {bits} bits, the TIFF {page.num_channels} of {page.bits}"
+        )
+
+
+def _check_jpeg2000(page: Page, data: bytes) -> None:
+    if data[:4] != b"\xff\x4f\xff\x51" or len(data) < 42:
+        raise NoTileError("it does not begin as a JPEG 2000 codestream")
+    length, _, right, bottom, left, top, *inner, num_channels = struct.unpack(">HH8IH", data[4:42])
+    end = 4 + length
+    if length != 38 + 3 * num_channels or end > len(data):
+        raise NoTileError("its image header is damaged")
+    channels = [tuple(data[at : at + 3]) for at in range(42, end, 3)]
+    _check_says(page, bottom - top, right - left, num_channels, channels[0][0] + 1 if channels else 0)
+    if (left, top) != (0, 0) or inner[2:] != [0, 0]:
+        raise NoTileError("its own header states an offset")
+    steps = [channel[1:] for channel in channels]
+    if {channel[0] for channel in channels} != {page.bits - 1} or steps[0] != (1, 1):
+        raise NoTileError("its channels differ")
+    if len(set(steps[1:])) > 1 or not {step for pair in steps for step in pair} <= {1, 2}:
+        raise NoTileError("its channels are sampled in a way that slides do not have")
+    inner_width, inner_height = inner[:2]
+    if min(inner[:2]) < 1 or -(-right // inner_width) * -(-bottom // inner_height) > _MAX_INNER_TILES:
+        raise NoTileError(f"it is cut into pieces of {inner_width} x {inner_height} px")
+    _check_tile_parts(data, end)
+
+
+def _check_tile_parts(data: bytes, position: int) -> None:
+    """Whether the parts of a codestream follow each other to its end, and hold no bytes that packets never hold."""
+    while True:
+        marker, start, end = _segment(data, position)
+        if marker == _EOI:
+            break
+        if marker != _SOT:
+            if marker in _WITHOUT_LENGTH or end > len(data):
+                raise NoTileError("its header is damaged")
+            position = end
+            continue
+        part = int.from_bytes(data[start + 4 : start + 8], "big")
+        end = position + part if part else data.rfind(b"\xff\xd9")  # The last part may leave its length open.
+        body = data.find(b"\xff\x93", start, end)
+        if end - start < 12 or end > len(data) or body < 0:
+            raise NoTileError("one of its parts is cut off")
+        if _NEVER_IN_PACKETS.search(data, body + 2, end):
+            raise NoTileError("its packets hold a marker")
+        position = end
+    if len(data) - start > _TAIL_BYTES and any(data[start:]):
+        raise NoTileError("it goes on behind its end")
+
+
+def _check_deflate(page: Page, data: bytes) -> None:
+    # In full: cuCIM does not notice a tile that ends early. The checksum (Adler-32) then notices all other damage.
+    decoder = zlib.decompressobj()
+    try:
+        size = len(decoder.decompress(data, page.tile_bytes + 1))
+    except zlib.error as error:
+        raise NoTileError(str(error)) from None
+    if size != page.tile_bytes or not decoder.eof:
+        raise NoTileError(f"it decodes to {size} bytes, not {page.tile_bytes}")

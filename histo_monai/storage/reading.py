@@ -1,0 +1,97 @@
+"""One way to read small files of settings and descriptions: regular, of bounded size, in UTF-8, JSON as it is meant."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+JSON_LIMIT = 2**26
+"""Bytes of a JSON file that is read, 64 MiB: the largest that this project writes has some hundred kB."""
+
+
+class InputFileError(ValueError):
+    """A file that cannot be used: one line with its name, what is wrong with it and how to mend it."""
+
+
+def read_bytes(path: Path, limit: int) -> bytes:
+    """The content of a regular file.
+
+    Pipes and devices are refused before they are opened: reading one may never end.
+
+    Args:
+        path: links are followed.
+        limit: the most bytes that it may have.
+
+    Raises:
+        InputFileError: it is missing, may not be read, is no regular file, or is larger.
+    """
+    try:
+        about = path.stat()
+        if not stat.S_ISREG(about.st_mode):
+            kind = "a folder" if stat.S_ISDIR(about.st_mode) else "a pipe, socket or device"
+            raise InputFileError(f"{path}: is {kind}, not a file")
+        with path.open("rb") as file:
+            content = file.read(limit + 1)
+    except OSError as error:
+        raise InputFileError(f"{path}: cannot be read ({error.strerror})") from None
+    if len(content) > limit:
+        raise InputFileError(
+            f"{path}: has {about.st_size} bytes, more than the {limit} that such a file may have"
+        )
+    return content
+
+
+def read_text(path: Path, limit: int) -> str:
+    """The content of a regular file in UTF-8, with or without a mark of it.
+
+    Raises:
+        InputFileError: see `read_bytes`; or it is not UTF-8.
+    """
+    content = read_bytes(path, limit)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise InputFileError(
+            f"{path}: not UTF-8 (byte 0x{content[error.start]:02x} in line {line}); save it as UTF-8"
+        ) from None
+
+
+def read_json(path: Path, mend: str, keys: Iterable[str] = ()) -> dict[str, Any]:
+    """The object in a JSON file.
+
+    Args:
+        path: the file.
+        mend: what to do where it is not what it should be; the end of the message.
+        keys: that it must have.
+
+    Raises:
+        InputFileError: see `read_text`; or it is not JSON, is no object, has a key twice or lacks one.
+    """
+    try:
+        found = json.loads(read_text(path, JSON_LIMIT), object_pairs_hook=_each_once)
+    except InputFileError as error:
+        raise InputFileError(f"{error}; {mend}") from None
+    except RecursionError:
+        raise InputFileError(f"{path}: not JSON that this project writes (nested too deep); {mend}") from None
+    except ValueError as error:  # also of a number with thousands of digits
+        what = " ".join(str(error).split())
+        raise InputFileError(f"{path}: not JSON that this project writes ({what[:200]}); {mend}") from None
+    if not isinstance(found, dict):
+        raise InputFileError(f"{path}: expected an object with keys, got {type(found).__name__}; {mend}")
+    missing = [key for key in keys if key not in found]
+    if missing:
+        raise InputFileError(f"{path}: has no key {missing[0]!r}; {mend}")
+    return found
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"key {key!r} stands in it twice")
+        found[key] = value
+    return found

@@ -1,0 +1,40 @@
+"""A digest of JSON inside the JSON itself: finds accidents. It has no key, so anybody who can write can seal anew."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+_CHUNK_BYTES = 2**20
+
+
+def sealed(content: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """The content with the digest of itself added as its last entry, `key`."""
+    return {**content, key: _digest_of(content)}
+
+
+def opened(content: Mapping[str, Any], key: str) -> dict[str, Any] | None:
+    """The content without its digest; None where it is not what was sealed."""
+    bare = dict(content)
+    return bare if bare.pop(key, None) == _digest_of(bare) else None
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of all bytes of a file, as `sha256sum` prints it.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    digest = hashlib.sha256()
+    with path.open("rb", buffering=0) as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _digest_of(content: Mapping[str, Any]) -> str:
+    """SHA-256 of the content as JSON on one line, its keys in the order in which they stand."""
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
