@@ -73,6 +73,8 @@ def _pairs(left: list[str], right: list[str], processes: int) -> NDArray[np.int6
     of_right = class_words([bytes.fromhex(text) for text in right])
     starts = list(range(0, len(left), _ROWS))
     work = partial(_pairs_of_rows, of_left, of_right)
+    if len(starts) == 1:  # done before a progress bar is drawn
+        return work(0)
     found = map_over_processes(work, starts, processes=processes, title="near copies", unit="block")
     return np.concatenate(list(found))
 
