@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -261,10 +262,24 @@ def _region(where: str, coordinates: Any, about: Mapping[str, Any]) -> Region:
 
 
 def _ring(where: str, coordinates: Any) -> NDArray[np.float64]:
-    places = [_place(where, one) for one in _list(where, coordinates, "coordinates [x, y]")]
-    if len(places) > 1 and places[0] == places[-1]:
-        places.pop()
-    return np.array(places, np.float64).reshape(-1, 2)
+    places = _list(where, coordinates, "coordinates [x, y]")
+    points = _points_of_pairs(places)
+    if points is None:  # With a z, or with something wrong.
+        points = np.array([_place(where, one) for one in places], np.float64).reshape(-1, 2)
+    if len(points) > 1 and (points[0] == points[-1]).all():
+        points = points[:-1]
+    return points
+
+
+def _points_of_pairs(places: list[Any]) -> NDArray[np.float64] | None:
+    """Points (y, x) of coordinates [x, y] that are all as they should be, which takes a fifth of looking at each."""
+    if set(map(type, places)) != {list} or set(map(len, places)) != {2}:
+        return None
+    values = list(chain.from_iterable(places))
+    if set(map(type, values)) != {float}:
+        return None
+    points = np.array(values).reshape(-1, 2)[:, ::-1]
+    return points.copy() if (np.abs(points) <= MOST_PX).all() else None
 
 
 def _point(where: str, coordinates: Any, about: Mapping[str, Any]) -> Point:
