@@ -66,7 +66,7 @@ def load_model(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
 def _description(path: Path) -> dict[str, Any]:
     try:
         description = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         description = None
     if not isinstance(description, dict):
         raise ValueError(f"{path}: the description of the model is missing or is not JSON; {_MEND}")
