@@ -306,6 +306,7 @@ def test_a_training_prints_nothing_but_its_own(project: Callable[..., Path]) -> 
         assert done.stdout == ""
         own = (
             "slides:",
+            "thumbnails:",
             "INFO histo_monai",
             "WARNING histo_monai.stages.index: data/raw/own/patches.csv: not found",
         )

@@ -71,6 +71,8 @@ def check_sha256(root: Path, processes: int) -> None:
     """
     table = read_slides(root)
     table = table[table["sha256"] != ""]
+    if table.empty:
+        return
     paths = [Path(path) for path in table["path"]]
     found = map_over_processes(_sha256, paths, processes=processes, title="sha256", unit="slide")
     problems = []

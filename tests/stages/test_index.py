@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pandas as pd
 import pytest
+import tifffile
 import yaml
 
 from histo_monai.__main__ import main
@@ -143,3 +147,166 @@ def test_an_outside_patch_is_one_line_and_leaves_nothing(
     assert "patches.csv, row 6: the patch around y 5, x 900 of 32 px at 1 µm/px reaches outside" in _refused(
         capfd
     )
+
+
+def _tissue(seed: int) -> np.ndarray:
+    """A grainy piece of tissue, wider than high, on white glass."""
+    grain = np.random.default_rng(seed).integers(-60, 60, (8, 12, 1))
+    pixels = np.full((768, 1024, 3), 245, np.uint8)
+    colors = np.clip(np.array([190, 110, 160]) + grain.repeat(64, 0).repeat(64, 1), 0, 235)
+    pixels[128:640, 128:896] = colors.astype(np.uint8)
+    return pixels
+
+
+def _write(path: Path, pixels: np.ndarray) -> None:
+    resolution = {"resolution": (10_000, 10_000), "resolutionunit": "CENTIMETER"}
+    tifffile.imwrite(path, pixels, tile=(256, 256), photometric="rgb", **resolution)
+
+
+@pytest.fixture
+def cohort(project: Callable[..., Path]) -> Path:
+    """The folder of `own` with two slides that patches are squares of, and two test slides without patches."""
+    folder = project()
+    for number in range(4):
+        _write(folder / f"{number}.tif", _tissue(number))
+    (folder / "slides.csv").write_text(
+        "slide_id,path,patient_id,label,split\n"
+        "s0,0.tif,P0,x,train\ns1,1.tif,P1,y,validation\ns2,2.tif,P2,x,test\ns3,3.tif,P3,y,test\n"
+    )
+    rows = [f"s{slide},{y},512,1,{label}" for slide in (0, 1) for y, label in ((250, "x"), (450, "y"))]
+    (folder / "patches.csv").write_text("\n".join(["slide_id,y,x,mpp,label", *rows, ""]))
+    return folder
+
+
+def _change(folder: Path, old: str, new: str) -> None:
+    text = (folder / "slides.csv").read_text()
+    assert old in text
+    (folder / "slides.csv").write_text(text.replace(old, new))
+
+
+def test_a_clean_cohort_has_whole_slides_of_every_split_and_no_near_copy(cohort: Path) -> None:
+    assert main(["index"]) == 0
+    slides = pd.read_csv("data/index/whole_slides.csv")
+    assert slides["split"].tolist() == ["train", "validation", "test", "test"]
+    assert pd.read_csv("data/index/near_copies.csv").empty
+    assert [line.split(":")[0] for line in _metrics()["warnings"]] == ["no patch has the split test"]
+
+
+def _copied(folder: Path) -> None:
+    (folder / "3.tif").write_bytes((folder / "0.tif").read_bytes())
+
+
+def _linked(folder: Path) -> None:
+    (folder / "3.tif").unlink()
+    (folder / "3.tif").symlink_to(folder / "0.tif")
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (_copied, "the image of s0-row0000002 is in train (s0-row0000002) and in test (s3)"),
+        (_linked, "the image of s0-row0000002 is in train (s0-row0000002) and in test (s3)"),
+        (
+            lambda folder: _change(folder, "P2", "P0"),
+            "patient P0 is in train (s0-row0000002) and in test (s2)",
+        ),
+        (
+            lambda folder: _change(folder, "P3", "P1"),
+            "patient P1 is in validation (s1-row0000004) and in test",
+        ),
+    ],
+)
+def test_a_test_slide_without_patches_that_was_trained_on_is_refused(
+    cohort: Path, damage: Callable[[Path], None], says: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    damage(cohort)
+    line = _refused(capfd)
+    assert "between splits" in line
+    assert says in line
+
+
+def test_slides_without_labels_of_patches_are_compared_too(
+    cohort: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (cohort / "patches.csv").unlink()
+    _copied(cohort)
+    line = _refused(capfd)
+    assert "2 leaks between splits: the image of s0 is in train (s0) and in test (s3); " in line
+    assert "the image of s3 is in test (s3) and in pretraining (s0)" in line
+
+
+def test_a_mirrored_and_encoded_copy_of_a_slide_is_a_warning_with_its_pair(cohort: Path) -> None:
+    encoded = cv2.imencode(".jpg", np.rot90(_tissue(1))[:, ::-1], [cv2.IMWRITE_JPEG_QUALITY, 70])[1]
+    _write(cohort / "3.tif", cv2.imdecode(encoded, cv2.IMREAD_COLOR))
+    assert main(["index"]) == 0
+    pairs = pd.read_csv("data/index/near_copies.csv")
+    assert pairs[["kind", "first", "first_split", "second", "second_split"]].to_numpy().tolist() == [
+        ["slide", "s1", "validation", "s3", "test"]
+    ]
+    (warning,) = [line for line in _metrics()["warnings"] if "copies" in line]
+    assert "1 pair of slides looks like copies of one another" in warning
+    assert "s1 in validation and s3 in test" in warning
+
+
+def test_ids_that_are_nearly_one_and_ids_that_are_missing_are_warnings(cohort: Path) -> None:
+    _change(cohort, "P2", "p 1")
+    _change(cohort, "s3,", "S2,")
+    assert main(["index"]) == 0
+    warnings = "\n".join(_metrics()["warnings"])
+    assert "patients that differ only by case or blanks: 'P1' and 'p 1'" in warnings
+    assert "slides that differ only by case or blanks: 'S2' and 's2'; on a disk that ignores case" in warnings
+    for who in ("P0", "P1", "p 1", "P3"):
+        _change(cohort, f"{who},", ",")
+    assert main(["index"]) == 0
+    assert "no patient ids: each slide counts as a patient of its own" in "\n".join(_metrics()["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("s2,", "../s2,", "slides.csv, row 4: slide_id '../s2' holds '/'; write '_s2'"),
+        ("s2,", "batch1/s2,", "slides.csv, row 4: slide_id 'batch1/s2' holds '/'; write 'batch1_s2'"),
+        (
+            "label,split\n",
+            "label,split,sha256\n",
+            "slides.csv, row 2: 5 values, but the header names 6 columns",
+        ),
+        (
+            "s2,2.tif",
+            "s2,none.tif",
+            "1 of 4 whole slides cannot be read: slide data/raw/own/none.tif: no such file",
+        ),
+    ],
+)
+def test_a_table_of_slides_that_cannot_be_used_is_one_line(
+    cohort: Path, old: str, new: str, says: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    _change(cohort, old, new)
+    assert says in _refused(capfd)
+
+
+def test_a_slide_that_is_not_what_its_sha256_says_is_one_line(
+    cohort: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    digests = [hashlib.sha256((cohort / f"{i}.tif").read_bytes()).hexdigest() for i in range(4)]
+    head, *rows = (cohort / "slides.csv").read_text().splitlines()
+    lines = [f"{head},sha256", *(f"{row},{digest}" for row, digest in zip(rows, digests, strict=True))]
+    (cohort / "slides.csv").write_text("\n".join(lines))
+    assert main(["index"]) == 0
+    shutil.rmtree("data/index")
+    content = bytearray((cohort / "2.tif").read_bytes())
+    content[len(content) // 2] ^= 1
+    (cohort / "2.tif").write_bytes(content)
+    line = _refused(capfd)
+    assert "1 of 4 slides are not what sha256 says: row 4:" in line
+    assert f"not {digests[2][:12]}" in line
+
+
+def test_a_whole_slide_that_cannot_be_read_may_be_left_out(cohort: Path) -> None:
+    params = yaml.safe_load(Path("params.yaml").read_text())
+    params["index"]["skip_bad_slides"] = True
+    Path("params.yaml").write_text(yaml.safe_dump(params))
+    (cohort / "3.tif").write_bytes(b"")
+    assert main(["index"]) == 0
+    assert pd.read_csv("data/index/whole_slides.csv")["slide_id"].tolist() == ["s0", "s1", "s2"]
+    assert any("left out" in line and "3.tif: the file is empty" in line for line in _metrics()["warnings"])

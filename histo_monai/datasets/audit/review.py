@@ -90,15 +90,16 @@ def with_splits_of_patches(whole_slides: pd.DataFrame, table: pd.DataFrame) -> p
         table: `tables.PATCH_COLUMNS` with splits.
     """
     rows = table.sort_values("split", key=lambda split: split.map(SPLITS.index), kind="stable")
-    of = {
-        column: whole_slides[column].map(
-            rows[rows[column] != ""].drop_duplicates(column).set_index(column)["split"]
-        )
+    of_slide, of_patient = (
+        dict(reversed(list(zip(rows[column], rows["split"], strict=True))))  # the first of each wins
         for column in ("slide_id", "patient_id")
-    }
-    given = whole_slides["split"]
-    split = of["slide_id"].fillna(given.where(given != "", of["patient_id"].fillna("train")))
-    return whole_slides.assign(split=split.where(given != "test", "test"))
+    )
+    split = []
+    for row in whole_slides.itertuples():
+        own = of_slide.get(row.slide_id) or row.split
+        found = own or (of_patient.get(row.patient_id) if row.patient_id else None) or "train"
+        split.append("test" if row.split == "test" else found)
+    return whole_slides.assign(split=pd.Series(split, index=whole_slides.index, dtype=str))
 
 
 def _near(
