@@ -80,7 +80,7 @@ def made_from(
 def without_ids(provenance: Mapping[str, Any]) -> dict[str, Any]:
     """The record as a model carries it, which may leave the house: what is named by slides is a number and a digest."""
     kept: dict[str, str] = {}
-    named = dict(provenance["slides"])
+    named: dict[str, str] = dict(provenance["slides"])
     for path, digest in provenance["inputs"].items():
         (kept if path.startswith(_WITHOUT_IDS) else named)[path] = digest
     digest = hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()
