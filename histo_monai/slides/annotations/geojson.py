@@ -53,13 +53,18 @@ def write_geojson(path: str | Path, regions: Iterable[Region], points: Iterable[
 
 
 def _feature(where: str, kind: str, marked: Region | Point, geometry: dict[str, Any]) -> str:
+    name = marked.name if isinstance(marked, Region) else ""
+    if not all(map(is_text, (marked.label, name, *marked.measurements))):
+        raise ValueError(
+            f"{where}: its class, name or a measurement's name holds half a character; rename it"
+        )
     properties: dict[str, Any] = {"objectType": kind}
     if isinstance(marked, Region):
         short = min(len(points) for points in (marked.exterior_yx, *marked.holes_yx))
         if short < 3:
             raise ValueError(f"{where}: an outline of {short} points; an outline has three or more")
-        if marked.name:
-            properties["name"] = marked.name
+        if name:
+            properties["name"] = name
     if marked.label:
         names = marked.label.split(_DERIVED)
         named = {"name": marked.label} if len(names) == 1 else {"names": names}
@@ -221,7 +226,7 @@ def _label(where: str, classification: Any) -> str:
             several = classification.get("names")
             classification = classification.get("name") or ""
             if isinstance(several, list) and all(isinstance(name, str) for name in several):
-                classification = _DERIVED.join(several)
+                classification = _DERIVED.join(filter(str.strip, several))
         if not isinstance(classification, str):
             raise ValueError(f'{where}: its classification has no name; expected {{"name": "Tumor"}}')
         if not is_plain(classification.strip()):
@@ -230,7 +235,7 @@ def _label(where: str, classification: Any) -> str:
             )
         names.append(classification.strip())
         classification = parent
-    return _DERIVED.join(names[::-1])
+    return _DERIVED.join(filter(None, names[::-1]))
 
 
 def _name(where: str, given: Any) -> str:
