@@ -73,26 +73,26 @@ def check_jpeg_tables(data: bytes) -> None:
         if marker in (*_FRAMES, *_OTHER_FRAMES, _SOS) or marker in _WITHOUT_LENGTH or end > len(data):
             break
         position = end
-    raise NoTileError("its JPEG tables are damaged")
+    raise NoTileError("they are not tables alone")
 
 
 def _segment(data: bytes, position: int) -> tuple[int, int, int]:
     """A marker, and where its segment begins and ends; a marker without a segment ends where it begins."""
     if data[position : position + 1] != b"\xff":
-        raise NoTileError(f"it has no marker at byte {position}")
+        raise NoTileError(f"no marker at byte {position}")
     while data[position : position + 1] == b"\xff":  # A marker may be preceded by any number of fill bytes.
         position += 1
     marker = data[position : position + 1]
     if not marker:
-        raise NoTileError("its header is cut off")
+        raise NoTileError("the header is cut off")
     start = position + 1
     if marker[0] in _WITHOUT_LENGTH:
         return marker[0], start, start
     if start + 2 > len(data):
-        raise NoTileError("its header is cut off")
+        raise NoTileError("the header is cut off")
     length = int.from_bytes(data[start : start + 2], "big")
     if length < 2:
-        raise NoTileError(f"a segment of its header has {length} bytes")
+        raise NoTileError(f"a segment of the header has {length} bytes")
     return marker[0], start, start + length
 
 
@@ -111,7 +111,7 @@ def _check_jpeg(page: Page, data: bytes) -> int:
         elif marker in _WITHOUT_LENGTH:
             raise NoTileError("it has no scan")
     if not frame or position > len(data):
-        raise NoTileError("its header is cut off")
+        raise NoTileError("the header is cut off")
     if frame[0] != _PROGRESSIVE and data[start + 2] == page.num_channels:
         return position
     num_scans = data.count(b"\xff\xda", start)

@@ -37,9 +37,8 @@ class TileGuard:
                 try:
                     check_jpeg_tables(page.jpeg_tables)
                 except NoTileError as error:
-                    raise SlideError(
-                        path, f"level {level} is damaged ({error}); copy or download it again"
-                    ) from None
+                    what = f"the JPEG tables of level {level} are damaged ({error})"
+                    raise SlideError(path, f"{what}; copy or download the file again") from None
         self._file = path.open("rb", buffering=0)
         self._stamp = self._stamp_now()
         self._sound = [np.zeros(page.grid_yx, bool) for page in levels]
