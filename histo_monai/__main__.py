@@ -15,7 +15,7 @@ from typing import Any
 from histo_monai import artifacts
 from histo_monai.failures import machine_failure
 from histo_monai.params import check_run, load_params
-from histo_monai.storage import claim
+from histo_monai.storage import check_apart, claim
 
 STAGES = {
     "phantom": "simulate a cohort of slides in the official layout of the dataset",
@@ -74,6 +74,7 @@ def _claimed(stage: str, arguments: Mapping[str, Any]) -> contextlib.AbstractCon
     if stage not in STAGES or int(os.environ.get("RANK", "0")) > 0:
         return contextlib.nullcontext()
     folder = artifacts.output_folder(stage, **arguments)
+    check_apart(folder, artifacts.raw_folders())
     return claim(folder, artifacts.lock_path("-".join(map(str, (stage, *arguments.values())))))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 DATA = Path("data")
+RAW = DATA / "raw"
 PARAMS = Path("params.yaml")
 PHANTOM = DATA / "phantom"
 INDEX = DATA / "index"
@@ -41,6 +42,11 @@ FEATURES_CSV = "features.csv"
 def dataset_folder(source: str, dataset: str) -> Path:
     """Where a dataset lies: `data/raw/<dataset>` (yours, read only) or `data/phantom/<dataset>` (simulated)."""
     return DATA / source / dataset
+
+
+def raw_folders() -> list[Path]:
+    """data/raw and every dataset in it, as far as they are there: yours, never written to."""
+    return [RAW, *sorted(RAW.iterdir())] if RAW.is_dir() else []
 
 
 def model_folder(method: str) -> Path:

@@ -34,6 +34,7 @@ PACKAGES = (
     *("scipy", "scikit-learn", "scikit-image", "opencv-python-headless", "pillow", "tifffile", "safetensors"),
 )
 _CUCIM = ("cucim-cu13", "cucim-cu12", "cucim")  # one library, named after the CUDA that it was built for
+_WITHOUT_IDS = (f"{artifacts.INDEX.as_posix()}/", f"{artifacts.DATA.as_posix()}/models/")
 _THREADS = 8
 
 
@@ -74,6 +75,16 @@ def made_from(
         **({} if images is None else {"images": image_digest(images)}),
         "packages": package_versions(),
     }
+
+
+def without_ids(provenance: Mapping[str, Any]) -> dict[str, Any]:
+    """The record as a model carries it, which may leave the house: what is named by slides is a number and a digest."""
+    kept: dict[str, str] = {}
+    named: dict[str, str] = dict(provenance["slides"])
+    for path, digest in provenance["inputs"].items():
+        (kept if path.startswith(_WITHOUT_IDS) else named)[path] = digest
+    digest = hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()
+    return {**provenance, "inputs": kept, "slides": {"num_files": len(named), "sha256": digest}}
 
 
 def write_metrics(

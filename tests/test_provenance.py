@@ -17,7 +17,7 @@ from histo_monai import environment
 from histo_monai.datasets.labeled import labeled_table
 from histo_monai.environment import code_version
 from histo_monai.params import Params, load_params
-from histo_monai.provenance import made_from, write_metrics
+from histo_monai.provenance import made_from, without_ids, write_metrics
 
 
 @pytest.fixture
@@ -48,6 +48,22 @@ def test_inputs_are_recorded_by_path_and_sha256_and_slides_by_id(project: Path, 
     again = made_from(params, [table], [slides])
     assert again["slides"] != record["slides"]
     assert again | {"slides": record["slides"]} == record
+
+
+def test_a_model_carries_no_id_of_a_slide_but_what_they_were_is_fixed(project: Path, params: Params) -> None:
+    (project / "a.svs").write_bytes(b"pixels")
+    records = []
+    for name in ("20-1234-Doe", "20-1235-Doe"):
+        slides = pd.DataFrame({"slide_id": [name], "path": ["a.svs"]})
+        outlines, table = Path(f"data/{name}.xml"), Path("data/index/slides.csv")
+        table.parent.mkdir(exist_ok=True)
+        table.write_text("a\n")
+        outlines.write_text("<a/>")
+        records.append(without_ids(made_from(params, [outlines, table], [slides])))
+    assert "Doe" not in json.dumps(records)
+    assert [record["slides"]["num_files"] for record in records] == [2, 2]
+    assert [list(record["inputs"]) for record in records] == [["data/index/slides.csv"]] * 2
+    assert records[0]["slides"]["sha256"] != records[1]["slides"]["sha256"]
 
 
 def test_no_record_holds_a_path_outside_the_project_a_time_or_a_name_of_the_machine(

@@ -38,10 +38,11 @@ def verify_folder(folder: Path) -> list[Finding]:
         raise ValueError(f"{folder}: no such folder")
     models = sorted(_visible(folder, "*.safetensors"))
     records = sorted({path for name in RECORDS for path in _visible(folder, name)})
-    if not models and not records:
+    lost = [path for path in sorted(_visible(folder, "*.json")) if _is_lost(path)]
+    if not models and not records and not lost:
         raise ValueError(f"{folder}: holds no model, no metrics.json and no map; nothing can be verified")
     findings = [_model(path) for path in models]
-    findings += [_lost_model(path) for path in sorted(_visible(folder, "*.json")) if _is_lost(path)]
+    findings += [Finding("FAIL", str(path), "describes a model that is not there", _AGAIN) for path in lost]
     provenances = []
     for path in records:
         problems, provenance = _record(path)
@@ -68,14 +69,10 @@ def _is_lost(path: Path) -> bool:
     """Whether a JSON describes a model that is not there."""
     if path.with_suffix(".safetensors").is_file():
         return False
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, RecursionError):
         description = json.loads(path.read_bytes())
         return isinstance(description, dict) and "description_sha256" in description
     return False
-
-
-def _lost_model(path: Path) -> Finding:
-    return Finding("FAIL", str(path), "describes a model that is not there", _AGAIN)
 
 
 @dataclass
@@ -103,12 +100,13 @@ def _record(path: Path) -> tuple[list[Finding], dict[str, Any] | None]:
     if record is None:
         why = "not the record that was written (SHA-256 differs)" if SEAL in content else "is not sealed"
         return [Finding("FAIL", str(path), why, _AGAIN)], None
+    files, provenance = record.get(FILES), record.get("provenance", {})
+    if not isinstance(files, dict) or not isinstance(provenance, dict):
+        return [Finding("FAIL", str(path), "lists no files, or not as a record does", _AGAIN)], None
     checked = _Checked()
-    files = record.get(FILES, {})
     for name, digest in files.items():
         _check_file(checked, path, path.parent / name, digest)
     num_files = checked.num_right
-    provenance = record.get("provenance")
     if provenance:
         _check_inputs(checked, path, provenance, _root(path, provenance), files)
     _check_map(checked, path, record)

@@ -28,7 +28,7 @@ from histo_monai.reports.sweep import (
     of_setting,
     saved_labels,
 )
-from histo_monai.storage import whole_folder
+from histo_monai.storage import own_folder
 
 _LOG = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ def run(*, all_commits: bool, score: float | None) -> None:
             "no experiment has ended well; run one, e.g. `dvc exp run -S alpha=0.25`, or use --all-commits"
         )
     told = []
-    with whole_folder(artifacts.CURVES_OF_EXPERIMENTS) as folder:
+    with own_folder(artifacts.CURVES_OF_EXPERIMENTS, [artifacts.PARAMS]) as folder:
         for family in families(experiments.done):
             _LOG.info("%s: %d experiments%s", family.name, len(family.experiments), family.differences)
             preferred = (float(params.mu), float(params.n_aug))

@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import json
 import logging
-from collections.abc import Sequence
+import os
+import shutil
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from histo_monai import artifacts
+from histo_monai import artifacts, storage
 from histo_monai.engines.heatmap import MapSettings, SlideJob, map_slides, patches_mpp
 from histo_monai.environment import read_environment
 from histo_monai.networks import from_task_model
-from histo_monai.params import load_params
-from histo_monai.reports.slide_maps import MapStyle, SlidePicture, write_slide_maps
+from histo_monai.params import Params, load_params
+from histo_monai.reports.slide_maps import MAP_SUFFIXES, MapStyle, SlidePicture, write_slide_maps
 from histo_monai.slides import SlideError, open_slide
-from histo_monai.storage import write_json
+from histo_monai.slides.resolution import PLAUSIBLE_MPP
+from histo_monai.wholeslide.blocks import whole_stride
+from histo_monai.wholeslide.cells import slide_grid
 from histo_monai.wholeslide.heatmap import read_heatmap
+from histo_monai.wholeslide.origin import MADE_FROM, Origins, slide_identity
 
 _LOG = logging.getLogger(__name__)
 
 COLUMN = "model"
-ABOUT = "map.json"
+MARK = ".map"
+"""Stands before the suffix of every file that is written: no slide is called so."""
+
+SUFFIXES = (".csv", *MAP_SUFFIXES)
+DRAWN_AS = "drawn_as"
+LOCK, UNFINISHED = ".map.lock", ".map.unfinished"
 
 
 def run(
@@ -33,90 +43,195 @@ def run(
     mpp: float | None,
     positive: str | None,
 ) -> None:
-    """Write `folder`: <slide>.csv and .json, .tif, .geojson and .png for every slide, and map.json, what was asked for.
+    """Write `folder`: <slide>.map.csv, .tif, .geojson, .png and .json, the record of them, for every slide.
 
-    Tissue, detections and pictures are as params.yaml says in `index` and `heatmap`. Slides whose scores are there
-    already are not mapped again.
+    Tissue, detections and pictures are as params.yaml says in `index` and `heatmap`. A slide whose map is there
+    already, made from the same slide, model and settings, is not mapped again; where anything differs the log says
+    what. A call that was killed goes on after its last slide.
 
     Raises:
-        ValueError: the model or a slide cannot be used, two slides have one name, or the folder holds other maps.
+        ValueError: the model or a slide cannot be used, two slides have one name, or the folder holds maps of other
+            slides that were made in another way.
+        OutputError: a file would be overwritten that this command did not write, or the folder cannot be written to,
+            or another process writes to it.
     """
     params = load_params(artifacts.PARAMS)
+    settings, positive = _settings(params, Path(model), stride_um, positive)
+    section = params.heatmap
+    style = MapStyle(positive, section.overlay_mpp, section.region_threshold, **asdict(section.detection))
+    jobs = _jobs(slides, Path(model), mpp)
+    for job in jobs:
+        _check_slide(job, settings)
+    origins = Origins(positive, asdict(settings))
+    inputs = [artifacts.PARAMS, Path(model), Path(model).with_suffix(".json"), *(job.path for job in jobs)]
     environment = read_environment()
     environment.use_cpus()
-    _, description = from_task_model(Path(model))
-    its_mpp, patch_px = patches_mpp(description, Path(model)), description["patch_px"]
+    out = Path(folder)
+    is_first = (
+        int(os.environ.get("RANK", "0")) == 0
+    )  # Started by torchrun: the first process checks and writes.
+    with _claimed(out) if is_first else contextlib.nullcontext():
+        _check_one_look(out, jobs, origins)
+        for job in jobs:
+            _check_outputs(out, job, inputs)
+        to_map, to_draw = _left_to_do(out, jobs, origins, style)
+        if to_map:
+            map_slides(
+                to_map,
+                settings,
+                positive,
+                out / UNFINISHED,
+                device=environment.device,
+                workers=environment.workers,
+                ranks=environment.ranks,
+            )
+        if is_first:
+            _finish(out, to_map, to_draw, inputs, style)
+
+
+def _finish(
+    out: Path,
+    mapped: Sequence[SlideJob],
+    to_draw: Sequence[SlideJob],
+    inputs: Sequence[Path],
+    style: MapStyle,
+) -> None:
+    work = out / UNFINISHED
+    for job in to_draw:
+        work.mkdir(exist_ok=True)
+        shutil.copy(_record(out, job).with_suffix(".csv"), work)
+        shutil.copy(_record(out, job), work)
+    for job in (*mapped, *to_draw):
+        _publish(out, job, inputs, style)
+    with contextlib.suppress(OSError):  # It holds what another call, that was killed, was done with.
+        work.rmdir()
+
+
+def _settings(
+    params: Params, model: Path, stride_um: float | None, positive: str | None
+) -> tuple[MapSettings, str | None]:
+    _, description = from_task_model(model)
+    its_mpp, patch_px = patches_mpp(description, model), description["patch_px"]
+    stride_um = patch_px * its_mpp if stride_um is None else stride_um
+    try:
+        whole_stride(stride_um, its_mpp)
+    except ValueError as error:
+        raise ValueError(f"--stride-um: {error}") from None
     settings = MapSettings(
         patch_px=patch_px,
         mpp=its_mpp,
-        stride_um=stride_um or patch_px * its_mpp,
+        stride_um=stride_um,
         tissue_mpp=params.index.tissue_mpp,
         min_tissue_fraction=params.heatmap.min_tissue_fraction,
         batch_size=params.evaluate.batch_size,
     )
-    positive = _positive(model, description["classes"], positive)
-    jobs = _jobs(slides, Path(model), mpp)
-    for job in jobs:
-        _check_slide(job)
-    out = Path(folder)
-    _keep_apart(out, settings, positive, Path(model))
-    map_slides(
-        jobs,
-        settings,
-        positive,
-        out,
-        device=environment.device,
-        workers=environment.workers,
-        ranks=environment.ranks,
-    )
-    section = params.heatmap
-    style = MapStyle(positive, section.overlay_mpp, section.region_threshold, **asdict(section.detection))
-    for job in jobs:
-        heatmap = read_heatmap(out / f"{job.slide_id}.csv")
-        picture = SlidePicture.read(job.path, heatmap, style, [])
-        write_slide_maps(out, job.slide_id, job.slide_id, heatmap, COLUMN, picture, style)
-        _LOG.info("%s: %d cells of %g µm", job.slide_id, len(heatmap.cells), settings.stride_um)
-
-
-def _positive(model: str, classes: list[str] | None, asked: str | None) -> str | None:
-    if classes is None or asked is not None:
-        return asked
-    if "tumor" in classes:
-        return "tumor"
-    raise ValueError(f"{model}: its classes are {', '.join(classes)}; say with --positive which one to map")
+    classes = description["classes"]
+    if classes is None or positive is not None:
+        return settings, positive
+    if "tumor" not in classes:
+        raise ValueError(
+            f"{model}: its classes are {', '.join(classes)}; say with --positive which one to map"
+        )
+    return settings, "tumor"
 
 
 def _jobs(slides: Sequence[str], model: Path, mpp: float | None) -> list[SlideJob]:
+    low, high = PLAUSIBLE_MPP
+    if mpp is not None and not low <= mpp <= high:
+        raise ValueError(f"--mpp is {mpp:g}; expected the µm per pixel of a microscope, {low:g} to {high:g}")
     jobs: dict[str, SlideJob] = {}
     for name in slides:
         path = Path(name)
-        if path.stem in jobs:
+        if path.stem.lower().endswith(MARK):
+            raise ValueError(f"{path}: is called like a map that this command writes; give it slides")
+        same = jobs.get(path.stem.casefold())
+        if same is not None:
             raise ValueError(
-                f"{path} and {jobs[path.stem].path} have one name, and so would their maps; use two folders"
+                f"{path} and {same.path} have one name, and so would their maps; use two folders"
             )
-        jobs[path.stem] = SlideJob(path.stem, path, mpp, {COLUMN: model})
+        jobs[path.stem.casefold()] = SlideJob(f"{path.stem}{MARK}", path, mpp, {COLUMN: model})
     return list(jobs.values())
 
 
-def _check_slide(job: SlideJob) -> None:
+@contextlib.contextmanager
+def _claimed(folder: Path) -> Iterator[None]:
+    """Nobody else maps into the folder."""
+    storage.check_folder(folder)
+    with storage.claim(folder, folder / LOCK, replaces=False):
+        storage.check_replaceable(folder / UNFINISHED)
+        yield
+
+
+def _check_slide(job: SlideJob, settings: MapSettings) -> None:
     """Open it, so that a slide which cannot be read is known before the first is mapped."""
     try:
-        open_slide(job.path, job.mpp).close()
+        with open_slide(job.path, job.mpp) as slide:
+            slide_grid(slide, settings.stride_um)
     except SlideError as error:
-        hint = "; --mpp tells it for all slides of a call" if job.mpp is None and "mpp" in str(error) else ""
+        hint = "; --mpp gives it for all slides of a call" if job.mpp is None and "mpp" in str(error) else ""
         raise ValueError(f"{error}{hint}") from None
 
 
-def _keep_apart(folder: Path, settings: MapSettings, positive: str | None, model: Path) -> None:
-    """Maps of one folder are of one model and one way to look."""
-    digest = hashlib.sha256(model.read_bytes()).hexdigest()
-    about = {"model_sha256": digest, "positive": positive, **asdict(settings)}
-    path = folder / ABOUT
-    if path.is_file() and any(folder.glob("*.csv")):
-        before = json.loads(path.read_text(encoding="utf-8"))
-        odd = [name for name in about if before.get(name) != about[name]]
+def _check_outputs(folder: Path, job: SlideJob, inputs: Sequence[Path]) -> None:
+    record = _record(folder, job)
+    outputs = [folder / f"{job.slide_id}{suffix}" for suffix in SUFFIXES]
+    storage.check_outputs([*outputs, record], inputs, storage.written_before(record))
+
+
+def _record(folder: Path, job: SlideJob) -> Path:
+    return folder / f"{job.slide_id}.json"
+
+
+def _left_to_do(
+    folder: Path, jobs: Sequence[SlideJob], origins: Origins, style: MapStyle
+) -> tuple[list[SlideJob], list[SlideJob]]:
+    """The slides to map, and those whose scores are there and whose pictures are not, or not as asked for now."""
+    to_map, to_draw = [], []
+    for job in jobs:
+        path = _record(folder, job)
+        record = storage.read_record(path)
+        if record is None:
+            to_map.append(job)
+            continue
+        odd = origins.of(job.path, job.mpp, job.models).differences(record[MADE_FROM])
+        missing = [name for name in record["files"] if not (folder / name).is_file()]
+        if odd or path.with_suffix(".csv").name in missing:
+            _LOG.info("%s: mapped again, %s", job.path, ", ".join(odd) or "its scores are gone")
+            to_map.append(job)
+        elif missing or record[DRAWN_AS] != asdict(style):
+            to_draw.append(job)
+        else:
+            _LOG.info("%s: mapped already", job.path)
+    return to_map, to_draw
+
+
+def _check_one_look(folder: Path, jobs: Sequence[SlideJob], origins: Origins) -> None:
+    """Maps of one folder are of one model and one way to look: those of other slides would not be, and would stay."""
+    ours = {_record(folder, job).name for job in jobs}
+    now = origins.of(jobs[0].path, jobs[0].mpp, jobs[0].models)
+    for path in sorted(folder.glob(f"*{MARK}.json")):
+        record = storage.read_record(path) if path.name not in ours else None
+        odd = now.other_look(record[MADE_FROM]) if record else []
         if odd:
             raise ValueError(
-                f"{folder}: holds maps with {odd[0]} {before.get(odd[0])!r}, now {about[odd[0]]!r}; name another folder"
+                f"{folder}: holds maps of other slides, of {path.name} {', '.join(odd)}; name another folder, or give "
+                "those slides, too"
             )
-    write_json(path, about)
+
+
+def _publish(folder: Path, job: SlideJob, inputs: Sequence[Path], style: MapStyle) -> None:
+    """Draw a mapped slide, and put all of it in its place."""
+    work = folder / UNFINISHED
+    about = json.loads((work / f"{job.slide_id}.json").read_bytes())
+    heatmap = read_heatmap(work / f"{job.slide_id}.csv")
+    picture = SlidePicture.read(job.path, heatmap, style, [])
+    title = job.slide_id.removesuffix(MARK)
+    write_slide_maps(work, job.slide_id, title, heatmap, COLUMN, picture, style)
+    slide = slide_identity(job.path)
+    if slide.sample_sha256 != about[MADE_FROM]["slide_sample_sha256"]:
+        raise SlideError(job.path, "the file was changed after it was mapped; start again when it is whole")
+    drafts = [work / f"{job.slide_id}{suffix}" for suffix in SUFFIXES]
+    content = {**about, "slide": slide.as_dict(), DRAWN_AS: asdict(style)}
+    storage.publish(drafts, _record(folder, job), content, inputs)
+    (work / f"{job.slide_id}.json").unlink()
+    _LOG.info("%s: %d cells of %g µm", job.path, len(heatmap.cells), heatmap.grid.stride_um)

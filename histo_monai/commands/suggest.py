@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections.abc import Sequence
 from functools import partial
@@ -23,8 +24,8 @@ from histo_monai.environment import Environment, read_environment
 from histo_monai.networks import TaskModel, from_task_model
 from histo_monai.params import OwnLabels, Params, load_params
 from histo_monai.reports.suggestions import MAX_SHOWN, suggested
-from histo_monai.slides.annotations import Region, read_geojson, write_geojson
-from histo_monai.storage import whole_folder
+from histo_monai.slides.annotations import Region, write_geojson
+from histo_monai.storage import check_own_folder, claim, own_folder
 from histo_monai.wholeslide.suggestion import Fields, choose_diverse, disagreement, indecision
 
 _LOG = logging.getLogger(__name__)
@@ -35,7 +36,7 @@ _NAME = "suggestion"
 
 
 def run(method: str, seed: int, num: int, side_um: float | None, folder: str | None) -> None:
-    """Write <folder>: <slide_id>.geojson of each slide with a suggestion, suggestions.csv and suggestions.png.
+    """Write <folder>: <slide_id>.geojson of each slide with a suggestion, suggestions.csv and .png, the record.
 
     Args:
         method: of the model.
@@ -45,16 +46,32 @@ def run(method: str, seed: int, num: int, side_um: float | None, folder: str | N
         folder: None: data/suggestions/<method>-<seed>.
 
     Raises:
-        ValueError: the models or the slides cannot be used, nothing is worth a suggestion, or the folder holds what
-            somebody made of earlier suggestions.
+        ValueError: the models or the slides cannot be used, or nothing is worth a suggestion.
+        OutputError: the folder holds anything but suggestions as they were written, or another process writes them.
     """
     if num < 1:
         raise ValueError(f"--num is {num}; expected at least 1")
+    if side_um is not None and not 0 < side_um < math.inf:
+        raise ValueError(f"--side-um is {side_um:g}; expected a positive number of µm")
+    target = Path(folder).absolute() if folder else artifacts.DATA / "suggestions" / f"{method}-{seed}"
     params = load_params(artifacts.PARAMS)
+    inputs = _inputs(params)
+    check_own_folder(target, inputs)
+    with claim(target, target.with_name(f".{target.name}.lock")), own_folder(target, inputs) as draft:
+        told = _suggest(draft, params, method, seed, num, side_um)
+    _LOG.info("%s written: %s", target, told)
+
+
+def _inputs(params: Params) -> list[Path]:
+    """Tables, outlines and whatever else somebody has put beside them."""
+    roots = {artifacts.dataset_folder(params.source, name) for name in (params.dataset, params.corpus)}
+    return [path for root in sorted(roots) for part in ("*", "annotations/*") for path in root.glob(part)]
+
+
+def _suggest(draft: Path, params: Params, method: str, seed: int, num: int, side_um: float | None) -> str:
+    """Write the files; what there is to say of them."""
     environment = read_environment()
     environment.use_cpus()
-    target = Path(folder) if folder else artifacts.DATA / "suggestions" / f"{method}-{seed}"
-    _refuse_to_lose(target)
     task = LabeledTask(
         read_patches(artifacts.PATCHES_CSV),
         patch_px=params.patch_px,
@@ -87,39 +104,20 @@ def run(method: str, seed: int, num: int, side_um: float | None, folder: str | N
     rows = candidates.iloc[chosen].reset_index(drop=True)
     shown = task.in_order(rows[:MAX_SHOWN], MAX_SHOWN).loader
     table = _table(rows, uncertainty[chosen], sight, chosen, search.side_um, task.classes)
-    _write(target, table, some_patches(shown, MAX_SHOWN).squeeze(1).numpy(), task.classes)
-    _LOG.info(
-        "%s written: %d regions on %d of %d slides with %d candidates",
-        *(target, len(table), table["slide_id"].nunique()),
-        *(candidates["slide_id"].nunique(), len(candidates)),
+    _write(draft, table, some_patches(shown, MAX_SHOWN).squeeze(1).numpy(), task.classes)
+    return (
+        f"{len(table)} regions on {table['slide_id'].nunique()} of {candidates['slide_id'].nunique()} slides with "
+        f"{len(candidates)} candidates"
     )
 
 
 def _write(
     folder: Path, table: pd.DataFrame, patches: NDArray[np.uint8], classes: Sequence[str] | None
 ) -> None:
-    _refuse_to_lose(folder)
-    with whole_folder(folder) as draft:
-        table.to_csv(draft / TABLE, index=False)
-        for slide_id, of_slide in table.groupby("slide_id"):
-            write_geojson(draft / f"{slide_id}.geojson", _regions(of_slide, classes))
-        image.imsave(draft / MOSAIC, suggested(patches, table["slide_id"].tolist(), _said(table, classes)))
-
-
-def _refuse_to_lose(folder: Path) -> None:
-    """Nothing that somebody else put into the folder, or made of a suggestion, is ever overwritten."""
-    for path in sorted(folder.iterdir()) if folder.exists() else []:
-        if path.name in (TABLE, MOSAIC):
-            continue
-        if path.suffix != ".geojson":
-            raise ValueError(f"{path}: not of `suggest`, which replaces the folder; choose another --folder")
-        regions, points = read_geojson(path)
-        num = sum(bool(one.label) or not one.name.startswith(_NAME) for one in regions) + len(points)
-        if num:
-            raise ValueError(
-                f"{path}: {num} regions have a class or were drawn by somebody, and `suggest` replaces the "
-                "folder; move the file to where it is used, or choose another --folder"
-            )
+    table.to_csv(folder / TABLE, index=False)
+    for slide_id, of_slide in table.groupby("slide_id"):
+        write_geojson(folder / f"{slide_id}.geojson", _regions(of_slide, classes))
+    image.imsave(folder / MOSAIC, suggested(patches, table["slide_id"].tolist(), _said(table, classes)))
 
 
 def _models(task: LabeledTask, method: str, seed: int) -> dict[str, TaskModel]:

@@ -36,7 +36,8 @@ _REFERENCE_ID = re.compile(r"test_([0-9]{1,9})(\.tif)?", re.IGNORECASE)
 def read_lesions(path: Path) -> Lesions:
     """The outlines of an annotation file, sorted into tumor and holes by their group.
 
-    What is in no group is neither: some files of the release have such outlines. No patch is drawn there.
+    What is in no group is neither (loaders of the release count with such outlines): no tumor, and no normal patch
+    touches it.
 
     Raises:
         ValueError: see `slides.annotations.read_asap_xml`; or a group is none of Camelyon16's, or there is no tumor.

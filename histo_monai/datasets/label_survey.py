@@ -32,7 +32,7 @@ class Lesions:
     Attributes:
         outlines: Of tumour.
         holes: Of normal tissue in it.
-        unclear: Of what nobody has said to be tumour or normal: no patch of either is drawn there.
+        unclear: Of what nobody has called tumour or normal: it counts as neither.
         left_out: What stands in the file and is none of these, or is `unclear`.
     """
 

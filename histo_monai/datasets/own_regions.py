@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +16,14 @@ from histo_monai.datasets.processes import map_over_processes
 from histo_monai.datasets.region_squares import Squares
 from histo_monai.datasets.tables import first_five
 from histo_monai.slides import choose_level, open_slide
-from histo_monai.slides.annotations import Point, Region, read_annotations
+from histo_monai.slides.annotations import LeftOut, Point, Region, left_out_in_words, read_annotations
+from histo_monai.slides.annotations.boxes import BoxTree
+from histo_monai.slides.annotations.content import short
 
 ANNOTATIONS = "annotations"
 _SUFFIXES = (".geojson", ".xml")
 _IGNORED = "*"
+_PAIRS = 1024
 
 
 @dataclass(frozen=True)
@@ -41,15 +45,28 @@ class RegionPlacement:
 
 @dataclass(frozen=True)
 class _Claim:
-    """A classified region, or the field around a classified point: its key in ids, and its name in messages."""
+    """A classified region, or the field around a classified point: which it is, as "region 3"."""
 
-    key: str
-    name: str
+    kind: str
+    number: int
     region: Region
+
+    @property
+    def key(self) -> str:
+        """In ids."""
+        return f"{self.kind}{self.number:05d}"
+
+    @property
+    def name(self) -> str:
+        """In messages."""
+        region = self.region
+        y, x = (region.exterior_yx.min(axis=0) + region.exterior_yx.max(axis=0)) / 2
+        named = f" {short(region.name)}" if region.name else ""
+        return f"{self.kind} {self.number}{named} ({region.label[:60]}, around y {y:.0f}, x {x:.0f})"
 
 
 @dataclass(frozen=True)
-class _Survey:
+class RegionSurvey:
     """What the annotations of one slide give; `problem` where they cannot be used.
 
     Attributes:
@@ -58,6 +75,7 @@ class _Survey:
         num_unclassified: Regions and points without a class.
         num_ignored: Those with a class that QuPath ignores.
         problem: One line.
+        left_out: Of the file, see `annotations.LeftOut`.
     """
 
     squares: Sequence[tuple[str, str, float, float]] = ()
@@ -65,6 +83,7 @@ class _Survey:
     num_unclassified: int = 0
     num_ignored: int = 0
     problem: str = ""
+    left_out: Sequence[LeftOut] = ()
 
 
 def annotation_files(root: Path) -> dict[str, Path]:
@@ -138,14 +157,16 @@ def region_patches(
     return table, _warnings(list(files.values()), surveys, placement)
 
 
-def _rows(slide_id: str, survey: _Survey) -> pd.DataFrame:
+def _rows(slide_id: str, survey: RegionSurvey) -> pd.DataFrame:
     table = pd.DataFrame(survey.squares, columns=["key", "label", "y", "x"])
     ids = [f"{slide_id}-{key}-y{y:.0f}-x{x:.0f}" for key, _, y, x in survey.squares]
     return table.drop(columns="key").assign(patch_id=ids, slide_id=slide_id)
 
 
-def _warnings(files: Sequence[Path], surveys: Sequence[_Survey], placement: RegionPlacement) -> list[str]:
-    lines = []
+def _warnings(
+    files: Sequence[Path], surveys: Sequence[RegionSurvey], placement: RegionPlacement
+) -> list[str]:
+    lines = left_out_in_words([one for survey in surveys for one in survey.left_out])
     for why, nums in (
         ("have no class yet", [survey.num_unclassified for survey in surveys]),
         ('have a class that ends in "*", which QuPath ignores', [survey.num_ignored for survey in surveys]),
@@ -162,40 +183,53 @@ def _warnings(files: Sequence[Path], surveys: Sequence[_Survey], placement: Regi
     return lines
 
 
-def _survey(path: Path, mpp: float | None, annotation: Path, placement: RegionPlacement) -> _Survey:
+def _survey(path: Path, mpp: float | None, annotation: Path, placement: RegionPlacement) -> RegionSurvey:
+    left_out: list[LeftOut] = []
     try:
-        regions, points = read_annotations(annotation)
+        regions, points = read_annotations(annotation, left_out.append)
     except ValueError as error:
-        return _Survey(problem=str(error))
+        return RegionSurvey(problem=str(error))
     try:
         with open_slide(path, mpp) as slide:
             size_yx, level_mpps = slide.size_yx, slide.level_mpps
         choose_level(level_mpps, placement.mpp)
-        side_px = placement.patch_px * placement.mpp / level_mpps[0]
-        squares = Squares(side_px, size_yx, placement.min_fraction)
-        return _take(_claims(regions, points, side_px), squares, placement.num_per_region)
+        return replace(take_squares(regions, points, level_mpps[0], size_yx, placement), left_out=left_out)
     except (ValueError, OSError) as error:
-        return _Survey(problem=f"{annotation}: {error}")
+        return RegionSurvey(problem=f"{annotation}: {error}")
 
 
 def _claims(regions: Sequence[Region], points: Sequence[Point], side_px: float) -> list[_Claim]:
     corners = np.array([(-0.5, -0.5), (-0.5, 0.5), (0.5, 0.5), (0.5, -0.5)]) * side_px
     fields = [Region(point.yx + corners, label=point.label) for point in points]
     return [
-        _Claim(f"{kind}{number:05d}", _name(f"{kind} {number}", one), one)
+        _Claim(kind, number, one)
         for kind, some in (("region", regions), ("point", fields))
         for number, one in enumerate(some, start=1)
     ]
 
 
-def _name(what: str, region: Region) -> str:
-    y, x = (region.exterior_yx.min(axis=0) + region.exterior_yx.max(axis=0)) / 2
-    named = f" {region.name!r}" if region.name else ""
-    return f"{what}{named} ({region.label}, around y {y:.0f}, x {x:.0f})"
+def take_squares(
+    regions: Sequence[Region],
+    points: Sequence[Point],
+    slide_mpp: float,
+    size_yx: tuple[int, int],
+    placement: RegionPlacement,
+) -> RegionSurvey:
+    """Squares of all classified regions and points of a slide.
 
+    Args:
+        regions: In level-0 pixels.
+        points: Likewise.
+        slide_mpp: µm per level-0 pixel.
+        size_yx: Height and width of the slide, level-0 pixels.
+        placement: See `RegionPlacement`.
 
-def _take(claims: Sequence[_Claim], squares: Squares, num: int) -> _Survey:
-    """Squares of all classified regions of a slide."""
+    Raises:
+        ValueError: none lies on the slide, or two of different classes overlap in a square.
+    """
+    side_px = placement.patch_px * placement.mpp / slide_mpp
+    squares = Squares(side_px, size_yx, placement.min_fraction)
+    claims = _claims(regions, points, side_px)
     given = [claim for claim in claims if claim.region.label and not claim.region.label.endswith(_IGNORED)]
     num_unclassified = sum(not claim.region.label for claim in claims)
     lows = np.array([claim.region.exterior_yx.min(axis=0) for claim in given]).reshape(-1, 2)
@@ -203,28 +237,41 @@ def _take(claims: Sequence[_Claim], squares: Squares, num: int) -> _Survey:
     if given and not ((lows < squares.size_yx) & (highs > 0)).all(axis=1).any():
         height, width = squares.size_yx
         raise ValueError(f"nothing of it lies on the slide ({width} × {height} px); is it of another slide?")
-    found: list[tuple[str, str, float, float]] = []
-    barren: list[str] = []
-    for claim in given:
-        centers = squares.centers_in(claim.region, num)
-        if not len(centers):
-            barren.append(claim.name)
-        for center in centers:
-            near = (np.abs(lows + highs - 2 * center) < highs - lows + squares.side_px).all(axis=1)
-            _check_one_class(claim, [given[other] for other in np.flatnonzero(near)], center, squares)
-        found += [(claim.key, claim.region.label, y, x) for y, x in centers.round(2).tolist()]
-    return _Survey(found, barren, num_unclassified, len(claims) - len(given) - num_unclassified)
+    centers = squares.centers_in([claim.region for claim in given], placement.num_per_region)
+    _check_one_class(given, lows, highs, centers, squares)
+    found = [
+        (claim.key, claim.region.label, y, x)
+        for claim, of_claim in zip(given, centers, strict=True)
+        for y, x in of_claim.round(2).tolist()
+    ]
+    barren = [claim.name for claim, of_claim in zip(given, centers, strict=True) if not len(of_claim)]
+    return RegionSurvey(found, barren, num_unclassified, len(claims) - len(given) - num_unclassified)
 
 
 def _check_one_class(
-    claim: _Claim, others: Sequence[_Claim], center: NDArray[np.float64], squares: Squares
+    claims: Sequence[_Claim],
+    lows: NDArray[np.float64],
+    highs: NDArray[np.float64],
+    centers: Sequence[NDArray[np.float64]],
+    squares: Squares,
 ) -> None:
-    for other in others:
-        if other.region.label == claim.region.label:
-            continue
-        share = squares.share(center, claim.region, other.region)
-        if share > 0 and share >= squares.min_fraction:
+    """No square of a claim lies in a claim of another class."""
+    number_of = {label: number for number, label in enumerate({claim.region.label: 0 for claim in claims})}
+    codes = np.array([number_of[claim.region.label] for claim in claims], np.int64)
+    owner = np.repeat(np.arange(len(claims)), [len(some) for some in centers])
+    places = np.concatenate([np.empty((0, 2)), *centers])
+    corners = places - squares.side_px / 2, places + squares.side_px / 2
+    near = BoxTree(lows, highs, codes).pairs(*corners, codes[owner])
+    while some := list(islice(near, _PAIRS)):
+        square, other = np.array(some).T
+        extent = np.minimum(corners[1][square], highs[other]) - np.maximum(corners[0][square], lows[other])
+        square, other = (numbers[squares.may_share(extent)] for numbers in (square, other))
+        pair = [[claims[number] for number in numbers] for numbers in (owner[square], other)]
+        share = squares.shares(places[square], *([claim.region for claim in one] for one in pair))
+        both = np.flatnonzero((share > 0) & (share >= squares.min_fraction))
+        if len(both):
+            first, (y, x) = both[0], places[square][both[0]]
             raise ValueError(
-                f"{claim.name} and {other.name} overlap in the patch around y {center[0]:.0f}, x {center[1]:.0f}; "
+                f"{pair[0][first].name} and {pair[1][first].name} overlap in the patch around y {y:.0f}, x {x:.0f}; "
                 "cut one out of the other, or give them one class"
             )

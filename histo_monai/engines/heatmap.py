@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,13 @@ from histo_monai.engines.ranks import note_step, run_in_ranks
 from histo_monai.losses import Classification, Objective, Regression
 from histo_monai.networks import from_task_model
 from histo_monai.networks.shared_trunk import SharedTrunk
-from histo_monai.slides import open_slide
+from histo_monai.slides import SlideError, open_slide
 from histo_monai.wholeslide.blocks import CellBlocks
-from histo_monai.wholeslide.cells import tissue_cells
-from histo_monai.wholeslide.heatmap import Grid, Heatmap, write_heatmap
+from histo_monai.wholeslide.cells import slide_grid, tissue_cells
+from histo_monai.wholeslide.heatmap import Heatmap, write_heatmap
+from histo_monai.wholeslide.origin import Origins, read_origin
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -126,7 +130,7 @@ def map_slide(
         ValueError: The stride is no whole number of patch pixels.
     """
     with open_slide(slide_path, mpp) as slide:
-        grid = Grid(settings.stride_um, slide.mpp, slide.size_yx)
+        grid = slide_grid(slide, settings.stride_um)
         cells, tissue = tissue_cells(slide, grid, settings.tissue_mpp, settings.min_tissue_fraction)
         blocks = CellBlocks(slide, grid, cells, patch_px=settings.patch_px, mpp=settings.mpp)
     pin = device.type == "cuda"
@@ -184,9 +188,10 @@ def map_slides(
 ) -> None:
     """Write `folder`/<slide_id>.csv and .json for every job (`wholeslide.heatmap.write_heatmap`).
 
-    A slide whose json is there already is left alone: the folder must belong to these models and settings. Slides are
-    shared by `ranks` processes (or those of torchrun), the largest files first; each loads a set of models once. The
-    files do not depend on the number of processes. A slide that cannot be read stops the run; finished ones are kept.
+    A slide whose map is there already, made from the same slide, models and settings (`wholeslide.origin`), is left
+    alone; where anything differs the log says what, and the slide is mapped again. Slides are shared by `ranks`
+    processes (or those of torchrun), the largest files first; each loads a set of models once. The files do not depend
+    on the number of processes. A slide that cannot be read stops the run; finished ones are kept.
 
     Args:
         jobs: The slides.
@@ -199,7 +204,7 @@ def map_slides(
         timeout_s: Seconds that one of several ranks may take for a batch.
 
     Raises:
-        SlideError: A slide cannot be read, or not at this resolution.
+        SlideError: A slide cannot be read, or not at this resolution, or its file was changed meanwhile.
         ValueError: A model does not fit, or the stride is no whole number of patch pixels.
     """
     arguments = (jobs, settings, positive, folder, device, workers, torch.get_num_threads())
@@ -221,7 +226,8 @@ def _map_share(
     if world > 1:
         device = idist.device()
         torch.set_num_threads(max(1, threads // world))
-    left = [job for job in jobs if not (folder / f"{job.slide_id}.json").is_file()]
+    origins = Origins(positive, asdict(settings))
+    left = [job for job in jobs if not _is_mapped(job, origins, folder, is_silent=rank > 0)]
     idist.barrier()  # All look before anyone writes, so that all share the same slides.
     mine = shares(left, world)[rank]
 
@@ -239,10 +245,25 @@ def _map_share(
                 bar.update(done)
                 note_step()
 
+            origin = origins.of(job.path, job.mpp, job.models)
             heatmap = map_slide(
                 job.path, job.mpp, models, settings, device=device, workers=workers, advance=advance
             )
-        write_heatmap(folder / f"{job.slide_id}.csv", heatmap)
+        if origins.of(job.path, job.mpp, job.models) != origin:
+            raise SlideError(
+                job.path, "the file was changed while it was mapped; start again when it is whole"
+            )
+        write_heatmap(folder / f"{job.slide_id}.csv", heatmap, origin)
+
+
+def _is_mapped(job: SlideJob, origins: Origins, folder: Path, *, is_silent: bool) -> bool:
+    before = read_origin(folder / f"{job.slide_id}.json")
+    if before is None:
+        return False
+    odd = origins.of(job.path, job.mpp, job.models).differences(before)
+    if odd and not is_silent:
+        _LOG.info("%s: mapped again, %s", job.path, ", ".join(odd))
+    return not odd
 
 
 def shares(jobs: Sequence[SlideJob], processes: int) -> list[list[SlideJob]]:

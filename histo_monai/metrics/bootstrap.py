@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from histo_monai.metrics.estimate import Estimate
+from histo_monai.products import product
 from histo_monai.randomness import generator
 
 _BLOCK = 32  # Replicates computed at a time: the weights of 40,000 rows then take 10 MB.
@@ -175,7 +176,7 @@ def paired_difference(
 
 def weighted_mean(values: NDArray, *, weights: NDArray[np.float64]) -> NDArray[np.float64]:
     """Means of values (N,) under weights (N, B), shape (B,): for `grouped_bootstrap(..., weighted=True)`."""
-    return np.asarray(values, np.float64) @ weights / weights.sum(axis=0)
+    return np.asarray(product(np.asarray(values, np.float64), weights) / weights.sum(axis=0))
 
 
 def _difference(

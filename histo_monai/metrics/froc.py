@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from histo_monai.metrics.bootstrap import Resampling
 from histo_monai.metrics.estimate import Estimate
 from histo_monai.metrics.replicates import Replicates
+from histo_monai.products import product
 from histo_monai.quiet import quiet_library
 
 FALSE_POSITIVES_PER_SLIDE = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -184,7 +185,7 @@ def _replicates(events: _Events, resampling: Resampling) -> NDArray[np.float64]:
         )
         start = np.zeros((1, weights.shape[1]))
         fps = np.concatenate([start, false]) / weights.sum(axis=0)
-        num_lesions = events.num_lesions @ weights
+        num_lesions = product(events.num_lesions, weights)
         sensitivity = np.concatenate([start, hit]) / np.where(num_lesions, num_lesions, np.nan)
         found += [
             np.interp(FALSE_POSITIVES_PER_SLIDE, *curve) for curve in zip(fps.T, sensitivity.T, strict=True)

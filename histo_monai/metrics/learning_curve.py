@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from histo_monai.metrics import checks
 from histo_monai.metrics.label_counts import LabelsNeeded, LabelsSaved
 from histo_monai.metrics.power_law import PowerLaws
+from histo_monai.products import product
 
 FARTHEST = 10.0
 """An extrapolated answer beyond so many times the largest size measured is not given."""
@@ -59,8 +60,8 @@ class LearningCurve:
         self.num_labels, place = np.unique(sizes, return_inverse=True)
         same = (place == np.arange(len(self.num_labels))[:, None]).astype(np.float64)
         mean = same / same.sum(axis=1, keepdims=True)
-        self.values: NDArray[np.float64] = mean @ scores
-        self.replicates: NDArray[np.float64] = mean @ drawn
+        self.values: NDArray[np.float64] = product(mean, scores)
+        self.replicates: NDArray[np.float64] = product(mean, drawn)
 
     @cached_property
     def table(self) -> NDArray[np.float64]:
@@ -189,7 +190,7 @@ def _beyond(
             "fit takes nothing is known beyond it"
         )
     logs = np.log(sizes) - np.log(sizes).mean()
-    if np.quantile(logs @ table[:, 1:], _TAIL) <= 0:
+    if np.quantile(product(logs, table[:, 1:]), _TAIL) <= 0:
         return None, "the score lies above the curve, which does not rise beyond its noise"
     laws = PowerLaws.fit(sizes, table, curve.limit)
     above = (np.isinf(counts) & (targets >= laws.ceiling))[1:].mean()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from histo_monai.products import product
+
 _BLOCK = 256  # Rows compared with all others at a time.
 
 
@@ -84,7 +86,7 @@ class ConcordantPairs:
             lead = np.sign(predicted[block, None] - predicted)
             for total, kernel in ((right, higher * (lead + 1) / 2), (pairs, higher.astype(np.float64))):
                 by_group = np.add.reduceat(kernel, self._starts, axis=1)
-                total += np.einsum("nb,nb->b", weights_of_row[block], by_group @ weights)
+                total += np.einsum("nb,nb->b", weights_of_row[block], product(by_group, weights))
         return ratio(right, pairs)
 
 

@@ -11,6 +11,7 @@ from histo_monai.metrics import checks
 from histo_monai.metrics.bootstrap import Resampling
 from histo_monai.metrics.classification import macro_auc_of_weights, ranked_classes
 from histo_monai.metrics.tallies import Tallies
+from histo_monai.products import product
 
 CLASSIFICATION = ("accuracy", "mean_one_versus_rest_accuracy", "weighted_f1", "macro_auc")
 """Metrics of class probabilities, as `metric_replicates` names them; larger is better."""
@@ -82,7 +83,7 @@ def _of_scores(reference: ArrayLike, said: ArrayLike, resampling: Resampling) ->
     x, y = truth - center, guess - center
     terms = (np.ones_like(x), x, y, x * x, y * y, x * y)
     sums = np.array([np.bincount(resampling.group_of_row, term) for term in terms])
-    return lambda counts: {"icc": _icc_of_sums(sums @ counts)}
+    return lambda counts: {"icc": _icc_of_sums(product(sums, counts))}
 
 
 def _icc_of_sums(sums: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -14,6 +14,7 @@ from histo_monai.metrics.estimate import Estimate
 from histo_monai.metrics.icc import Form, intraclass_correlation
 from histo_monai.metrics.ranking import ConcordantPairs
 from histo_monai.metrics.tallies import Tallies
+from histo_monai.products import product
 
 _ICC_FORMS: dict[str, Form] = {"icc": "ICC2", "icc1": "ICC1", "icc3": "ICC3"}
 
@@ -102,7 +103,7 @@ def score_estimates(
     size = np.bincount(resampling.group_of_row)
 
     def values(counts: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-        return {"pk": pairs.probability(counts), "mae": distance @ counts / (size @ counts)}
+        return {"pk": pairs.probability(counts), "mae": product(distance, counts) / product(size, counts)}
 
     ratings = np.column_stack([truth, guess])
     correlations = {name: intraclass_correlation(ratings, form) for name, form in _ICC_FORMS.items()}

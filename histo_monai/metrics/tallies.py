@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from histo_monai.metrics.ranking import ratio
+from histo_monai.products import product
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,9 @@ class Tallies:
         num_groups = len(self.squared)
         drawn = counts.T
         return Tallies(
-            (drawn @ self.confusion.reshape(num_groups, -1)).reshape(-1, *self.confusion.shape[1:]),
-            drawn @ self.gap,
-            drawn @ self.squared,
+            product(drawn, self.confusion.reshape(num_groups, -1)).reshape(-1, *self.confusion.shape[1:]),
+            product(drawn, self.gap),
+            product(drawn, self.squared),
         )
 
     @property

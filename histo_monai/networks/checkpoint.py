@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import safetensors.torch
 import torch
 from torch import nn
 
-from histo_monai.storage import opened, sealed, whole_file, write_json
+from histo_monai.storage import opened, read_json, sealed, whole_file, write_json
 
 FORMAT = 2  # 2: the description holds the digest of the tensors' file, and its own
 _SEAL = "description_sha256"
@@ -48,7 +47,7 @@ def load_model(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
 
     Raises:
         ValueError: a file is missing, is not JSON or safetensors, has another format than this code reads, or
-            is not byte for byte what was saved (of the JSON: but for its layout).
+            is not byte for byte what was saved (of the JSON: but for its layout); or a tensor is not finite.
     """
     if not path.is_file():
         raise ValueError(f"{path}: no such model; run the stage that makes it, or `dvc pull`")
@@ -58,18 +57,19 @@ def load_model(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     if hashlib.sha256(content).hexdigest() != description.pop("sha256", None):
         raise ValueError(f"{path}: not the bytes that {beside.name} describes (SHA-256 differs); {_MEND}")
     try:
-        return safetensors.torch.load(content), description
+        tensors = safetensors.torch.load(content)
     except safetensors.SafetensorError as error:
         raise ValueError(f"{path}: not a safetensors file ({error}); {_MEND}") from None
+    for name, tensor in tensors.items():
+        if not bool(tensor.isfinite().all()):
+            raise ValueError(
+                f"{path}: {name} holds NaN or infinity, so every prediction would; run the stage that makes it again"
+            )
+    return tensors, description
 
 
 def _description(path: Path) -> dict[str, Any]:
-    try:
-        description = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        description = None
-    if not isinstance(description, dict):
-        raise ValueError(f"{path}: the description of the model is missing or is not JSON; {_MEND}")
+    description = read_json(path, f"it describes the model; {_MEND}")
     found = description.get("format")
     if found != FORMAT:
         newer = isinstance(found, int) and found > FORMAT

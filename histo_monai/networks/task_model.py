@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from histo_monai.networks.checkpoint import load_into, load_model
+from histo_monai.networks.description import KEPT, check_encoder, check_task_model
 from histo_monai.networks.encoder import NUM_FEATURES, Encoder
 from histo_monai.networks.heads import PAIR_FEATURES, PairMLP
 
@@ -89,13 +90,17 @@ def from_encoder(path: Path, num_outputs: int) -> tuple[TaskModel, dict[str, Any
         ValueError: the file is missing, damaged, or not an encoder of this version; names it.
     """
     state, description = load_model(path)
-    if description.get("kind") != "encoder" or description.get("head") not in HEADS:
-        raise ValueError(f"{path}: not an encoder to fine-tune from; run the pretrain stage again")
+    check_encoder(description, HEADS, path)
     model = TaskModel(description["head"], num_outputs)
     load_into(model.encoder, state, "encoder.", path)
     rest = sorted({name.split(".")[0] for name in state} - {"encoder"})
+    parts = dict(model.head.named_children())
     for part in rest:
-        load_into(getattr(model.head, part), state, f"{part}.", path)
+        if part not in parts:
+            raise ValueError(
+                f"{path}: a head {description['head']!r} has no {part}; run the pretrain stage again"
+            )
+        load_into(parts[part], state, f"{part}.", path)
     return model, description
 
 
@@ -106,8 +111,7 @@ def from_task_model(path: Path) -> tuple[TaskModel, dict[str, Any]]:
         ValueError: the file is missing, damaged, or not a model of a task; names it.
     """
     state, description = load_model(path)
-    if description.get("kind") != "task model":
-        raise ValueError(f"{path}: not a fine-tuned model; run the finetune stage again")
+    check_task_model(description, HEADS, path)
     model = TaskModel(description["head"], num_outputs(description["classes"]))
     load_into(model, state, "", path)
     return model, description
@@ -129,10 +133,9 @@ def describe_task_model(
         patch_px: side of the patches that it sees.
         mpp: their resolution, µm/px; None where it is not known or not one.
     """
-    kept = ("method", "head", "architecture", "mpps", "num_features", "normalisation", "source", "corpus")
     return {
         "kind": "task model",
-        **{name: encoder[name] for name in kept},
+        **{name: encoder[name] for name in KEPT},
         "classes": classes,
         "patch_px": patch_px,
         "mpp": mpp,

@@ -13,6 +13,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from histo_monai.products import product
+
 F32 = NDArray[np.float32]
 I64 = NDArray[np.int64]
 
@@ -116,7 +118,8 @@ def noise(grid: Grid, cell_um: float, seed: int) -> F32:
     bits = uniforms(seed, rows, columns, 2)
     lattice = (bits[0] + bits[1] - 1.0) * np.float32(2.449 * _SPLINE_GAIN)
     across = _spline(xs, first_x, count_x)
-    return _spline(ys, first_y, count_y) @ lattice @ across.T
+    found: F32 = product(product(_spline(ys, first_y, count_y), lattice), across.T)
+    return found
 
 
 def fractal(grid: Grid, cell_um: float, seed: int, octaves: int, gain: float = 0.5) -> F32:

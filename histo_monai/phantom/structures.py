@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from histo_monai.phantom.lattice import F32, Grid, scatter
+from histo_monai.products import product
 
 _HARMONICS = np.arange(2, 7)
 FAR_UM = -1e3
@@ -47,7 +48,9 @@ class Rings:
     def outline(self, index: int, theta: F32) -> F32:
         """Radius in µm of structure `index` in the directions `theta` (radians)."""
         waves = np.cos(theta[..., None] * _HARMONICS.astype(np.float32) + self.phase[index])
-        return np.asarray(self.radius_um[index] * (1 + waves @ self.amplitude[index]), dtype=np.float32)
+        return np.asarray(
+            self.radius_um[index] * (1 + product(waves, self.amplitude[index])), dtype=np.float32
+        )
 
 
 def find_rings(

@@ -21,6 +21,9 @@ from histo_monai.wholeslide.tiff_map import write_map
 
 Pixels = NDArray[np.uint8]
 
+MAP_SUFFIXES = (".tif", ".geojson", ".png")
+"""Of the files that `write_slide_maps` writes."""
+
 FEWEST_PX, MOST_PX = 640, 1600
 """Of an overlay's longer side: a smaller slide is shown finer, as far as it goes, and a larger one coarser."""
 

@@ -24,11 +24,12 @@ class _Streams:
         libc: Any = ctypes.PyDLL(
             None
         )  # Keeps the interpreter's lock: these calls take less time than passing it on.
-        self._fields = [ctypes.c_void_p.in_dll(libc, name) for name in ("stdout", "stderr")]
-        self._own = [field.value for field in self._fields]
+        self._out, self._err = (ctypes.c_void_p.in_dll(libc, name) for name in ("stdout", "stderr"))
+        self._own = self._out.value, self._err.value
         self._buffer = ctypes.create_string_buffer(_BUFFER_BYTES)
         libc.fmemopen.restype = ctypes.c_void_p
-        self._file = ctypes.c_void_p(libc.fmemopen(self._buffer, ctypes.c_size_t(_BUFFER_BYTES), b"w"))
+        self._address = libc.fmemopen(self._buffer, ctypes.c_size_t(_BUFFER_BYTES), b"w")
+        self._file = ctypes.c_void_p(self._address)
         libc.setvbuf(self._file, None, _UNBUFFERED, ctypes.c_size_t(0))
         libc.ftell.restype = ctypes.c_long
         self._tell, self._rewind = libc.ftell, libc.rewind
@@ -36,28 +37,30 @@ class _Streams:
 
     def begin(self) -> int:
         with self._lock:
-            if self._num_users == 0:
-                self._rewind(self._file)
-                for field in self._fields:
-                    field.value = self._file.value
             self._num_users += 1
-            return int(self._tell(self._file))
+            if self._num_users > 1:
+                return self._position()
+            self._out.value = self._err.value = self._address
+            return 0
 
     def end(self, start: int) -> str:
         with self._lock:
             self._num_users -= 1
+            stop = self._position()
+            printed = self._buffer.raw[start:stop] if stop else b""
             if self._num_users == 0:
                 self.restore()
-            stop = int(self._tell(self._file))
-            if stop == start < _BUFFER_BYTES - 1:
-                return ""
-            return (
-                self._buffer.raw[start:stop].decode("utf-8", "replace") or "more complaints than can be kept"
-            )
+                if stop:
+                    self._rewind(self._file)
+        if stop >= _BUFFER_BYTES - 1 and not printed:
+            return "more complaints than can be kept"
+        return printed.decode("utf-8", "replace")
+
+    def _position(self) -> int:
+        return int(self._tell(self._file))
 
     def restore(self) -> None:
-        for field, own in zip(self._fields, self._own, strict=True):
-            field.value = own
+        self._out.value, self._err.value = self._own
 
 
 @functools.cache

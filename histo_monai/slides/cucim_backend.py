@@ -44,6 +44,9 @@ _COLORS = {
 _BATCH_BYTES = 16 * 2**20
 _MAX_BATCH = 16
 _MAX_DEVICE_DIFFERENCE = 2.0
+_ERRORS = (RuntimeError, ValueError, OverflowError, IndexError, MemoryError)
+"""What cuCIM raises where a file is damaged."""
+
 _is_loaded = False
 
 
@@ -145,6 +148,7 @@ class CucimBackend:
         self, level: int, corners_yx: Sequence[tuple[int, int]], size_yx: tuple[int, int]
     ) -> Iterator[Any]:
         """See `backends.Backend`; on a GPU the pixels are CuPy arrays."""
+        self._guard.check_unchanged()
         for corner in corners_yx:
             self._guard.check(level, corner, size_yx)
         regions = self._decode(level, corners_yx, size_yx, self._device)
@@ -159,28 +163,33 @@ class CucimBackend:
                 yield self._decode_one(level, corner, size_yx, device)
             return
         batch_size = max(1, min(len(corners_yx), _MAX_BATCH, _BATCH_BYTES // (size_yx[0] * size_yx[1] * 3)))
-        with Complaints() as complaints, self._errors_located(level, corners_yx, size_yx):
-            batches = self._image.read_region(
-                [value for corner in corners_yx for value in self._location(level, corner)],
-                (size_yx[1], size_yx[0]),
-                level,
-                num_workers=self._num_threads,
-                batch_size=batch_size,
-                device=device,
-            )
-            for batch in batches:
-                array = _array(batch, device)
-                yield from array.reshape(-1, *size_yx, array.shape[-1])
+        try:
+            with Complaints() as complaints:
+                batches = self._image.read_region(
+                    [value for corner in corners_yx for value in self._location(level, corner)],
+                    (size_yx[1], size_yx[0]),
+                    level,
+                    num_workers=self._num_threads,
+                    batch_size=batch_size,
+                    device=device,
+                )
+                for batch in batches:
+                    array = _array(batch, device)
+                    yield from array.reshape(-1, *size_yx, array.shape[-1])
+        except _ERRORS as error:
+            raise self._located(level, corners_yx, size_yx, str(error)) from error
         if complaints.text:
-            self._locate(level, corners_yx, size_yx, complaints.text)
+            self._blame(level, corners_yx, size_yx, complaints.text)
 
     def _decode_one(
         self, level: int, corner_yx: tuple[int, int], size_yx: tuple[int, int], device: str
     ) -> Any:
-        with self._errors_located(level, [corner_yx], size_yx):
+        try:
             pixels, complaint = self._decode_plainly(level, corner_yx, size_yx, device)
+        except _ERRORS as error:
+            raise self._located(level, [corner_yx], size_yx, str(error)) from error
         if complaint:
-            self._locate(level, [corner_yx], size_yx, complaint)
+            self._blame(level, [corner_yx], size_yx, complaint)
         return pixels
 
     def _decode_plainly(
@@ -196,36 +205,35 @@ class CucimBackend:
             raise ValueError(f"level {level} has {pixels.shape[-1]} channels, not 3")
         return pixels, complaints.text
 
-    @contextlib.contextmanager
-    def _errors_located(
-        self, level: int, corners_yx: Sequence[tuple[int, int]], size_yx: tuple[int, int]
-    ) -> Iterator[None]:
-        """Whatever cuCIM raises becomes an error with slide, level and tile."""
-        try:
-            yield
-        except (RuntimeError, ValueError, OverflowError, IndexError, MemoryError) as error:
-            self._locate(level, corners_yx, size_yx, str(error))
-            raise SlideError(
-                self._path, f"level {level} cannot be decoded ({error}); copy it again"
-            ) from error
-
-    def _locate(
+    def _blame(
         self, level: int, corners_yx: Sequence[tuple[int, int]], size_yx: tuple[int, int], complaint: str
     ) -> None:
-        """Decode the tiles under regions one by one, to say which of them the complaint was about.
+        """Raise a complaint as an error with slide, level and tile; pass on what was not about these tiles."""
+        error = self._find_damage(level, corners_yx, size_yx)
+        if error is not None:
+            raise error
+        print(complaint, file=sys.stderr)
 
-        Raises:
-            SlideError: If there is such a tile; else something else has printed, and it is passed on.
-        """
+    def _located(
+        self, level: int, corners_yx: Sequence[tuple[int, int]], size_yx: tuple[int, int], why: str
+    ) -> SlideError:
+        """What cuCIM raised, as an error with slide, level and tile."""
+        error = self._find_damage(level, corners_yx, size_yx)
+        return error or SlideError(self._path, f"level {level} cannot be decoded ({why}); copy it again")
+
+    def _find_damage(
+        self, level: int, corners_yx: Sequence[tuple[int, int]], size_yx: tuple[int, int]
+    ) -> SlideError | None:
+        """Decode the tiles under regions one by one: the error of the first that is complained about."""
         for corner in corners_yx:
             for place, tile_corner, tile_size in self._guard.written_under(level, corner, size_yx):
                 try:
                     _, why = self._decode_plainly(level, tile_corner, tile_size, "cpu")
-                except (RuntimeError, ValueError, OverflowError, IndexError, MemoryError) as error:
+                except _ERRORS as error:
                     why = str(error)
                 if why:
-                    raise self._guard.damaged(level, place, why)
-        print(complaint, file=sys.stderr)
+                    return self._guard.damaged(level, place, why)
+        return None
 
     def _location(self, level: int, corner_yx: tuple[int, int]) -> tuple[int, int]:
         # cuCIM divides by the downsample and drops the fraction: the middle of the pixel is safe from that.

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from histo_monai.products import product
 from histo_monai.slides.resample import Window
 
 
@@ -52,9 +53,9 @@ def patches_by_area(regions: Any, windows: Sequence[Window], xp: Any = np) -> An
     num, height, width = regions.shape[:3]
     weights_y = _weights(xp.asarray([window.start_yx[0] for window in windows]), scale, side, height, xp)
     weights_x = _weights(xp.asarray([window.start_yx[1] for window in windows]), scale, side, width, xp)
-    rows = weights_y @ regions.reshape(num, height, width * 3).astype(xp.float32)
+    rows = product(weights_y, regions.reshape(num, height, width * 3).astype(xp.float32))
     planes = rows.reshape(num, side, width, 3).transpose(0, 3, 1, 2)
-    mixed = planes @ weights_x.transpose(0, 2, 1)[:, None]
+    mixed = product(planes, weights_x.transpose(0, 2, 1)[:, None])
     return xp.clip(xp.rint(mixed), 0, 255).astype(xp.uint8)
 
 

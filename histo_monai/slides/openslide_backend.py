@@ -6,6 +6,7 @@ is left over.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -57,12 +58,22 @@ class OpenSlideBackend:
         try:
             image = self._slide.read_region((x, y), level, (right - left, bottom - top))
         except self._error as error:
-            raise SlideError(self._path, f"damaged ({error}); copy or download it again") from error
+            self._reopen()
+            place = f"level {level}, rows {top} to {bottom}, columns {left} to {right}"
+            raise SlideError(
+                self._path, f"damaged in {place} ({error}); copy or download it again"
+            ) from error
         pixels = _on_white(np.asarray(image))
         for axis, late in enumerate((y / downsample - top, x / downsample - left)):
             pixels = _undo_shift(pixels, late, axis)
         y, x = corner_yx[0] - top, corner_yx[1] - left
         return pixels[y : y + size_yx[0], x : x + size_yx[1]]
+
+    def _reopen(self) -> None:
+        """After an error OpenSlide answers every call with that error; what is sound can still be read."""
+        with contextlib.suppress(self._error):
+            self._slide.close()
+            self._slide = type(self._slide)(str(self._path))
 
     def close(self) -> None:
         """Close the file."""

@@ -21,7 +21,7 @@ from histo_monai.datasets.tasks import patient_or_slide
 from histo_monai.metrics import Estimate
 from histo_monai.metrics.froc import FALSE_POSITIVES_PER_SLIDE, Froc, froc
 from histo_monai.params import Params, load_params
-from histo_monai.provenance import made_from, write_metrics
+from histo_monai.provenance import made_from, without_ids, write_metrics
 from histo_monai.reports.slide_figures import froc_curves, roc
 from histo_monai.slides.annotations import Outline, Region
 from histo_monai.storage import whole_folder
@@ -148,7 +148,7 @@ def _diagnose(
     for name in MODELS:
         mine, seen = (features[column].loc[slides.index] for column in (name, f"{name}{SEEN}"))
         classifier, scores[name] = diagnose(mine, seen, is_tumor, slides["split"], learning)
-        classifier.save(folder / CLASSIFIERS / f"{name}.safetensors", provenance)
+        classifier.save(folder / CLASSIFIERS / f"{name}.safetensors", without_ids(provenance))
         classifiers[name] = {"chosen": dict(classifier.chosen), "cv_auc": round(classifier.cv_auc, 6)}
         found[name] = slide_estimates(is_tumor[test], slides.loc[test, "size"], scores[name][test])
         if section.num_permutations:

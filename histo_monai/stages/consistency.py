@@ -21,7 +21,7 @@ from histo_monai.engines.supervised import Training
 from histo_monai.environment import code_version, read_environment
 from histo_monai.networks import from_task_model, save_model
 from histo_monai.params import load_params
-from histo_monai.provenance import made_from, write_metrics
+from histo_monai.provenance import made_from, without_ids, write_metrics
 from histo_monai.randomness import derive_seed
 from histo_monai.reports.mosaics import weak_and_strong
 from histo_monai.storage import whole_folder, write_json
@@ -96,7 +96,7 @@ def run(method: str, seed: int) -> None:
         "params": dataclasses.asdict(section),
         "weight": params.consistency.weight,
         "threshold": params.consistency.threshold,
-        "provenance": provenance,
+        "provenance": without_ids(provenance),
     }
     with whole_folder(artifacts.student_folder(method, seed)) as folder:
         save_model(folder / artifacts.MODEL, model.state_dict(), described)

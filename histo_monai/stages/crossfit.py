@@ -31,7 +31,7 @@ from histo_monai.engines.supervised import Training, finetune_encoder
 from histo_monai.environment import code_version, read_environment
 from histo_monai.networks import describe_task_model, save_model
 from histo_monai.params import Params, load_params
-from histo_monai.provenance import made_from, write_metrics
+from histo_monai.provenance import made_from, without_ids, write_metrics
 from histo_monai.randomness import derive_seed, generator
 from histo_monai.storage import whole_folder
 
@@ -129,7 +129,7 @@ def _train_fold(
         "seed": seed,
         "fold": fold,
         "not_seen": sorted(held_out),
-        "provenance": provenance,
+        "provenance": without_ids(provenance),
     }
     save_model(folder / f"finetuned-{fold}.safetensors", model.state_dict(), described)
     student = teach_student(

@@ -19,7 +19,7 @@ from histo_monai.engines.supervised import Training, finetune_encoder
 from histo_monai.environment import code_version, read_environment
 from histo_monai.networks import describe_task_model, save_model
 from histo_monai.params import load_params
-from histo_monai.provenance import made_from, write_metrics
+from histo_monai.provenance import made_from, without_ids, write_metrics
 from histo_monai.randomness import derive_seed
 from histo_monai.reports.mosaics import answers
 from histo_monai.storage import whole_folder
@@ -75,7 +75,7 @@ def run(method: str, seed: int) -> None:
         "seed": seed,
         "metrics": metrics,
         "params": dataclasses.asdict(section),
-        "provenance": provenance,
+        "provenance": without_ids(provenance),
     }
     with whole_folder(artifacts.finetuned_folder(method, seed)) as folder:
         save_model(folder / artifacts.MODEL, model.state_dict(), described)

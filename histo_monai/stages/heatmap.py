@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import logging
 import os
 import shutil
@@ -90,7 +91,9 @@ def run(method: str, seed: int) -> None:
     provenance = made_from(params, [*tables, folds_csv, *files, *outlines], [slides])
     with whole_folder(folder) as draft:
         _make_folders(draft)
-        shutil.copytree(done, draft / artifacts.SCORES)
+        (draft / artifacts.SCORES).mkdir()
+        for job, suffix in itertools.product(jobs, (".csv", ".json")):
+            shutil.copy(done / f"{job.slide_id}{suffix}", draft / artifacts.SCORES)
         mapped = _write_maps(draft, slides, params, positive, environment.cpus)
         mapped.to_csv(draft / artifacts.MAPPED_CSV, index=False)
         counts = {"slides": len(mapped), "cells": int(mapped["num_cells"].sum())}

@@ -23,7 +23,7 @@ from histo_monai.environment import Environment, code_version, read_environment
 from histo_monai.networks import save_model
 from histo_monai.params import Params, load_params
 from histo_monai.pretext import PRETEXTS, Pretext
-from histo_monai.provenance import made_from, write_metrics
+from histo_monai.provenance import made_from, without_ids, write_metrics
 from histo_monai.randomness import derive_seed
 from histo_monai.storage import whole_folder
 
@@ -157,7 +157,7 @@ def _write(
         "corpus": params.corpus,
         "metrics": metrics,
         "params": dataclasses.asdict(params.pretrain),
-        "provenance": provenance,
+        "provenance": without_ids(provenance),
     }
     with whole_folder(artifacts.model_folder(method)) as folder:
         save_model(folder / artifacts.ENCODER, pretext.encoder_state(), description)

@@ -1,10 +1,20 @@
 """Files on disk: written whole or not at all, by one process at a time, under safe names, and known again."""
 
-from histo_monai.storage.atomic import whole_file, whole_folder, write_json
+from histo_monai.storage.atomic import check_replaceable, whole_file, whole_folder, write_json
 from histo_monai.storage.claim import claim
 from histo_monai.storage.errors import DiskFullError, OutputError, disk_full_in_words
 from histo_monai.storage.identity import FileIdentity, identify
 from histo_monai.storage.names import MAX_NAME_BYTES, check_name
+from histo_monai.storage.outputs import (
+    check_apart,
+    check_folder,
+    check_outputs,
+    check_own_folder,
+    own_folder,
+    publish,
+    read_record,
+    written_before,
+)
 from histo_monai.storage.reading import InputFileError, read_bytes, read_json, read_text
 from histo_monai.storage.seal import file_sha256, opened, sealed
 
@@ -14,17 +24,26 @@ __all__ = [
     "FileIdentity",
     "InputFileError",
     "OutputError",
+    "check_apart",
+    "check_folder",
     "check_name",
+    "check_outputs",
+    "check_own_folder",
+    "check_replaceable",
     "claim",
     "disk_full_in_words",
     "file_sha256",
     "identify",
     "opened",
+    "own_folder",
+    "publish",
     "read_bytes",
     "read_json",
+    "read_record",
     "read_text",
     "sealed",
     "whole_file",
     "whole_folder",
     "write_json",
+    "written_before",
 ]

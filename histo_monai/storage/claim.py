@@ -14,7 +14,7 @@ from histo_monai.storage.errors import OutputError
 
 
 @contextmanager
-def claim(folder: Path, lock: Path) -> Iterator[None]:
+def claim(folder: Path, lock: Path, *, replaces: bool = True) -> Iterator[None]:
     """Hold `folder` for this process until the block ends; checked before any work that ends in writing it.
 
     The lock is a file with the number of the process that holds it. The kernel gives it back when that process ends,
@@ -23,11 +23,14 @@ def claim(folder: Path, lock: Path) -> Iterator[None]:
     Args:
         folder: What this process is going to write.
         lock: The file; there while it is held.
+        replaces: The folder is going to be replaced as a whole; else files are written into it.
 
     Raises:
-        OutputError: Another process holds it (names it), or the folder cannot be replaced, see `check_replaceable`.
+        OutputError: Another process holds it (names it), or the folder is to be replaced and cannot be, see
+            `check_replaceable`.
     """
-    check_replaceable(folder)
+    if replaces:
+        check_replaceable(folder)
     made = [place for place in lock.parents if not place.exists()]
     lock.parent.mkdir(parents=True, exist_ok=True)
     handle = _locked(lock, folder)
@@ -45,7 +48,7 @@ def claim(folder: Path, lock: Path) -> Iterator[None]:
 
 def _locked(lock: Path, folder: Path) -> int:
     while True:
-        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-_CHUNK_BYTES = 2**20
-
 
 def sealed(content: Mapping[str, Any], key: str) -> dict[str, Any]:
     """The content with the digest of itself added as its last entry, `key`."""
@@ -28,11 +26,8 @@ def file_sha256(path: Path) -> str:
     Raises:
         OSError: It cannot be read.
     """
-    digest = hashlib.sha256()
     with path.open("rb", buffering=0) as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _digest_of(content: Mapping[str, Any]) -> str:

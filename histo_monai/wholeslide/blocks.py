@@ -89,6 +89,8 @@ def whole_stride(stride_um: float, mpp: float) -> int:
     Raises:
         ValueError: It is no whole number of at least 1.
     """
+    if not 0 < stride_um < math.inf:
+        raise ValueError(f"stride_um {stride_um:g}: expected a positive number of µm")
     stride_px = round(stride_um / mpp)
     if stride_px < 1 or abs(stride_um / mpp - stride_px) > 1e-6:
         better = max(1, stride_px) * mpp

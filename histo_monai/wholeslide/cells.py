@@ -5,10 +5,22 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.slides import Slide, tissue_fraction, tissue_mask
+from histo_monai.slides import Slide, SlideError, tissue_fraction, tissue_mask
 from histo_monai.wholeslide.heatmap import Grid
 
 _CELLS_AT_ONCE = 2**18
+
+
+def slide_grid(slide: Slide, stride_um: float) -> Grid:
+    """The cells of a slide.
+
+    Raises:
+        SlideError: They would be too many.
+    """
+    try:
+        return Grid(stride_um, slide.mpp, slide.size_yx)
+    except ValueError as error:
+        raise SlideError(slide.path, str(error)) from None
 
 
 def tissue_cells(

@@ -19,6 +19,7 @@ from sklearn.svm import SVC
 
 from histo_monai.metrics import auc
 from histo_monai.networks.checkpoint import load_model, save_model
+from histo_monai.products import product
 from histo_monai.randomness import derive_seed, generator
 
 Kernel = Literal["linear", "rbf"]
@@ -116,10 +117,10 @@ class SlideClassifier:
         points = _scaled(self.arrays, _checked(features[list(self.features)]))
         vectors = self.arrays["support_vectors"]
         if self.kernel == "linear":
-            products = points @ vectors.T
+            products = product(points, vectors.T)
         else:
             products = np.exp(-self.chosen["gamma"] * cdist(points, vectors, "sqeuclidean"))
-        return products @ self.arrays["weights"] + self.arrays["intercept"]
+        return product(products, self.arrays["weights"]) + self.arrays["intercept"]
 
     def save(self, path: Path, provenance: Mapping[str, Any] | None = None) -> None:
         """Write safetensors and JSON, see `networks.checkpoint.save_model`; where it comes from, if that is given."""

@@ -13,10 +13,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from histo_monai.storage import whole_file, write_json
+from histo_monai.wholeslide.origin import MADE_FROM, Origin
 
 PLACE_COLUMNS = ("row", "column", "y", "x", "tissue")
 """Columns of a csv of scores before those of the models: cell, its center in level-0 pixels, its tissue fraction."""
 
+
+MOST_CELLS = 10**8
+"""Of a grid: 2.5 µm cells of a slide of 25 x 25 mm; their scores alone take 4 GB of memory."""
 
 SEEN = "_seen"
 """Ends the name of a column that holds what a model says of a slide that it was trained on."""
@@ -40,10 +44,18 @@ class Grid:
     size_yx: tuple[int, int]
 
     def __post_init__(self) -> None:
-        if not (self.stride_um > 0 and self.slide_mpp > 0 and min(self.size_yx) > 0):
+        lengths = (self.stride_um, self.slide_mpp, *self.size_yx)
+        if not all(0 < length < math.inf for length in lengths):
             raise ValueError(
                 f"a grid takes positive lengths, got stride_um {self.stride_um}, slide_mpp {self.slide_mpp}, "
                 f"size {self.size_yx}"
+            )
+        sides_um = [side * self.slide_mpp for side in self.size_yx]
+        if (num := math.prod(sides_um) / self.stride_um**2) > MOST_CELLS:
+            least_um = math.sqrt(math.prod(sides_um) / MOST_CELLS)
+            raise ValueError(
+                f"stride_um {self.stride_um:g} makes {num:.2g} cells of {sides_um[0] / 1000:.3g} x "
+                f"{sides_um[1] / 1000:.3g} mm; expected at most {MOST_CELLS:.0e}: raise it to {least_um:.3g} or more"
             )
 
     @property
@@ -85,12 +97,18 @@ class Heatmap:
         return raster
 
 
-def write_heatmap(path: Path, heatmap: Heatmap) -> None:
+def write_heatmap(path: Path, heatmap: Heatmap, origin: Origin | None = None) -> None:
     """Write a csv of scores and beside it the same name with `.json`, the grid; each appears whole or not at all.
 
     The json is written last: where it stands, the csv is complete. Columns: `PLACE_COLUMNS` and one for each model;
     centers with two decimals, values with six digits.
+
+    Args:
+        path: The csv. A json that is there already goes first, so that it never stands beside another csv.
+        heatmap: What to write.
+        origin: What it was made from, for the json.
     """
+    path.with_suffix(".json").unlink(missing_ok=True)
     centers = heatmap.grid.centers_yx(heatmap.cells).round(2)
     columns = [*heatmap.cells.T, *centers.T, np.round(heatmap.tissue.astype(np.float64), 4)]
     table = pd.DataFrame(dict(zip(PLACE_COLUMNS, columns, strict=True)))
@@ -104,6 +122,7 @@ def write_heatmap(path: Path, heatmap: Heatmap) -> None:
         "size_yx": list(grid.size_yx),
         "models": list(heatmap.values),
         "num_cells": len(heatmap.cells),
+        **({MADE_FROM: origin.as_dict()} if origin else {}),
     }
     write_json(path.with_suffix(".json"), about)
 

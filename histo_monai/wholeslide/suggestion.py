@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import entr
 
+from histo_monai.products import product
+
 MIN_DISTANCE = 0.1
 """Nearer than this two candidates are near-duplicates; 1 is the root mean square distance of two candidates."""
 
@@ -150,7 +152,7 @@ def _come_nearer(
     lengths = (others**2).sum(axis=1)
     for start in range(0, len(points), _CHUNK):
         some = points[start : start + _CHUNK]
-        nearest = (lengths - 2 * (some @ others.T)).min(axis=1) + (some**2).sum(axis=1)
+        nearest = (lengths - 2 * product(some, others.T)).min(axis=1) + (some**2).sum(axis=1)
         part = squared[start : start + _CHUNK]
         np.minimum(part, np.maximum(nearest, 0), out=part)
 

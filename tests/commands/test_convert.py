@@ -44,9 +44,14 @@ def test_classes_holes_and_points_come_through_both_ways(tmp_path: Path) -> None
 def test_a_file_that_exists_is_not_overwritten(tmp_path: Path) -> None:
     write_annotations(tmp_path / "a.geojson", [Region(BOX)])
     (tmp_path / "b.xml").write_text("mine")
-    with pytest.raises(ValueError, match=r"b\.xml: exists already"):
+    with pytest.raises(ValueError, match=r"b\.xml: exists, and"):
         convert.run(str(tmp_path / "a.geojson"), str(tmp_path / "b.xml"))
     assert (tmp_path / "b.xml").read_text() == "mine"
+    (tmp_path / "b.xml").unlink()
+    (tmp_path / "b.xml").symlink_to("not-there-yet.xml")
+    with pytest.raises(ValueError, match=r"b\.xml: is a link"):
+        convert.run(str(tmp_path / "a.geojson"), str(tmp_path / "b.xml"))
+    assert (tmp_path / "b.xml").is_symlink()
 
 
 @pytest.mark.parametrize(

@@ -102,11 +102,20 @@ def test_a_sweep_becomes_tables_and_pictures(
     assert not any("n_aug" in name for name in made)  # there is but one
 
 
-def test_a_failed_experiment_is_named(
-    tree: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_a_failed_experiment_is_named_and_notes_among_the_curves_are_not_lost(
+    tree: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     _found(monkeypatch, MadeUp("only", tree), failed=("focal-bice",))
+    notes = Path("data/curves/notes.txt")
+    notes.parent.mkdir(parents=True)
     assert main(["curves"]) == 0
+    notes.write_text("mine")
+    assert main(["curves"]) == 1
+    assert "data/curves/notes.txt: exists, and this command did not write it" in capsys.readouterr().err
+    assert notes.read_text() == "mine"
     assert "focal-bice failed" in caplog.text
 
 

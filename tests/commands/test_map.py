@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
+import json
+import logging
+import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import openslide
 import pytest
 import tifffile
 import torch
+import yaml
 
 from histo_monai.__main__ import main
+from histo_monai.engines import heatmap as heatmap_module
 from histo_monai.networks import Encoder, TaskModel, describe_task_model, save_model
 from histo_monai.slides.annotations import read_geojson
+from histo_monai.storage import claim
 from histo_monai.wholeslide.heatmap import read_heatmap
 
 PATCH_PX, MPP = 32, 0.5
+SUFFIXES = ("csv", "geojson", "json", "png", "tif")
 
 
-def _write_slide(path: Path, mpp: float | None = MPP) -> None:
-    """Textured tissue, its right quarter empty."""
-    random = np.random.default_rng(len(path.name))
-    pixels = (190, 110, 170) + 25 * random.normal(0, 1, (256, 384, 1)) * np.ones(3)
-    pixels[:, 288:] = 245
+def _write_slide(path: Path, mpp: float | None = MPP, seed: int | None = None) -> None:
+    """Textured tissue, its right half empty."""
+    random = np.random.default_rng(len(path.name) if seed is None else seed)
+    pixels = (190, 110, 170) + 25 * random.normal(0, 1, (128, 192, 1)) * np.ones(3)
+    pixels[:, 96:] = 245
     told = {"resolution": (1e4 / mpp, 1e4 / mpp), "resolutionunit": "CENTIMETER"} if mpp else {}
-    tifffile.imwrite(path, pixels.clip(0, 255).astype(np.uint8), tile=(128, 128), photometric="rgb", **told)
+    tifffile.imwrite(path, pixels.clip(0, 255).astype(np.uint8), tile=(64, 64), photometric="rgb", **told)
 
 
 def _write_model(path: Path, classes: list[str] | None, mpp: float | None = MPP, seed: int = 0) -> None:
@@ -37,44 +46,257 @@ def _write_model(path: Path, classes: list[str] | None, mpp: float | None = MPP,
     save_model(path, model.state_dict(), about)
 
 
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "model.safetensors"
+    _write_model(path, ["normal", "tumor"])
+    return path
+
+
 @pytest.fixture
-def folder(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(root: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working folder: params.yaml, a model, two slides."""
     shutil.copy(root / "params.yaml", tmp_path)
     for name in ("a.tif", "bb.tif"):
         _write_slide(tmp_path / name)
-    _write_model(tmp_path / "model.safetensors", ["normal", "tumor"])
+    for suffix in (".safetensors", ".json"):
+        (tmp_path / model.name).with_suffix(suffix).symlink_to(model.with_suffix(suffix))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HISTO_MONAI_DEVICE", "cpu")
     return tmp_path
+
+
+@pytest.fixture
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the slides whose cells are looked at from now on."""
+    names: list[str] = []
+    original = heatmap_module.map_slide
+
+    def spy(path: Path, *arguments: Any, **options: Any) -> Any:
+        names.append(path.name)
+        return original(path, *arguments, **options)
+
+    monkeypatch.setattr(heatmap_module, "map_slide", spy)
+    return names
 
 
 def _map(*arguments: str) -> int:
     return main(["map", "--model", "model.safetensors", "--folder", "maps", *arguments])
 
 
+def _refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    capsys.readouterr()
+    assert _map(*arguments) == 1
+    (line,) = [
+        line for line in capsys.readouterr().err.splitlines() if "error" in line or "Traceback" in line
+    ]
+    assert line.startswith("histo-monai map: error: ")
+    return line
+
+
+def _all(folder: Path) -> dict[str, tuple[int, bytes]]:
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
+
+
 def test_every_slide_gets_scores_a_map_an_overlay_and_detections(folder: Path) -> None:
     assert _map("a.tif", "bb.tif") == 0
+    names = {path.name for path in (folder / "maps").iterdir()}
+    assert names == {f"{name}.map.{suffix}" for name in ("a", "bb") for suffix in SUFFIXES}
     for name in ("a", "bb"):
-        heatmap = read_heatmap(folder / f"maps/{name}.csv")
+        heatmap = read_heatmap(folder / f"maps/{name}.map.csv")
         assert heatmap.grid.stride_um == PATCH_PX * MPP
-        assert heatmap.grid.shape == (8, 12)
-        assert heatmap.cells[:, 1].max() <= 9  # Nothing is looked at where there is glass.
+        assert heatmap.grid.shape == (4, 6)
+        assert heatmap.cells[:, 1].max() <= 4  # Nothing is looked at where there is glass.
         assert 0 < heatmap.values["model"].min() < heatmap.values["model"].max() < 1
-        read_geojson(folder / f"maps/{name}.geojson")
-        assert (folder / f"maps/{name}.png").read_bytes().startswith(b"\x89PNG")
-        with openslide.OpenSlide(folder / f"maps/{name}.tif") as opened:
-            assert opened.dimensions == (12, 8)
+        read_geojson(folder / f"maps/{name}.map.geojson")
+        assert (folder / f"maps/{name}.map.png").read_bytes().startswith(b"\x89PNG")
+        with openslide.OpenSlide(folder / f"maps/{name}.map.tif") as opened:
+            assert opened.dimensions == (6, 4)
             assert float(opened.properties["openslide.mpp-x"]) == PATCH_PX * MPP
+        slide = json.loads((folder / f"maps/{name}.map.json").read_text())["slide"]
+        assert slide["path"] == str(folder / f"{name}.tif")
+        assert slide["size"] == (folder / f"{name}.tif").stat().st_size
 
 
-def test_slides_that_are_mapped_already_are_not_mapped_again(folder: Path) -> None:
+def test_slides_that_are_mapped_already_are_not_mapped_again(folder: Path, looked_at: list[str]) -> None:
     assert _map("a.tif") == 0
-    csv = folder / "maps/a.csv"
-    before = csv.stat().st_mtime_ns, csv.read_bytes()
+    before = _all(folder / "maps")
     assert _map("a.tif", "bb.tif") == 0
-    assert (csv.stat().st_mtime_ns, csv.read_bytes()) == before
-    assert (folder / "maps/bb.csv").is_file()
+    assert looked_at == ["a.tif", "bb.tif"]
+    after = _all(folder / "maps")
+    assert {name: after[name] for name in before} == before
+    assert _map("a.tif", "bb.tif") == 0
+    assert len(looked_at) == 2
+    assert _all(folder / "maps") == after
+
+
+def test_maps_lie_beside_slides_and_annotations_and_touch_neither(folder: Path) -> None:
+    """The data loss of old: `a.tif` became its own map, and the pathologist's `a.geojson` was replaced."""
+    for suffix in ("csv", "geojson", "json", "png"):
+        (folder / f"a.{suffix}").write_text("a pathologist's")
+    before = _all(folder)
+    assert _map("a.tif", "--folder", ".") == 0
+    after = _all(folder)
+    assert {name: after[name] for name in before} == before
+    assert set(after) - set(before) == {f"a.map.{suffix}" for suffix in SUFFIXES}
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_what_somebody_has_put_in_the_place_of_a_map_is_not_overwritten(
+    folder: Path, capsys: pytest.CaptureFixture[str], looked_at: list[str], suffix: str
+) -> None:
+    (folder / "maps").mkdir()
+    mine = folder / f"maps/bb.map.{suffix}"
+    mine.write_text('{"files": {}}')
+    line = _refused(capsys, "a.tif", "bb.tif")
+    assert f"maps/bb.map.{suffix}: exists, and this command did not write it" in line
+    assert mine.read_text() == '{"files": {}}'
+    assert (looked_at, [path.name for path in (folder / "maps").iterdir()]) == ([], [mine.name])
+
+
+def test_a_map_that_somebody_worked_on_is_not_overwritten(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _map("a.tif") == 0
+    drawn = folder / "maps/a.map.geojson"
+    drawn.write_text(drawn.read_text() + "\n")
+    before = _all(folder / "maps")
+    assert "maps/a.map.geojson: was changed since" in _refused(capsys, "a.tif", "--stride-um", "8")
+    assert _all(folder / "maps") == before
+
+
+def test_links_to_a_slide_in_the_place_of_its_map_are_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "maps").mkdir()
+    before = (folder / "a.tif").read_bytes()
+    for make in (os.symlink, os.link):
+        make(folder / "a.tif", "maps/a.map.tif")
+        assert "maps/a.map.tif: is really a.tif, which is read" in _refused(capsys, "a.tif")
+        (folder / "maps/a.map.tif").unlink()
+    assert (folder / "a.tif").read_bytes() == before
+
+
+def test_a_map_is_no_slide(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _map("a.tif") == 0
+    line = _refused(capsys, "maps/a.map.tif")
+    assert "maps/a.map.tif: is called like a map that this command writes; give it slides" in line
+
+
+def _another_slide(folder: Path) -> list[str]:
+    _write_slide(folder / "a.tif", seed=99)
+    return []
+
+
+def _another_model(folder: Path) -> list[str]:
+    for path in (folder / "model.safetensors", folder / "model.json"):
+        path.unlink()
+    _write_model(folder / "model.safetensors", ["normal", "tumor"], seed=1)
+    return []
+
+
+def test_a_map_that_was_made_from_something_else_is_made_again_and_the_log_says_so(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    assert _map("a.tif") == 0
+    changes: list[tuple[Callable[[Path], list[str]], str]] = [
+        (_another_slide, "the slide's content differs"),
+        (_another_model, "the model differs"),
+        (lambda folder: ["--mpp", "0.4"], "the slide's µm/px was 0.5, now 0.4"),
+        (lambda folder: ["--stride-um", "8"], "stride_um was 16.0, now 8.0"),
+        (lambda folder: ["--positive", "normal"], "the class was 'tumor', now 'normal'"),
+    ]
+    more: list[str] = []
+    for change, says in changes:
+        before = read_heatmap(folder / "maps/a.map.csv").values["model"]
+        more += change(folder)
+        caplog.clear()
+        assert _map("a.tif", *more) == 0
+        assert f"a.tif: mapped again, {says}\n" in caplog.text
+        assert not np.array_equal(read_heatmap(folder / "maps/a.map.csv").values["model"], before)
+    assert _map("a.tif", *more, "--folder", "fresh") == 0
+    for suffix in SUFFIXES:
+        made = [(folder / name / f"a.map.{suffix}").read_bytes() for name in ("maps", "fresh")]
+        assert made[0] == made[1]
+
+
+def test_a_slide_that_was_moved_or_copied_is_the_same_slide(folder: Path, looked_at: list[str]) -> None:
+    assert _map("a.tif") == 0
+    (folder / "elsewhere").mkdir()
+    shutil.copyfile("a.tif", "elsewhere/a.tif")
+    (folder / "a.tif").unlink()
+    assert _map("elsewhere/a.tif") == 0
+    assert looked_at == ["a.tif"]
+
+
+def test_pictures_alone_are_made_again_where_only_they_are_missing_or_to_look_otherwise(
+    folder: Path, looked_at: list[str]
+) -> None:
+    assert _map("a.tif") == 0
+    first = _all(folder / "maps")
+    (folder / "maps/a.map.png").unlink()
+    assert _map("a.tif") == 0
+    content = {name: bytes_ for name, (_, bytes_) in _all(folder / "maps").items()}
+    assert content == {name: bytes_ for name, (_, bytes_) in first.items()}
+    params = yaml.safe_load((folder / "params.yaml").read_text())
+    params["heatmap"]["region_threshold"] = 0.99
+    (folder / "params.yaml").write_text(yaml.safe_dump(params))
+    assert _map("a.tif") == 0
+    assert (folder / "maps/a.map.csv").read_bytes() == first["a.map.csv"][1]
+    assert (folder / "maps/a.map.geojson").read_bytes() != first["a.map.geojson"][1]
+    assert looked_at == ["a.tif"]
+
+
+def test_a_call_that_ended_early_goes_on_after_its_last_slide_and_ends_in_the_same_bytes(
+    folder: Path, looked_at: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _map("a.tif", "bb.tif", "--folder", "whole") == 0
+    spied = heatmap_module.map_slide
+
+    def stop(path: Path, *arguments: Any, **options: Any) -> Any:
+        if path.name == "bb.tif":
+            raise KeyboardInterrupt
+        return spied(path, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(heatmap_module, "map_slide", stop)
+        _write_slide(folder / "bb.tif", seed=2)
+        assert _map("a.tif", "bb.tif") == 130
+    _write_slide(folder / "bb.tif")
+    unfinished = folder / "maps/.map.unfinished"
+    assert {path.name for path in unfinished.iterdir()} == {"a.map.csv", "a.map.json"}
+    (unfinished / ".bb.map.draft.csv").write_text("half of")  # As a kill would leave it.
+    looked_at.clear()
+    assert _map("a.tif", "bb.tif") == 0
+    assert looked_at == ["bb.tif"]
+    assert {name: content for name, (_, content) in _all(folder / "maps").items()} == {
+        name: content for name, (_, content) in _all(folder / "whole").items()
+    }
+    assert not unfinished.exists()
+
+
+def test_a_slide_that_changes_while_it_is_mapped_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    original = heatmap_module.map_slide
+
+    def replace(*arguments: Any, **options: Any) -> Any:
+        found = original(*arguments, **options)
+        _write_slide(folder / "a.tif", seed=99)
+        return found
+
+    monkeypatch.setattr(heatmap_module, "map_slide", replace)
+    assert "a.tif: the file was changed while it was mapped" in _refused(capsys, "a.tif")
+    assert not list((folder / "maps").glob("*.csv"))
+
+
+def test_two_calls_into_one_folder_do_not_mix(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with claim(folder / "maps", folder / "maps/.map.lock", replaces=False):
+        line = _refused(capsys, "a.tif")
+    assert f"maps: already being written, by process {os.getpid()}; wait for it, or end it" in line
+    assert _map("a.tif") == 0
 
 
 @pytest.mark.parametrize(
@@ -82,30 +304,71 @@ def test_slides_that_are_mapped_already_are_not_mapped_again(folder: Path) -> No
     [
         (["a.tif", "missing.tif"], "missing.tif: no such file"),
         (["a.tif", "bare.tif"], "bare.tif: states no resolution"),
-        (["bare.tif"], "--mpp tells it for all slides of a call"),
+        (["bare.tif"], "--mpp gives it for all slides of a call"),
         (["a.tif", "other/a.tif"], "a.tif and a.tif have one name"),
+        (["a.tif", "other/A.tif"], "A.tif and a.tif have one name"),
         (
             ["a.tif", "--positive", "cyst"],
             "asked for the class 'cyst', but it gives the classes ['normal', 'tumor']",
         ),
-        (["a.tif", "--stride-um", "10.3"], "stride"),
         (["a.tif", "--model", "none.safetensors"], "none.safetensors: no such model"),
         (["a.tif", "--model", "silent.safetensors"], "does not say at what µm/px it sees patches"),
         (["a.tif", "--model", "tissues.safetensors"], "say with --positive which one to map"),
+        (["a.tif", "--folder", "a.tif"], "a.tif: is a file where a folder is to be written"),
+        (["a.tif", "--folder", "loop/maps"], "loop: is a link that leads nowhere"),
+        (["a.tif", "--folder", "occupied"], "occupied/.map.unfinished: is a link to"),
     ],
 )
 def test_bad_input_is_one_line_and_nothing_is_mapped(
     folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
 ) -> None:
     _write_slide(folder / "bare.tif", mpp=None)
-    (folder / "other").mkdir()
+    for name in ("other", "occupied"):
+        (folder / name).mkdir()
+    (folder / "loop").symlink_to("loop")
+    (folder / "occupied/.map.unfinished").symlink_to("..")
     shutil.copy("a.tif", "other/a.tif")
-    _write_model(folder / "silent.safetensors", ["normal", "tumor"], mpp=None)
-    _write_model(folder / "tissues.safetensors", ["fat", "muscle"])
-    assert _map(*arguments) == 1
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
-    assert says in line.replace("other/", "")
-    assert not list(folder.glob("maps/*.csv"))
+    shutil.copy("a.tif", "other/A.tif")
+    if "silent.safetensors" in arguments:
+        _write_model(folder / "silent.safetensors", ["normal", "tumor"], mpp=None)
+    if "tissues.safetensors" in arguments:
+        _write_model(folder / "tissues.safetensors", ["fat", "muscle"])
+    before = _all(folder)
+    assert says in _refused(capsys, *arguments).replace("other/", "")
+    assert _all(folder) == before
+    assert not (folder / "maps").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "says"),
+    [
+        *(("--stride-um", value, "expected a positive number of µm") for value in ("0", "-1", "inf", "nan")),
+        ("--stride-um", "1e-6", "expected a whole number of patch pixels: set stride_um to 0.5"),
+        ("--stride-um", "10.3", "expected a whole number of patch pixels: set stride_um to 10.5"),
+        ("--stride-um", "1e300", "expected"),
+        *(
+            ("--mpp", value, "expected the µm per pixel of a microscope")
+            for value in ("0", "-1", "inf", "nan")
+        ),
+    ],
+)
+def test_a_number_that_cannot_be_meant_is_refused_before_a_slide_is_opened(
+    folder: Path, capsys: pytest.CaptureFixture[str], option: str, value: str, says: str
+) -> None:
+    line = _refused(capsys, "missing.tif", f"{option}={value}")
+    assert option in line
+    assert says in line
+    assert not (folder / "maps").exists()
+
+
+def test_a_grid_beyond_memory_is_refused_before_it_is_made(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("histo_monai.wholeslide.heatmap.MOST_CELLS", 10**4)
+    line = _refused(capsys, "a.tif", "--stride-um", "0.5")
+    assert "slide a.tif: stride_um 0.5 makes 2.5e+04 cells" in line
+    assert "raise it to 0.784 or more" in line
+    assert not (folder / "maps").exists()
 
 
 def test_a_call_that_failed_stands_in_the_way_of_none(folder: Path) -> None:
@@ -115,14 +378,18 @@ def test_a_call_that_failed_stands_in_the_way_of_none(folder: Path) -> None:
 
 def test_maps_of_another_model_or_stride_do_not_mix(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _map("a.tif") == 0
-    assert _map("bb.tif", "--stride-um", "8") == 1
-    assert "holds maps with stride_um 16.0, now 8.0; name another folder" in capsys.readouterr().err
-    _write_model(folder / "model.safetensors", ["normal", "tumor"], seed=1)
-    assert _map("bb.tif") == 1
-    assert "holds maps with model_sha256" in capsys.readouterr().err
+    before = _all(folder / "maps")
+    line = _refused(capsys, "bb.tif", "--stride-um", "8")
+    assert "maps: holds maps of other slides, of a.map.json stride_um was 16.0, now 8.0; name another" in line
+    _another_model(folder)
+    assert "of a.map.json the model differs" in _refused(capsys, "bb.tif")
+    assert _all(folder / "maps") == before
+    assert _map("a.tif", "bb.tif", "--stride-um", "8") == 0  # Both anew.
 
 
 def test_a_score_is_mapped_as_it_is(folder: Path) -> None:
+    for path in (folder / "model.safetensors", folder / "model.json"):
+        path.unlink()
     _write_model(folder / "model.safetensors", None)
     assert _map("a.tif", "--stride-um", "8") == 0
-    assert read_heatmap(folder / "maps/a.csv").grid.shape == (16, 24)
+    assert read_heatmap(folder / "maps/a.map.csv").grid.shape == (8, 12)

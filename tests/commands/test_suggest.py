@@ -127,6 +127,7 @@ def test_suggestions_are_squares_of_training_slides_without_a_class(project: Pat
     assert names == {
         "suggestions.csv",
         "suggestions.png",
+        "written.json",
         *(f"{name}.geojson" for name in set(table["slide_id"])),
     }
     for slide_id in table["slide_id"].unique():
@@ -191,14 +192,43 @@ def test_work_on_suggestions_is_never_overwritten(project: Path, capsys: pytest.
     untouched, work = path.read_text(), _classified(path, "gland")
     path.write_text(work)
     assert main(RUN) == 1
-    assert f"{path.name}: " in (line := capsys.readouterr().err.strip().splitlines()[-1])
-    assert "have a class or were drawn by somebody" in line
+    assert f"{path.name}: was changed since" in capsys.readouterr().err.strip().splitlines()[-1]
     assert path.read_text() == work
     path.write_text(untouched)
-    (SUGGESTIONS / "notes.txt").write_text("mine")
+    for name in ("notes.txt", "another/suggestions.csv"):
+        mine = SUGGESTIONS / name
+        mine.parent.mkdir(exist_ok=True)
+        mine.write_text("mine")
+        assert main(RUN) == 1
+        assert f"{name}: exists, and this command did not write it" in capsys.readouterr().err
+        assert mine.read_text() == "mine"
+        mine.unlink()
+
+
+def test_files_of_these_names_that_suggest_did_not_write_are_not_overwritten(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path("mine")
+    folder.mkdir()
+    for name in ("suggestions.csv", "suggestions.png", "a.geojson"):
+        (folder / name).write_text('{"type": "FeatureCollection", "features": []}')
+        before = (folder / name).stat()
+        assert main([*RUN, "--folder", "mine"]) == 1
+        assert f"mine/{name}: exists, and this command did not write it" in capsys.readouterr().err
+        assert (folder / name).stat() == before
+        (folder / name).unlink()
+
+
+def test_suggestions_that_became_annotations_by_a_link_are_not_replaced(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = next(SUGGESTIONS.glob("*.geojson"))
+    annotations = Path("data/raw/own/annotations")
+    annotations.mkdir()
+    (annotations / path.name).symlink_to(path.absolute())
     assert main(RUN) == 1
-    assert "notes.txt: not of `suggest`" in capsys.readouterr().err
-    assert (SUGGESTIONS / "notes.txt").read_text() == "mine"
+    line = capsys.readouterr().err.strip().splitlines()[-1]
+    assert f"{path.name}: is really data/raw/own/annotations/{path.name}, which is read" in line
 
 
 def test_workers_and_processes_change_no_byte(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,6 +260,11 @@ def test_scores_are_suggested_where_the_two_models_disagree(
     [
         (["--side-um", "12"], "a square of 12 µm does not hold the 16 µm of a patch that the model sees"),
         (["--num", "0"], "--num is 0; expected at least 1"),
+        (["--num=-3"], "--num is -3; expected at least 1"),
+        *(
+            ([f"--side-um={value}"], f"--side-um is {value}; expected a positive number of µm")
+            for value in ("0", "-1", "nan", "inf")
+        ),
         (["--side-um", "250"], "holds a field of 250 µm; lower --side-um"),
         (["--method", "rsp"], "no such model; run the stage that makes it"),
     ],

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import dataclasses
+import hashlib
+import json
+import logging
 import os
 import pickle
 import signal
@@ -32,7 +36,7 @@ from histo_monai.engines.heatmap import (
 from histo_monai.networks import TaskModel, save_model
 from histo_monai.slides import Box, SlideError, open_slide
 from histo_monai.wholeslide import blocks as blocks_module
-from histo_monai.wholeslide.heatmap import Heatmap, read_heatmap, write_heatmap
+from histo_monai.wholeslide.heatmap import Grid, Heatmap, read_heatmap, write_heatmap
 
 CPU = torch.device("cpu")
 PINK = (210, 130, 180)
@@ -234,16 +238,71 @@ def test_a_killed_run_goes_on_after_its_last_whole_slide_and_ends_in_the_same_by
     folder, told = tmp_path / "killed", tmp_path / "jobs.pickle"
     told.write_bytes(pickle.dumps((jobs, SETTINGS)))
     with subprocess.Popen([sys.executable, "-c", _RUN, told, folder], stderr=subprocess.DEVNULL) as process:
-        while not list(folder.glob("*.json")):
+        while not list(folder.glob("slide*.json")):
             assert process.poll() is None
             time.sleep(0.005)
         os.kill(process.pid, signal.SIGKILL)
-    done = {path: path.stat().st_mtime_ns for path in folder.glob("*.json")}
+    done = {path: path.stat().st_mtime_ns for path in folder.glob("slide*.json")}
     assert 1 <= len(done) < len(jobs)
     drafts = {path.name for path in folder.glob(".*.draft")}
     found = {name: content for name, content in _run(jobs, folder).items() if name not in drafts}
     assert found == whole
     assert all(path.stat().st_mtime_ns == before for path, before in done.items())
+
+
+def test_only_what_was_made_from_something_else_is_mapped_again(
+    jobs: list[SlideJob],
+    files: dict[str, Path],
+    tissue: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """What a stage that is started again finds: a slide replaced, one touched, another model, all else as it was."""
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(heatmap_module, "map_slide", _stand_in)
+    _run(jobs, tmp_path / "maps")
+    jobs[0].path.write_bytes(tissue.read_bytes().replace(b"\xf5", b"\xf4") + b"\0" * 9)
+    os.utime(jobs[1].path, (1, 1))
+    jobs[2] = dataclasses.replace(jobs[2], models={**files, "student": files["finetuned"]})
+    (tmp_path / "maps/slide.3.csv").unlink()
+    before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "maps").iterdir()}
+    again = _run(jobs, tmp_path / "maps")
+    after = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "maps").iterdir()}
+    assert [name for name, time in after.items() if before.get(name) == time and name.endswith("csv")] == [
+        "slide.1.csv"
+    ]
+    assert f"{jobs[0].path}: mapped again, the slide's content differs" in caplog.text
+    assert f"{jobs[2].path}: mapped again, the model differs" in caplog.text
+    assert "1.tif" not in caplog.text
+    assert _run(jobs, tmp_path / "fresh") == again
+
+
+def test_the_json_of_a_map_is_the_same_on_another_machine(
+    jobs: list[SlideJob], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says what decides the scores; neither where the slide lies nor when it was written."""
+    monkeypatch.setattr(heatmap_module, "map_slide", _stand_in)
+    first = _run(jobs[:1], tmp_path / "first")
+    moved = jobs[0].path.rename(tmp_path / "moved.tif")
+    os.utime(moved, (1, 1))
+    assert _run([dataclasses.replace(jobs[0], path=moved)], tmp_path / "second") == first
+    made_from = json.loads(first["slide.0.json"])["made_from"]
+    assert made_from["slide_bytes"] == moved.stat().st_size
+    assert made_from["slide_mpp"] == 0.5
+    (model,) = jobs[0].models.values()
+    assert made_from["model_sha256"] == {"student": hashlib.sha256(model.read_bytes()).hexdigest()}
+    assert made_from["positive"] == "tumor"
+    assert made_from["settings"] == dataclasses.asdict(SETTINGS)
+
+
+def _stand_in(path: Path, mpp: float, models: PatchModels, *_: object, **__: object) -> Heatmap:
+    """A map of one cell that is as bright as the file is large, without a look at it."""
+    value = np.array([path.stat().st_size % 97 / 97], np.float32)
+    grid = Grid(SETTINGS.stride_um, mpp, (512, 640))
+    return Heatmap(
+        grid, np.zeros((1, 2), np.int64), np.ones(1, np.float32), dict.fromkeys(models.names, value)
+    )
 
 
 def test_a_slide_that_cannot_be_read_stops_the_run_by_its_name_and_finished_ones_are_kept(

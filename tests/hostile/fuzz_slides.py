@@ -1,6 +1,6 @@
 """Damages slides at random and reads them: none may end the process.
 
-    python -m tests.hostile.fuzz_slides FOLDER_OF_SLIDES [--cases 2400] [--seed N]
+    python -m tests.hostile.fuzz_slides FOLDER_OF_SLIDES [--cases 2400] [--kind body_of_a_tile] [--only NUMBER ...]
 
 Prints how the cases ended, by kind of damage. A failure is printed with its number, which `--only` repeats.
 """
@@ -149,25 +149,35 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--cases", type=int, default=2400)
     parser.add_argument("--only", type=int, nargs="+", help="numbers of cases to repeat")
+    parser.add_argument("--kind", choices=DAMAGES, help="damages of one kind only")
     arguments = parser.parse_args(argv)
+    kinds = list(DAMAGES)
+    numbers = arguments.only or range(arguments.cases)
+    if arguments.kind:
+        numbers = range(kinds.index(arguments.kind), arguments.cases * len(kinds), len(kinds))
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "sound").mkdir()
         slides = write_simulated(folder / "sound")
         slides += real_slides(arguments.slides) if arguments.slides else []
-        table: dict[str, Counter[str]] = defaultdict(Counter)
+        tables: dict[str, dict[str, Counter[str]]] = {
+            "damage": defaultdict(Counter),
+            "slide": defaultdict(Counter),
+        }
         failures = 0
-        for result in fuzz(slides, arguments.only or range(arguments.cases), folder):
-            table[result.kind]["failed" if result.failed else result.outcome] += 1
+        for result in fuzz(slides, numbers, folder):
+            for key, table in zip((result.kind, result.slide), tables.values(), strict=True):
+                table[key]["failed" if result.failed else result.outcome] += 1
             failures += result.failed
             if result.failed or arguments.only:
                 print(f"case {result.number}, {result.kind} of {result.slide}: {result.outcome}", flush=True)
     columns = (*_OUTCOMES, "failed")
-    print(f"{'damage':<22}" + "".join(f"{column:>14}" for column in columns))
-    for kind, counts in table.items():
-        print(f"{kind:<22}" + "".join(f"{counts[column]:>14}" for column in columns))
-    total = sum(sum(counts.values()) for counts in table.values())
+    for name, table in tables.items():
+        print(f"{name:<30}" + "".join(f"{column:>14}" for column in columns))
+        for key, counts in table.items():
+            print(f"{key:<30}" + "".join(f"{counts[column]:>14}" for column in columns))
+    total = sum(sum(counts.values()) for counts in tables["damage"].values())
     print(f"{total} damaged slides, {failures} failures, {time.monotonic() - start:.0f} s")
     return int(failures > 0)
 

@@ -5,6 +5,7 @@ A child takes tasks one after the other; when one kills it or takes too long, th
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import pickle
 import resource
@@ -65,6 +66,7 @@ def _start(tasks: Sequence[T], run: Callable[[T], str], memory_gib: float) -> tu
         return child, read_end
     try:
         os.close(read_end)
+        faulthandler.disable()  # The parent reports a death.
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         limit = pages * os.sysconf("SC_PAGE_SIZE") + int(memory_gib * 2**30)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -29,8 +30,10 @@ def real_slides(folder: Path) -> list[Path]:
 
 
 def write_simulated(folder: Path) -> list[Path]:
-    """One slide of three levels for each codec."""
-    return [_write(folder / f"{name}.tif", *how) for name, how in CODECS.items()]
+    """One slide of three levels for each codec, and two under a name that OpenSlide reads instead of cuCIM."""
+    paths = [_write(folder / f"{name}.tif", *how) for name, how in CODECS.items()]
+    others = [_write(folder / f"{name}.ptif", *CODECS[name]) for name in ("jpeg-big", "jpeg2000")]
+    return paths + others
 
 
 def _as_is(tile: NDArray[np.uint8]) -> bytes:
@@ -62,9 +65,7 @@ def _as_lzw(tile: NDArray[np.uint8]) -> bytes:
     return int(bits, 2).to_bytes(len(bits) // 8, "big")
 
 
-def _deflate(tile: NDArray[np.uint8]) -> bytes:
-    import zlib
-
+def _as_deflate(tile: NDArray[np.uint8]) -> bytes:
     return zlib.compress(tile.tobytes())
 
 
@@ -72,7 +73,7 @@ CODECS: dict[str, tuple[int, int, Callable[[NDArray[np.uint8]], bytes], bool]] =
     # TIFF's compression and photometric interpretation, the encoder, whether the file is a BigTIFF
     "uncompressed": (1, 2, _as_is, False),
     "lzw": (5, 2, _as_lzw, False),
-    "deflate": (8, 2, _deflate, True),
+    "deflate": (8, 2, _as_deflate, True),
     "jpeg-ycbcr": (7, 6, _as_jpeg(subsampling=2), False),
     "jpeg-big": (7, 6, _as_jpeg(subsampling=0), True),
     "jpeg-progressive": (7, 6, _as_jpeg(progressive=True), False),
@@ -86,21 +87,14 @@ def _write(
     with tifffile.TiffWriter(path, bigtiff=is_big) as writer:
         for step in (1, 2, 4):
             level = np.ascontiguousarray(picture()[::step, ::step])
+            how = {"data": level} if compression == 1 else {"data": (encode(tile) for tile in _tiles(level))}
             writer.write(
-                (encode(tile) for tile in _tiles(level)),
+                **how,
                 shape=level.shape,
                 dtype=np.uint8,
                 tile=(TILE_PX, TILE_PX),
                 photometric="rgb",
-                compression="deflate" if compression != 1 else None,
-                subfiletype=int(step > 1),
-                resolution=(20_000, 20_000),
-                resolutionunit="CENTIMETER",
-                metadata=None,
-            ) if compression != 1 else writer.write(
-                level,
-                tile=(TILE_PX, TILE_PX),
-                photometric="rgb",
+                compression=None if compression == 1 else "deflate",
                 subfiletype=int(step > 1),
                 resolution=(20_000, 20_000),
                 resolutionunit="CENTIMETER",

@@ -111,3 +111,95 @@ def test_replacing_the_teacher_copies_and_does_not_share() -> None:
     pair.replace_teacher()
     assert torch.equal(pair.teacher.linear.weight, pair.student.linear.weight)
     assert pair.teacher.linear.weight.data_ptr() != pair.student.linear.weight.data_ptr()
+
+
+TASK = {
+    **ENCODER,
+    "kind": "task model",
+    "head": "linear",
+    "classes": ["normal", "tumor"],
+    "patch_px": 64,
+    "mpp": 1.0,
+}
+NAN, INFINITY = float("nan"), float("inf")
+
+
+@pytest.fixture(scope="module")
+def task_model() -> dict[str, torch.Tensor]:
+    return TaskModel("linear", 2).state_dict()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(
+            ("classes", value)
+            for value in ([], ["a", "a"], ["a", ""], ["a", " "], ["a", 1], [["a"], "b"], "ab", {}, 2)
+        ),
+        *(("patch_px", value) for value in (0, -64, "64", 64.0, True, None, 10**9, [64])),
+        *(("mpp", value) for value in (NAN, INFINITY, 0, -0.5, "0.5", True, [0.5])),
+        *(("head", value) for value in ("unheard of", None, ["linear"], 1)),
+        *(("kind", value) for value in ("encoder", None, 1, {})),
+    ],
+)
+def test_a_description_that_lies_is_one_line_and_nothing_is_built_from_it(
+    key: str, value: object, task_model: dict[str, torch.Tensor], tmp_path: Path
+) -> None:
+    path = tmp_path / "model.safetensors"
+    save_model(path, task_model, {**TASK, key: value})
+    with pytest.raises(
+        ValueError, match=r"model\.(json|safetensors): (\w+ is .*, expected|not a fine-tuned)"
+    ) as caught:
+        from_task_model(path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", [key for key in TASK if key != "kind"])
+def test_a_key_that_a_model_lacks_is_named(
+    key: str, task_model: dict[str, torch.Tensor], tmp_path: Path
+) -> None:
+    path = tmp_path / "model.safetensors"
+    save_model(path, task_model, {name: value for name, value in TASK.items() if name != key})
+    with pytest.raises(ValueError, match=f"{key} is nothing, expected|not a fine-tuned model"):
+        from_task_model(path)
+
+
+@pytest.mark.parametrize("classes", [None, ["a"], ["normal", "tumor", "stroma"]])
+def test_a_model_of_another_number_of_outputs_than_its_classes_is_refused(
+    classes: list[str] | None, task_model: dict[str, torch.Tensor], tmp_path: Path
+) -> None:
+    path = tmp_path / "model.safetensors"
+    save_model(path, task_model, {**TASK, "classes": classes})
+    with pytest.raises(ValueError, match="does not fit TaskModel"):
+        from_task_model(path)
+
+
+@pytest.mark.parametrize("value", [NAN, INFINITY, -INFINITY])
+def test_weights_that_are_no_numbers_are_refused_by_name(
+    value: float, task_model: dict[str, torch.Tensor], tmp_path: Path
+) -> None:
+    path = tmp_path / "model.safetensors"
+    state = {name: tensor.clone() for name, tensor in task_model.items()}
+    state["head.linear.bias"][1] = value
+    save_model(path, state, TASK)
+    with pytest.raises(ValueError, match=r"model\.safetensors: head\.linear\.bias holds NaN or infinity"):
+        from_task_model(path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("mpps", []), ("mpps", [1.0, NAN]), ("mpps", "1"), ("num_features", 256), ("source", ...)],
+)
+def test_an_encoder_that_lies_is_one_line(key: str, value: object, tmp_path: Path) -> None:
+    described = {name: x for name, x in {**ENCODER, key: value}.items() if x is not ...}
+    save_model(tmp_path / "encoder.safetensors", {}, described)
+    with pytest.raises(ValueError, match=rf"encoder\.json: {key} is .*, expected"):
+        from_encoder(tmp_path / "encoder.safetensors", 2)
+
+
+def test_a_part_that_no_head_has_is_refused(tmp_path: Path) -> None:
+    _write_encoder(
+        tmp_path / "encoder.safetensors", "linear", {"encoder": Encoder(), "forward": nn.Linear(1, 1)}
+    )
+    with pytest.raises(ValueError, match="a head 'linear' has no forward"):
+        from_encoder(tmp_path / "encoder.safetensors", 2)

@@ -16,6 +16,8 @@ import pytest
 import yaml
 from sklearn.metrics import roc_auc_score
 
+from histo_monai.checkup.pipeline import lock_file
+from histo_monai.checkup.results import verify_folder
 from histo_monai.slides.annotations import rasterize_regions, read_geojson
 from histo_monai.wholeslide.heatmap import read_heatmap
 from histo_monai.wholeslide.tiff_map import read_map
@@ -119,6 +121,49 @@ def test_repro_maps_and_diagnoses_every_slide_once(clone: Path) -> None:
         assert told["slide_auc"]["value"] == pytest.approx(area)
         summary = json.loads((clone / "data/comparison/summary.json").read_text())
         assert summary["test_slide_auc"][f"{method}-consistency"] == pytest.approx(area)
+
+
+@pytest.mark.slow
+def test_every_result_is_verified_and_one_changed_byte_of_each_kind_of_file_is_found(
+    clone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(clone)
+    assert [finding for finding in verify_folder(Path("data")) if finding.status != "PASS"] == []
+    folders = ("evaluation", "heatmaps", "diagnosis", "comparison", "phantom")
+    files = [path for folder in folders for path in sorted(Path("data", folder).rglob("*.*"))]
+    of_each_kind = {path.suffix: path for path in files if path.is_file() and not path.name.startswith(".")}
+    assert set(of_each_kind) == {
+        *(".csv", ".json", ".png", ".tif", ".geojson", ".md", ".safetensors", ".xml"),
+    }
+    for path in of_each_kind.values():
+        content, mode = path.read_bytes(), path.stat().st_mode
+        place = len(content) // 2
+        path.chmod(0o644)
+        path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        findings = verify_folder(Path(*path.parts[:2]))
+        path.write_bytes(content)
+        path.chmod(mode)
+        assert str(path) in {finding.what for finding in findings if finding.status == "FAIL"}
+
+
+@pytest.mark.slow
+def test_a_lock_file_of_no_bytes_is_refused_and_is_written_anew_from_the_run_cache(
+    clone: Path, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(clone)
+    lock = clone / "dvc.lock"
+    whole = lock.read_text()
+    lock.write_bytes(b"")  # as DVC leaves it when it is killed while it writes
+    shell("dvc repro", clone, fails=True)
+    (finding,) = lock_file(None)
+    assert finding.status == "FAIL"
+    assert "rm dvc.lock" in finding.remedy
+    shell("rm dvc.lock", clone)
+    assert _ran(shell("dvc repro", clone)) == set()
+    assert yaml.safe_load(lock.read_text()) == yaml.safe_load(whole)
+    lock.write_bytes(b"")
+    shell("git checkout dvc.lock", clone)
+    assert "up to date" in shell("dvc status", clone)
 
 
 @pytest.mark.slow

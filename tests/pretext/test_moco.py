@@ -303,7 +303,8 @@ def test_it_learns_textures_whatever_their_turn_and_color() -> None:
 
 def _saved(moco: MoCo, folder: Path) -> Path:
     path = folder / "encoder.safetensors"
-    save_model(path, moco.encoder_state(), {"kind": "encoder", "method": "moco", **moco.description()})
+    about = {"kind": "encoder", "method": "moco", "source": "", "corpus": ""}
+    save_model(path, moco.encoder_state(), {**about, **moco.description()})
     return path
 
 

@@ -208,7 +208,7 @@ def test_a_side_that_the_decoder_does_not_reach_is_refused() -> None:
 def test_a_linear_head_starts_from_its_encoder(tmp_path: Path) -> None:
     vae = _vae()
     assert {name.split(".")[0] for name in vae.encoder_state()} == {"encoder"}
-    description = {"kind": "encoder", "method": "vae", **vae.description()}
+    description = {"kind": "encoder", "method": "vae", "source": "", "corpus": "", **vae.description()}
     save_model(tmp_path / "encoder.safetensors", vae.encoder_state(), description)
     model, told = from_encoder(tmp_path / "encoder.safetensors", 9)
     assert isinstance(model.head, LinearHead)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import struct
+
 import numpy as np
 import pytest
 import tifffile
@@ -57,3 +59,73 @@ def test_directories_that_run_in_a_circle_end(write_slide, noise):
     path.write_bytes(data)
     with pytest.raises(SlideError, match="circle"):
         read_pages(path)
+
+
+def directory(entries, following=0, offset=8):
+    """A little-endian TIFF's directory; each entry is (tag, kind, count, value)."""
+    body = struct.pack("<H", len(entries))
+    body += b"".join(struct.pack("<HHII", *entry) for entry in entries)
+    return body + struct.pack("<I", following)
+
+
+def tiff(*directories):
+    """A TIFF whose directories follow each other."""
+    data = b"II*\0\x08\0\0\0"
+    for number, entries in enumerate(directories):
+        size = 6 + 12 * len(entries)
+        data += directory(entries, len(data) + size if number + 1 < len(directories) else 0)
+    return data
+
+
+TILES = [(256, 4, 1, 64), (257, 4, 1, 64), (322, 3, 1, 64), (323, 3, 1, 64), (324, 4, 1, 0), (325, 4, 1, 0)]
+
+
+def with_tag(tag, kind, count, value):
+    return tiff([*[entry for entry in TILES if entry[0] != tag], (tag, kind, count, value)])
+
+
+HOSTILE = {
+    "wider than any slide": (with_tag(256, 4, 1, 10**9), "states 1000000000 x 64 px"),
+    "of no width": (with_tag(256, 4, 1, 0), "states 0 x 64 px"),
+    "with huge tiles": (
+        tiff([*TILES[:2], (322, 4, 1, 2**31), (323, 4, 1, 2**31), *TILES[4:]]),
+        "too large to be read",
+    ),
+    "with a table of 4 billion tiles": (with_tag(324, 4, 2**32 - 1, 8), "damaged: tag 324"),
+    "with a table beyond its end": (with_tag(324, 4, 1000, 8), "truncated: tag 324"),
+    "with a text of a gigabyte": (with_tag(270, 2, 2**30, 8), "damaged: tag 270"),
+    "without counts": (tiff(TILES[:-1]), "lists 0 of its 1 tiles"),
+    "with too few tiles": (with_tag(256, 4, 1, 100), "lists 1 of its 2 tiles"),
+    "with a tile beyond its end": (with_tag(325, 4, 1, 10**6), "truncated: a tile of image 0"),
+    "of very many images": (tiff(*[[(254, 4, 1, 0)]] * 5000), "holds more than 4096 images"),
+    "of very many tags": (
+        b"II*\0\x08\0\0\0" + struct.pack("<H", 60_000) + bytes(800_000),
+        "states 60000 tags",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_tiff_that_promises_what_no_slide_has_is_refused(tmp_path, what):
+    data, message = HOSTILE[what]
+    path = tmp_path / "hostile.tif"
+    path.write_bytes(data)
+    with pytest.raises(SlideError, match=message):
+        read_pages(path)
+
+
+def test_places_beyond_2_to_the_63_do_not_run_over(tmp_path):
+    path = tmp_path / "big.tif"
+    entries = [(tag, kind, count, value) for tag, kind, count, value in TILES[:4]]
+    entries += [(324, 16, 1, 2**64 - 8), (325, 16, 1, 2**63)]
+    body = struct.pack("<Q", len(entries)) + b"".join(struct.pack("<HHQQ", *entry) for entry in entries)
+    path.write_bytes(b"II+\0\x08\0\0\0" + struct.pack("<Q", 16) + body + bytes(8))
+    with pytest.raises(SlideError, match="truncated: a tile of image 0"):
+        read_pages(path)
+
+
+def test_of_a_tag_that_comes_twice_the_first_counts(tmp_path):
+    """As in libtiff, by which cuCIM reads."""
+    path = tmp_path / "twice.tif"
+    path.write_bytes(tiff([*TILES, (256, 4, 1, 10**9)]))
+    assert read_pages(path)[0].size_yx == (64, 64)

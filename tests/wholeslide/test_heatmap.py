@@ -76,7 +76,22 @@ def test_a_map_that_is_not_whole_is_refused_in_one_line(tmp_path: Path, damage: 
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("change", [{"stride_um": 0.0}, {"slide_mpp": -1.0}, {"size_yx": (0, 5)}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"stride_um": stride} for stride in (0.0, float("nan"), float("inf"))),
+        {"slide_mpp": -1.0},
+        {"size_yx": (0, 5)},
+    ],
+)
 def test_a_grid_without_extent_is_refused(change: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="a grid takes positive lengths"):
         Grid(**{"stride_um": 32.0, "slide_mpp": 0.25, "size_yx": (5, 5), **change})  # type: ignore[arg-type]
+
+
+def test_a_grid_of_more_cells_than_memory_holds_is_refused_with_a_stride_that_would_do() -> None:
+    with pytest.raises(
+        ValueError, match=r"stride_um 1e-06 makes 6\.2e\+20 cells of 25 x 25 mm; .* raise it to 2\.5"
+    ):
+        Grid(1e-6, 0.25, (100_000, 100_000))
+    Grid(2.6, 0.25, (100_000, 100_000))

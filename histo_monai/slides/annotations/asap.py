@@ -21,6 +21,7 @@ from histo_monai.storage import whole_file
 _AREAS = ("Polygon", "Rectangle", "Spline")
 _POINTS = ("Dot", "PointSet")
 _LEFT_OUT = ("Measurement", "None")
+_ATTRIBUTES = ("Order", "Y", "X")
 
 HOLE_GROUPS = ("_2", "Exclusion")
 """Groups of Camelyon16's annotations, and of `write_asap_xml`, that hold holes."""
@@ -89,9 +90,9 @@ def parse_asap_xml(data: bytes, path: Path, report: Report = log_left_out) -> An
             raise ValueError(f"{where}: its group {short(group)} has control characters; rename the group")
         places = _coordinates(element, where)
         if kind in _POINTS:
-            points += [Point(place, _label(group)) for place in places]
+            points += [Point((y, x), _label(group)) for y, x in places.tolist()]
         else:
-            outlines.append(Outline(name, group, np.array(places, np.float64).reshape(-1, 2)))
+            outlines.append(Outline(name, group, places))
     flat = enclose_area([one.points_yx for one in outlines])
     left_out = tuple(one.name for one, has_area in zip(outlines, flat, strict=True) if not has_area)
     if left_out:
@@ -126,30 +127,35 @@ def _label(group: str) -> str:
     return "" if group == NO_GROUP else group
 
 
-def _coordinates(annotation: ElementTree.Element, where: str) -> list[tuple[float, float]]:
-    """(y, x), in the order that Order gives."""
-    found: dict[float, tuple[float, float]] = {}
-    for coordinate in annotation.findall("./Coordinates/Coordinate"):
-        order = _number(coordinate, "Order", where)
-        if not order.is_integer() or order in found:
-            raise ValueError(
-                f"{where}: Order {short(coordinate.get('Order'))} is not whole or comes twice; expected 0, 1, 2, ..."
-            )
-        found[order] = _number(coordinate, "Y", where), _number(coordinate, "X", where)
-    return [found[order] for order in sorted(found)]
-
-
-def _number(coordinate: ElementTree.Element, name: str, where: str) -> float:
-    text = coordinate.get(name, "")
-    try:
-        value = float(text.replace(",", "."))
-    except ValueError:
-        value = math.nan
-    if not -MOST_PX <= value <= MOST_PX or "_" in text:  # Python reads 1_000 as a number.
+def _coordinates(annotation: ElementTree.Element, where: str) -> NDArray[np.float64]:
+    """Shape (n, 2), (y, x), in the order that Order gives."""
+    elements = annotation.findall("./Coordinates/Coordinate")
+    values = np.array([[_number(one, name) for name in _ATTRIBUTES] for one in elements]).reshape(-1, 3)
+    bad = np.argwhere(~(np.abs(values) <= MOST_PX))
+    if len(bad):
+        row, column = bad[0]
+        name = _ATTRIBUTES[column]
         raise ValueError(
-            f"{where}: {name} of a coordinate is {short(text)}; expected a number of level-0 pixels within a billion"
+            f"{where}: {name} of a coordinate is {short(elements[row].get(name, ''))}; "
+            "expected a number of level-0 pixels within a billion"
         )
-    return value
+    order, firsts = np.unique(values[:, 0], return_index=True)
+    if len(order) < len(values) or (order % 1).any():
+        wrong = values[:, 0] % 1 != 0
+        wrong[np.setdiff1d(np.arange(len(values)), firsts)] = True
+        raise ValueError(
+            f"{where}: Order {short(elements[int(wrong.argmax())].get('Order'))} is not whole or comes twice; "
+            "expected 0, 1, 2, ..."
+        )
+    return np.asarray(values[firsts, 1:])
+
+
+def _number(coordinate: ElementTree.Element, name: str) -> float:
+    """An attribute, NaN where it is missing or no number."""
+    try:
+        return float(coordinate.get(name, "").replace(",", "."))
+    except ValueError:
+        return math.nan
 
 
 def asap_regions(annotations: Annotations, hole_groups: Sequence[str] = HOLE_GROUPS) -> list[Region]:

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -52,13 +53,18 @@ def write_geojson(path: str | Path, regions: Iterable[Region], points: Iterable[
 
 
 def _feature(where: str, kind: str, marked: Region | Point, geometry: dict[str, Any]) -> str:
+    name = marked.name if isinstance(marked, Region) else ""
+    if not all(map(is_text, (marked.label, name, *marked.measurements))):
+        raise ValueError(
+            f"{where}: its class, name or a measurement's name holds half a character; rename it"
+        )
     properties: dict[str, Any] = {"objectType": kind}
     if isinstance(marked, Region):
         short = min(len(points) for points in (marked.exterior_yx, *marked.holes_yx))
         if short < 3:
             raise ValueError(f"{where}: an outline of {short} points; an outline has three or more")
-        if marked.name:
-            properties["name"] = marked.name
+        if name:
+            properties["name"] = name
     if marked.label:
         names = marked.label.split(_DERIVED)
         named = {"name": marked.label} if len(names) == 1 else {"names": names}
@@ -220,7 +226,7 @@ def _label(where: str, classification: Any) -> str:
             several = classification.get("names")
             classification = classification.get("name") or ""
             if isinstance(several, list) and all(isinstance(name, str) for name in several):
-                classification = _DERIVED.join(several)
+                classification = _DERIVED.join(filter(str.strip, several))
         if not isinstance(classification, str):
             raise ValueError(f'{where}: its classification has no name; expected {{"name": "Tumor"}}')
         if not is_plain(classification.strip()):
@@ -229,7 +235,7 @@ def _label(where: str, classification: Any) -> str:
             )
         names.append(classification.strip())
         classification = parent
-    return _DERIVED.join(names[::-1])
+    return _DERIVED.join(filter(None, names[::-1]))
 
 
 def _name(where: str, given: Any) -> str:
@@ -261,10 +267,24 @@ def _region(where: str, coordinates: Any, about: Mapping[str, Any]) -> Region:
 
 
 def _ring(where: str, coordinates: Any) -> NDArray[np.float64]:
-    places = [_place(where, one) for one in _list(where, coordinates, "coordinates [x, y]")]
-    if len(places) > 1 and places[0] == places[-1]:
-        places.pop()
-    return np.array(places, np.float64).reshape(-1, 2)
+    places = _list(where, coordinates, "coordinates [x, y]")
+    points = _points_of_pairs(places)
+    if points is None:  # With a z, or with something wrong.
+        points = np.array([_place(where, one) for one in places], np.float64).reshape(-1, 2)
+    if len(points) > 1 and (points[0] == points[-1]).all():
+        points = points[:-1]
+    return points
+
+
+def _points_of_pairs(places: list[Any]) -> NDArray[np.float64] | None:
+    """Points (y, x) of coordinates [x, y] that are all as they should be, which takes a fifth of looking at each."""
+    if set(map(type, places)) != {list} or set(map(len, places)) != {2}:
+        return None
+    values = list(chain.from_iterable(places))
+    if set(map(type, values)) != {float}:
+        return None
+    points = np.array(values).reshape(-1, 2)[:, ::-1]
+    return points.copy() if (np.abs(points) <= MOST_PX).all() else None
 
 
 def _point(where: str, coordinates: Any, about: Mapping[str, Any]) -> Point:

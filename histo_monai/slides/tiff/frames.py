@@ -18,7 +18,8 @@ _MAX_INNER_TILES = 1024
 _TAIL_BYTES = 16  # Some writers pad tiles by a few bytes after the end marker.
 _SOI, _EOI, _SOS, _SIZ, _SOT, _SOD = 0xD8, 0xD9, 0xDA, 0x51, 0x90, 0x93
 _WITHOUT_LENGTH = (0x00, 0x01, *range(0xD0, 0xDA))
-_FRAMES = (0xC0, 0xC1, 0xC2)  # baseline, extended, progressive
+_PROGRESSIVE = 0xC2
+_FRAMES = (0xC0, 0xC1, _PROGRESSIVE)  # the first two are baseline and extended
 _OTHER_FRAMES = (0xC3, 0xC5, 0xC6, 0xC7, 0xC8, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE, 0xCF)
 _NEVER_IN_PACKETS = re.compile(rb"\xff[\x90\x93-\xff]")  # 0x91 and 0x92 may stand between packets.
 
@@ -27,25 +28,35 @@ class NoTileError(ValueError):
     """Bytes that are no tile of this page; the message says why."""
 
 
-def check_tile(page: Page, data: bytes) -> None:
+def check_tile(page: Page, data: bytes) -> int:
     """Check the bytes of one tile that was written.
+
+    Returns:
+        How many of its first bytes decide: another tile of the page that begins with them is sound as well. 0 where
+        every tile must be looked at.
 
     Raises:
         NoTileError: If they are no tile of this page.
     """
-    if len(data) > 4 * page.tile_bytes + 2**20:
+    if len(data) > most_bytes(page):
         raise NoTileError(f"it takes {len(data)} bytes, and {page.tile_bytes} decoded")
+    if page.compression == JPEG:
+        return _check_jpeg(page, data)
     if page.compression == UNCOMPRESSED:
         if len(data) < page.tile_bytes:
             raise NoTileError(f"it has {len(data)} of its {page.tile_bytes} bytes")
-    elif page.compression == JPEG:
-        _check_jpeg(page, data)
     elif page.compression in JPEG2000:
         _check_jpeg2000(page, data)
     elif page.compression in (DEFLATE, ADOBE_DEFLATE):
         _check_deflate(page, data)
     elif not any(data[-4:]):
         raise NoTileError("its end is zeros")
+    return 0
+
+
+def most_bytes(page: Page) -> int:
+    """No encoder needs more for a tile."""
+    return 4 * page.tile_bytes + 2**20
 
 
 def check_jpeg_tables(data: bytes) -> None:
@@ -62,52 +73,61 @@ def check_jpeg_tables(data: bytes) -> None:
         if marker in (*_FRAMES, *_OTHER_FRAMES, _SOS) or marker in _WITHOUT_LENGTH or end > len(data):
             break
         position = end
-    raise NoTileError("its JPEG tables are damaged")
+    raise NoTileError("they are not tables alone")
 
 
 def _segment(data: bytes, position: int) -> tuple[int, int, int]:
     """A marker, and where its segment begins and ends; a marker without a segment ends where it begins."""
     if data[position : position + 1] != b"\xff":
-        raise NoTileError(f"it has no marker at byte {position}")
+        raise NoTileError(f"no marker at byte {position}")
     while data[position : position + 1] == b"\xff":  # A marker may be preceded by any number of fill bytes.
         position += 1
     marker = data[position : position + 1]
     if not marker:
-        raise NoTileError("its header is cut off")
+        raise NoTileError("the header is cut off")
     start = position + 1
     if marker[0] in _WITHOUT_LENGTH:
         return marker[0], start, start
     if start + 2 > len(data):
-        raise NoTileError("its header is cut off")
+        raise NoTileError("the header is cut off")
     length = int.from_bytes(data[start : start + 2], "big")
     if length < 2:
-        raise NoTileError(f"a segment of its header has {length} bytes")
+        raise NoTileError(f"a segment of the header has {length} bytes")
     return marker[0], start, start + length
 
 
-def _check_jpeg(page: Page, data: bytes) -> None:
+def _check_jpeg(page: Page, data: bytes) -> int:
+    """Check all that stands before the first scan; returns where that begins, or 0 where there are several."""
     if data[:2] != b"\xff\xd8":
         raise NoTileError("it does not begin as a JPEG")
-    position, marker = 2, _SOI
-    while marker not in _FRAMES:
-        marker, start, end = _segment(data, position)
-        if marker in _WITHOUT_LENGTH or marker == _SOS:
-            raise NoTileError("it has no frame header")
-        if marker in _OTHER_FRAMES:
+    position, marker, frame = 2, _SOI, b""
+    while marker != _SOS:
+        marker, start, position = _segment(data, position)
+        if marker in _FRAMES and not frame:
+            frame = bytes([marker]) + data[start:position]
+            _check_frame(page, frame)
+        elif marker in _FRAMES or marker in _OTHER_FRAMES:
             raise NoTileError(f"it is a JPEG of a kind that slides do not have (0x{marker:02x})")
-        position = end
-    if end > len(data) or end - start < 8:
-        raise NoTileError("its frame header is cut off")
-    bits, height, width, num_channels = struct.unpack(">BHHB", data[start + 2 : start + 8])
-    _check_says(page, height, width, num_channels, bits)
-    if end - start != 8 + 3 * num_channels:
-        raise NoTileError("its frame header is damaged")
-    for sampling in data[start + 9 : end : 3]:
-        if sampling >> 4 not in (1, 2, 4) or sampling & 15 not in (1, 2, 4):
-            raise NoTileError(f"it states a sampling of {sampling >> 4} x {sampling & 15}")
-    num_scans = data.count(b"\xff\xda", end)
+        elif marker in _WITHOUT_LENGTH:
+            raise NoTileError("it has no scan")
+    if not frame or position > len(data):
+        raise NoTileError("the header is cut off")
+    if frame[0] != _PROGRESSIVE and data[start + 2] == page.num_channels:
+        return position
+    num_scans = data.count(b"\xff\xda", start)
     if num_scans > _MAX_SCANS:
         raise NoTileError(f"it has {num_scans} scans")
+    return 0
+
+
+def _check_frame(page: Page, frame: bytes) -> None:
+    if len(frame) < 9 or len(frame) != 9 + 3 * frame[8]:
+        raise NoTileError("its frame header is damaged")
+    bits, height, width, num_channels = struct.unpack(">BHHB", frame[3:9])
+    _check_says(page, height, width, num_channels, bits)
+    for sampling in frame[10::3]:
+        if sampling >> 4 not in (1, 2, 4) or sampling & 15 not in (1, 2, 4):
+            raise NoTileError(f"it states a sampling of {sampling >> 4} x {sampling & 15}")
 
 
 def _check_says(page: Page, height: int, width: int, num_channels: int, bits: int) -> None:

@@ -1,0 +1,85 @@
+"""What the JSON beside a model may say: one table of keys for each kind, checked before anything is built from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from histo_monai.networks.encoder import NUM_FEATURES
+
+KEPT = ("method", "head", "architecture", "mpps", "num_features", "normalisation", "source", "corpus")
+"""Keys of an encoder that a model that started from it has, too."""
+
+
+def check_encoder(description: Mapping[str, Any], heads: Mapping[str, Any], path: Path) -> None:
+    """Refuse what is no encoder to fine-tune from.
+
+    Args:
+        description: of the JSON.
+        heads: known ones, by name.
+        path: of the model, for the message.
+
+    Raises:
+        ValueError: names the file, the key, what stands there and what was expected.
+    """
+    if description.get("kind") != "encoder" or description.get("head") not in list(heads):
+        raise ValueError(f"{path}: not an encoder to fine-tune from; run the pretrain stage again")
+    _check(description, {**dict.fromkeys(KEPT, _ANYTHING), "mpps": _MPPS, "num_features": _WIDTH}, path)
+
+
+def check_task_model(description: Mapping[str, Any], heads: Mapping[str, Any], path: Path) -> None:
+    """Refuse what is no fine-tuned model and no student.
+
+    Args:
+        description: of the JSON.
+        heads: known ones, by name.
+        path: of the model, for the message.
+
+    Raises:
+        ValueError: as `check_encoder`.
+    """
+    if description.get("kind") != "task model" or description.get("head") not in list(heads):
+        raise ValueError(f"{path}: not a fine-tuned model; run the finetune stage again")
+    keys = {**dict.fromkeys(KEPT, _ANYTHING), "classes": _CLASSES, "patch_px": _SIDE, "mpp": _MPP}
+    _check(description, keys, path)
+
+
+_Rule = tuple[str, Callable[[Any], bool]]
+
+
+def _check(description: Mapping[str, Any], rules: Mapping[str, _Rule], path: Path) -> None:
+    for key, (expected, holds) in rules.items():
+        if key not in description or not holds(description[key]):
+            found = repr(description[key])[:80] if key in description else "nothing"
+            raise ValueError(
+                f"{path.with_suffix('.json')}: {key} is {found}, expected {expected}; run the stage that makes it again"
+            )
+
+
+def _is_positive(value: Any) -> bool:
+    return type(value) in (int, float) and 0 < value < math.inf
+
+
+def _are_mpps(value: Any) -> bool:
+    return isinstance(value, list) and len(value) > 0 and all(map(_is_positive, value))
+
+
+def _are_classes(value: Any) -> bool:
+    if value is None:
+        return True
+    if not isinstance(value, list) or not all(isinstance(name, str) and name.strip() for name in value):
+        return False
+    return len(value) > 0 and len(set(value)) == len(value)
+
+
+_ANYTHING: _Rule = ("something", lambda value: True)
+_WIDTH: _Rule = (f"{NUM_FEATURES}", lambda value: value == NUM_FEATURES)
+_MPPS: _Rule = ("a list of positive numbers, µm per pixel", _are_mpps)
+_MPP: _Rule = ("a positive number, µm per pixel, or null", lambda value: value is None or _is_positive(value))
+_SIDE: _Rule = (
+    "a whole number of pixels, at least 1",
+    lambda value: type(value) is int and 0 < value < 2**16,
+)
+_CLASSES: _Rule = ("names of classes, none twice and none empty, or null for a score", _are_classes)

@@ -1,0 +1,335 @@
+"""The command `doctor`: each thing that can be wrong is planted, found, and comes with its remedy."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tifffile
+import yaml
+
+from histo_monai.__main__ import main
+from histo_monai.checkup import checks, disk, machine, pipeline, reading, samples, speed, versions
+from histo_monai.checkup.finding import Finding
+from histo_monai.params import Params, load_params
+from histo_monai.slides import Box, open_slide
+
+Look = Callable[[Callable[[Params | None], Iterable[Finding]]], list[Finding]]
+
+
+@pytest.fixture
+def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HISTO_MONAI_DEVICE", "cpu")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "no-config"))
+    shutil.copy(root / "params.yaml", tmp_path)
+    (tmp_path / "data").mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+def params(project: Path) -> Params:
+    return load_params(project / "params.yaml")
+
+
+def _only(findings: Iterable[Finding], status: str) -> Finding:
+    (found,) = [finding for finding in findings if finding.status == status]
+    return found
+
+
+@pytest.fixture
+def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed, "SECONDS", 0.05)
+
+
+def test_a_healthy_project_passes_and_says_what_reads_each_kind_of_tile(
+    project: Path, fast: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["doctor", "--json"]) == 0
+    findings = {one["what"]: one for one in json.loads(capsys.readouterr().out)}
+    for codec in samples.CODECS:
+        assert findings[f"TIFF, {codec}"]["message"] == "read by cucim"
+    for name in ("params.yaml", "environment", "disk", "dvc.lock", "packages", "memory", "loader"):
+        assert findings[name]["status"] == "PASS", findings[name]
+    assert {one["status"] for one in findings.values()} <= {"PASS", "WARN"}
+    assert {path.name for path in project.iterdir()} == {"params.yaml", "data"}
+
+
+def test_it_runs_without_params_dvc_and_a_project_and_each_finding_is_one_line(
+    project: Path, fast: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "params.yaml").unlink()
+    monkeypatch.setitem(sys.modules, "dvc", None)  # as if it were not installed
+    monkeypatch.setattr(reading, "ask", lambda jobs: [{"backend": "x", "version": "1"} for _ in jobs])
+    assert main(["doctor"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert all(line.startswith(("PASS  ", "WARN  ", "FAIL  ")) for line in lines[:-1])
+    assert [
+        line
+        for line in lines
+        if line.startswith("WARN  params.yaml") and "run from the project's root" in line
+    ]
+    assert [line for line in lines if line.startswith("WARN  dvc ") and "pip install dvc" in line]
+    assert lines[-1].endswith("0 FAIL")
+
+
+def test_a_check_that_breaks_is_a_fail_with_its_reason_and_the_others_run(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(_: Params | None) -> Iterable[Finding]:
+        raise KeyError("no such\nthing")
+
+    monkeypatch.setattr(checks, "CHECKS", {"broken": broken, "params.yaml": pipeline.params_file})
+    assert main(["doctor"]) == 1
+    first, second, counts = capsys.readouterr().out.splitlines()
+    assert first.startswith("FAIL  broken")
+    assert "KeyError" in first
+    assert second.startswith("PASS  params.yaml")
+    assert counts == "1 PASS, 0 WARN, 1 FAIL"
+
+
+def test_a_library_that_does_not_load_is_named_with_the_reason_and_both_are_a_fail(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hidden = project / "hidden"
+    (hidden / "cucim").mkdir(parents=True)
+    (hidden / "cucim/__init__.py").write_text(
+        "raise ImportError('libcufile.so.0: cannot open shared object')"
+    )
+    monkeypatch.setattr(
+        reading, "_PROGRAM", f"import sys; sys.path.insert(0, {str(hidden)!r}); {reading._PROGRAM}"
+    )
+    found = {finding.what: finding for finding in reading.back_ends_and_formats(None)}
+    assert found["cuCIM"].status == "WARN"
+    assert "libcufile.so.0" in found["cuCIM"].message
+    assert "OpenSlide" in found["cuCIM"].remedy
+    assert found["OpenSlide"].status == "PASS"
+    assert found["TIFF, JPEG"].message == "read by openslide"
+    problem = {"problem": "none here"}
+    monkeypatch.setattr(reading, "ask", lambda jobs: [problem for _ in jobs])
+    found = {finding.what: finding for finding in reading.back_ends_and_formats(None)}
+    assert {found["cuCIM"].status, found["OpenSlide"].status} == {"FAIL"}
+
+
+def test_a_slide_that_kills_its_reader_is_a_line_and_the_next_is_read(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crash = "import os, signal; from histo_monai.checkup import reading; was = reading._slide; "
+    crash += "reading._slide = lambda job: os.kill(os.getpid(), signal.SIGSEGV) if 'bad' in job['path'] else was(job); "
+    monkeypatch.setattr(reading, "_PROGRAM", crash + "reading.answer()")
+    for name in ("bad.svs", "good.tif"):
+        samples.write_sample(project / name, samples.CODECS["JPEG"])
+    (project / "data/index").mkdir()
+    rows = "slide_id,path,mpp\nb,bad.svs,\ng,good.tif,\n"
+    (project / "data/index/slides.csv").write_text(rows)
+    bad, good = reading.own_slides(None)
+    assert (bad.status, bad.what) == ("FAIL", "slide .svs")
+    assert bad.message == "bad.svs: the reading process died of signal 11"
+    assert (good.status, good.message) == ("PASS", "good.tif: read by cucim")
+
+
+def test_every_suffix_of_the_manifest_is_tried_once(project: Path, real_slides: Path) -> None:
+    own = project / "data/raw/own"
+    own.mkdir(parents=True)
+    tifffile.imwrite(own / "damaged.tiff", np.zeros((8, 8), np.uint8))
+    shutil.copy(real_slides / "cmu-1-small-region.svs", own / "a.svs")
+    (own / "slides.csv").write_text("slide_id,path\na,a.svs\nb,damaged.tiff\nc,other.svs\n")
+    svs, tiff = reading.own_slides(None)
+    assert (svs.status, svs.message) == ("PASS", "data/raw/own/a.svs: read by cucim")
+    assert (tiff.status, tiff.what) == ("FAIL", "slide .tiff")
+
+
+@pytest.mark.parametrize("name", list(samples.CODECS))
+def test_samples_hold_the_picture_that_they_are_compared_with(name: str, tmp_path: Path) -> None:
+    codec = samples.CODECS[name]
+    samples.write_sample(tmp_path / "a.tif", codec)
+    with tifffile.TiffFile(tmp_path / "a.tif") as file:
+        assert file.pages.first.compression == codec.compression
+    with open_slide(tmp_path / "a.tif") as slide:
+        pixels = slide.read(Box((256, 256), 512, 1.0)).transpose(1, 2, 0).astype(float)
+    assert np.abs(pixels - samples.picture()).mean() <= codec.tolerance
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "0 bytes"),
+        (b"\0\0\0\0", "not YAML"),
+        (b"schema: '2.0'\nstages:\n  one:\n    cmd: [", "not YAML"),
+        (b"- 1\n", "no `schema`"),
+        (b"\xff\xfe", "not YAML"),
+    ],
+)
+def test_a_lock_file_that_dvc_refuses_fails_with_what_to_do(
+    content: bytes, message: str, project: Path
+) -> None:
+    (project / "dvc.lock").write_bytes(content)
+    finding = _only(pipeline.lock_file(None), "FAIL")
+    assert message in finding.message
+    assert "git checkout dvc.lock" in finding.remedy
+    assert "rm dvc.lock" in finding.remedy
+
+
+def test_a_sane_lock_file_and_none_pass(project: Path) -> None:
+    assert _only(pipeline.lock_file(None), "PASS").message.startswith("not there yet")
+    (project / "dvc.lock").write_text("schema: '2.0'\nstages:\n  one:\n    cmd: x\n")
+    assert _only(pipeline.lock_file(None), "PASS").message == "1 stages"
+
+
+def test_params_that_no_stage_would_take_fail_with_the_line_of_the_stage(project: Path) -> None:
+    (project / "params.yaml").write_text("alpha: 1\n")
+    finding = _only(pipeline.params_file(None), "FAIL")
+    assert "missing key" in finding.message
+
+
+def _config(project: Path, text: str, local: str = "") -> None:
+    (project / ".dvc").mkdir(exist_ok=True)
+    (project / ".dvc/config").write_text(f"[core]\n    analytics = false\n{text}")
+    (project / ".dvc/config.local").write_text(local)
+
+
+def test_no_remote_is_a_warning_with_the_command_and_analytics_too(project: Path) -> None:
+    assert list(pipeline.remote(None)) == []  # no DVC project
+    _config(project, "")
+    assert "dvc remote add -d" in _only(pipeline.remote(None), "WARN").remedy
+    (project / ".dvc/config").write_text("")
+    names = [finding.what for finding in pipeline.remote(None)]
+    assert names == ["dvc analytics", "dvc remote"]
+
+
+def test_a_remote_that_answers_passes_and_one_that_does_not_is_named(project: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        url = f"ssh://127.0.0.1:{port}/srv"
+        _config(project, f"    remote = storage\n['remote \"storage\"']\n    url = {url}\n")
+        assert "answers" in _only(pipeline.remote(None), "PASS").message
+    assert f"storage ({url}) does not answer" in _only(pipeline.remote(None), "WARN").message
+    local = f"['remote \"storage\"']\n    url = {project / 'mount'}\n"
+    _config(project, "    remote = storage\n['remote \"storage\"']\n    url = s3://x\n", local)
+    assert "no such folder" in _only(pipeline.remote(None), "WARN").message
+    (project / "mount").mkdir()
+    assert "answers" in _only(pipeline.remote(None), "PASS").message
+
+
+def test_locks_of_the_living_and_of_the_dead_are_told_apart(project: Path) -> None:
+    assert _only(pipeline.locks(None), "PASS").message == "none"
+    folder = project / "data/checkpoints"
+    folder.mkdir()
+    for name in ("index", "pretrain-rsp"):
+        (folder / f".{name}.lock").write_text("1")
+    (project / "data/.index.draft").mkdir()
+    with (folder / ".index.lock").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        findings = list(pipeline.locks(None))
+        assert "running now: index" in _only(findings, "WARN").message
+        assert "pretrain-rsp" in _only(findings, "PASS").message
+        assert _only(pipeline.drafts(None), "PASS").message == "1, of a stage that runs now"
+    assert "data/.index.draft" in _only(pipeline.drafts(None), "WARN").message
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "message"),
+    [
+        (b"", "FAIL", "is damaged"),
+        (b'{"read": 3}', "FAIL", "is damaged"),
+        (b'{"read": {"a": [{"pid": 4194305, "cmd": "dvc repro"}]}}', "PASS", "gone (4194305)"),
+        (b'{"write": {"a": {"pid": OWN, "cmd": "dvc repro"}}}', "WARN", "(dvc repro)"),
+    ],
+)
+def test_dvcs_own_lock_is_read(content: bytes, status: str, message: str, project: Path) -> None:
+    (project / ".dvc/tmp").mkdir(parents=True)
+    (project / ".dvc/tmp/rwlock").write_bytes(content.replace(b"OWN", str(os.getpid()).encode()))
+    findings = [finding for finding in pipeline.locks(None) if finding.what == "dvc locks"]
+    assert message in _only(findings, status).message
+
+
+def test_an_environment_variable_that_means_nothing_fails_and_an_unknown_one_is_told(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HISTO_MONAI_WORKERS", "two")
+    monkeypatch.setenv("HISTO_MONAI_WORKER", "2")
+    findings = list(machine.environment(None))
+    assert "HISTO_MONAI_WORKERS is 'two'" in _only(findings, "FAIL").message
+    assert "HISTO_MONAI_WORKER: no such variable" in _only(findings, "WARN").message
+
+
+def test_the_limit_of_a_container_counts(
+    project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "memory.max").write_text("300000000\n")
+    (tmp_path / "memory.current").write_text("100000000\n")
+    monkeypatch.setattr(machine, "CGROUP_LIMITS", (tmp_path / "memory.max",))
+    assert machine.memory_free() == (200_000_000, "of the container's limit")
+    assert "0.2 GB free (of the container's limit)" in _only(machine.memory(None), "WARN").message
+    (tmp_path / "memory.max").write_text("max\n")
+    assert machine.memory_free()[1] == "of the machine"
+
+
+def test_little_shared_memory_is_a_warning_where_workers_need_it(
+    params: Params, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(project)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=2**16))
+    monkeypatch.setenv("HISTO_MONAI_WORKERS", "0")
+    assert _only(machine.shared_memory(params), "PASS").message.startswith("not used")
+    monkeypatch.setenv("HISTO_MONAI_WORKERS", "4")
+    finding = _only(machine.shared_memory(params), "WARN")
+    assert "4 workers" in finding.message
+    assert "--shm-size" in finding.remedy
+
+
+def test_the_estimate_of_the_disk_counts_every_model_and_a_full_disk_fails(
+    params: Params, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree: Any = yaml.safe_load((project / "params.yaml").read_text())
+    runs, folds = len(tree["methods"]) * len(tree["seeds"]), tree["crossfit"]["num_folds"]
+    need, parts = disk.estimate(params)
+    assert f"{len(tree['methods']) + runs * (2 + 2 * folds)} models" in parts
+    usage = shutil.disk_usage(project)
+    for factor, status in ((0.5, "FAIL"), (1.5, "WARN"), (3, "PASS")):
+        free = int(need * factor)
+        monkeypatch.setattr(shutil, "disk_usage", lambda _, free=free: usage._replace(free=free))
+        assert _only(disk.space(params), status).message.startswith(f"{free / 1e9:.1f} GB free")
+    (project / "data/models").mkdir()
+    with (project / "data/models/a.bin").open("wb") as file:
+        file.truncate(need)  # sparse: what is there already is not needed again
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=2**20))
+    assert _only(disk.space(params), "PASS").message.endswith(f"{need / 1e9:.1f} GB are there")
+
+
+def test_a_folder_that_a_stage_could_not_replace_is_named(params: Params, project: Path) -> None:
+    assert _only(disk.outputs(params), "PASS").message == "data can be written"
+    (project / "elsewhere").mkdir()
+    (project / "data/index").symlink_to(project / "elsewhere")
+    assert "data/index: is a link to" in _only(disk.outputs(params), "FAIL").message
+
+
+def test_the_slower_of_reading_and_learning_is_named(
+    params: Params, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HISTO_MONAI_WORKERS", "2")
+    for reads, status in ((40.0, "WARN"), (60.0, "PASS")):
+        monkeypatch.setattr(speed, "patches_per_second", lambda _, reads=reads: reads)
+        monkeypatch.setattr(speed, "images_per_second", lambda *_: 100.0)
+        finding = _only(speed.loader_against_model(params), status)
+        assert "2 of them; the network learns from 100 images/s" in finding.message
+    assert list(speed.loader_against_model(None)) == []
+
+
+def test_other_versions_than_those_pinned_are_a_warning(project: Path) -> None:
+    statuses = [finding.status for finding in versions.packages(None)]
+    assert statuses == ["PASS"]
+    (project / "constraints.txt").write_text("numpy==0.1\nPandas==0.2\n# torch==1\n")
+    finding = _only(versions.packages(None), "WARN")
+    assert "constraints.txt: 0.1" in finding.message
+    assert "pandas" in finding.message
+    assert "torch" not in finding.message

@@ -1,0 +1,55 @@
+"""Very many readings: memory, files and threads stay as they are."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from histo_monai.slides import Box, SlidePool
+
+NUM_READS = int(os.environ.get("HISTO_MONAI_SOAK_READS", "4000"))
+SIDE_PX = 16
+
+
+def memory_mib() -> float:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def handles() -> tuple[int, int]:
+    """Open files and threads."""
+    return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+
+
+@pytest.mark.slow
+def test_memory_files_and_threads_stay_flat_over_very_many_readings(write_slide, noise):
+    """`HISTO_MONAI_SOAK_READS=100000` for the full length."""
+    slides = [
+        write_slide(np.roll(noise, 30 * k, axis=0), name=f"{k}.{kind}", jpeg=k % 2 == 0)
+        for k, kind in enumerate(["tif", "tif", "tif", "tif", "ptif"])
+    ]
+    rng = np.random.default_rng(0)
+    pool = SlidePool(max_open=3)
+
+    def read(num: int) -> int:
+        checksum = 0
+        for _ in range(num // 10):  # Ten readings of a slide: it is closed and opened again between them.
+            slide = pool.get(slides[int(rng.integers(len(slides)))])
+            for y, x in rng.uniform(-20, 500, (10, 2)):
+                mpp = 0.25 * float(rng.uniform(1, 4))
+                checksum += int(slide.read(Box((float(y), float(x)), SIDE_PX, mpp))[0, 0, 0])
+        return checksum
+
+    assert read(NUM_READS // 4) > 0  # what is loaded and cached on the way is there now
+    memory, (files, threads) = memory_mib(), handles()
+    samples = []
+    for _ in range(4):
+        read(NUM_READS // 4)
+        samples.append(memory_mib() - memory)
+        assert handles()[0] <= files + 3  # three slides may be open that were not
+        assert handles()[1] == threads
+    assert max(samples) < 16, samples
+    pool.close()
+    assert len(pool) == 0

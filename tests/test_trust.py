@@ -1,0 +1,93 @@
+"""What docs/trust.md promises of the code as a whole: no network, nothing that runs what it reads."""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+NETWORK = {
+    "socket",
+    "urllib",
+    "http",
+    "ssl",
+    "ftplib",
+    "smtplib",
+    "requests",
+    "urllib3",
+    "httpx",
+    "aiohttp",
+    "fsspec",
+}
+RUNS_WHAT_IT_READS = {"pickle", "cPickle", "shelve", "marshal", "dill", "cloudpickle", "joblib", "runpy"}
+_MAY_CONNECT = {"checkup/pipeline.py": {"socket", "urllib"}}
+"""`doctor` alone: whether the server of the DVC remote answers, which `dvc push` would ask, too."""
+
+
+def _modules(root: Path) -> Iterator[tuple[str, ast.Module]]:
+    package = root / "histo_monai"
+    for path in sorted(package.rglob("*.py")):
+        yield path.relative_to(package).as_posix(), ast.parse(path.read_text())
+
+
+def _imported(tree: ast.Module) -> set[str]:
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.partition(".")[0])
+    return found
+
+
+def _calls(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func), node
+
+
+def test_no_module_opens_a_connection_but_the_doctors_look_at_the_remote(root: Path) -> None:
+    using = {name: _imported(tree) & NETWORK for name, tree in _modules(root)}
+    assert {name: modules for name, modules in using.items() if modules} == _MAY_CONNECT
+
+
+def test_no_weights_are_downloaded(root: Path) -> None:
+    for name, tree in _modules(root):
+        for function, call in _calls(tree):
+            if "torchvision.models" in function:
+                (weights,) = [word.value for word in call.keywords if word.arg == "weights"]
+                assert ast.unparse(weights) == "None", name
+            assert "hub.load" not in function, name
+
+
+def test_nothing_that_is_read_is_run(root: Path) -> None:
+    for name, tree in _modules(root):
+        assert not _imported(tree) & RUNS_WHAT_IT_READS, name
+        for function, call in _calls(tree):
+            words = {word.arg: ast.unparse(word.value) for word in call.keywords}
+            assert function not in ("eval", "exec", "compile", "os.system", "os.popen"), name
+            assert function not in ("yaml.load", "yaml.unsafe_load", "np.load", "pd.read_pickle"), name
+            if function == "torch.load":
+                assert words["weights_only"] == "True", name
+            assert words.get("shell", "False") == "False", name
+
+
+def test_dvc_reports_no_usage(root: Path) -> None:
+    config = configparser.ConfigParser()
+    config.read_string((root / ".dvc/config").read_text())
+    assert config.get("core", "analytics") == "false"
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/trust.md", "docs/remote.md"])
+def test_links_of_the_pages_lead_somewhere(page: str, root: Path) -> None:
+    text = (root / page).read_text()
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", text)
+    assert links
+    for link in links:
+        if link == "audit.md":  # written by those who measure
+            continue
+        assert ((root / page).parent / link).exists(), link
