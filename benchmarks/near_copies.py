@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from histo_monai.datasets.audit.fingerprints import (
     MAX_DISTANCE,
+    class_words,
+    distances,
     fingerprint,
-    words,
-    words_in_all_orientations,
 )
 from histo_monai.datasets.audit.views import tissue_of
 from histo_monai.datasets.files import list_images, read_bytes, read_image
@@ -115,7 +115,7 @@ def _false_alarms(images: list[Image], sources: NDArray[np.object_]) -> dict[str
     prints = [fingerprint(image) for image in images]
     seen = np.array([bool(one) for one in prints])
     some = [one for one in prints if one]
-    distance = _distances(words(some), words_in_all_orientations(some))
+    distance = distances(class_words(some)[0], class_words(some))
     numbers = pd.factorize(sources[seen])[0]
     upper = np.triu(np.ones_like(distance, dtype=bool), 1)
     other, same = (
@@ -127,11 +127,6 @@ def _false_alarms(images: list[Image], sources: NDArray[np.object_]) -> dict[str
     found["least"] = int(other.min()) if len(other) else -1
     found["same source, %"] = round(100 * float((same <= MAX_DISTANCE).mean()), 1) if len(same) else np.nan
     return found
-
-
-def _distances(left: NDArray[np.uint64], right: NDArray[np.uint64]) -> NDArray[np.int64]:
-    found = [np.bitwise_count(left[:, None] ^ turned[None]).sum(-1, dtype=np.int64) for turned in right]
-    return np.minimum.reduce(found)
 
 
 def _hits(images: list[Image]) -> dict[str, float]:
@@ -147,8 +142,8 @@ def _share_found(images: list[Image], copy: Callable[[Image], Image]) -> float:
         if not second:
             found.append(False)
             continue
-        both = words([fingerprint(image)]), words_in_all_orientations([second])
-        found.append(bool(_distances(*both)[0, 0] <= MAX_DISTANCE))
+        distance = distances(class_words([fingerprint(image)])[0], class_words([second]))
+        found.append(bool(distance[0, 0] <= MAX_DISTANCE))
     return 100 * float(np.mean(found))
 
 

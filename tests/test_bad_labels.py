@@ -63,8 +63,8 @@ def raw(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable
         params["corpora"]["camelyon16"] |= {"num_normal": 0, "num_tumor": 0}
         counts = {"num_tumor": 2, "num_normal": 2}
         params["labels"]["camelyon16"] |= {
-            "train": counts,
-            "validation": counts,
+            "train": dict(counts),
+            "validation": dict(counts),
             "test": dict.fromkeys(counts, 0),
         }
         (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))

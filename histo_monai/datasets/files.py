@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import zipfile
 import zlib
 from collections import OrderedDict
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from histo_monai.datasets.formats.image_header import image_size
+from histo_monai.storage.reading import check_regular
 
 MAX_BYTES = 2**30
 """Of a file that is read whole: a table, an annotation or an image; of what is in a zip, unpacked."""
@@ -153,9 +153,7 @@ def read_bytes(path: Path) -> bytes:
     archive, member = split_archive(path)
     try:
         if archive is None:
-            about = path.stat()
-            check_plain(path, about.st_mode)
-            _check_num_bytes(path, about.st_size)
+            _check_num_bytes(path, check_regular(path).st_size)
             return path.read_bytes()
         opened = _ARCHIVES.get(archive)
         # What a member unpacks to is never more than it states here: zipfile stops there.
@@ -167,27 +165,6 @@ def read_bytes(path: Path) -> bytes:
         raise ValueError(f"{path}: cannot be read ({error.strerror or error})") from None
     except _DAMAGED as error:
         raise ValueError(f"{path}: damaged in the zip ({error}); copy or download the zip again") from None
-
-
-def check_plain(path: Path, mode: int) -> None:
-    """Refuse what is not a file to be read from its beginning to its end: reading a pipe may never end.
-
-    Args:
-        path: for the message.
-        mode: `st_mode`, links followed.
-
-    Raises:
-        ValueError: it is a folder, a pipe, a socket or a device.
-    """
-    kinds = (
-        (stat.S_ISDIR, "a folder"),
-        (stat.S_ISFIFO, "a pipe"),
-        (stat.S_ISSOCK, "a socket"),
-        (lambda _: not stat.S_ISREG(mode), "a device"),
-    )
-    what = next((name for is_kind, name in kinds if is_kind(mode)), None)
-    if what is not None:
-        raise ValueError(f"{path}: is {what}; expected a file")
 
 
 def _check_num_bytes(path: Path, num: int) -> None:

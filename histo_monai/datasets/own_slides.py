@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from histo_monai.datasets.files import check_plain
 from histo_monai.datasets.processes import map_over_processes
 from histo_monai.datasets.tables import (
     SPLITS,
@@ -17,6 +16,7 @@ from histo_monai.datasets.tables import (
     read_numbers,
     read_table,
 )
+from histo_monai.storage.reading import check_regular
 
 COLUMNS = ("slide_id", "path", "patient_id", "mpp", "label", "split", "sha256")
 MPP = "µm per pixel, 0.05 to 64"
@@ -90,7 +90,7 @@ def check_sha256(root: Path, processes: int) -> None:
 def _sha256(path: Path) -> tuple[str, str]:
     """The digest of a file, or why it cannot be read."""
     try:
-        check_plain(path, path.stat().st_mode)
+        check_regular(path)
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest(), ""
     except FileNotFoundError:

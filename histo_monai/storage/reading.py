@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,6 +15,26 @@ JSON_LIMIT = 2**26
 
 class InputFileError(ValueError):
     """A file that cannot be used: one line with its name, what is wrong with it and how to mend it."""
+
+
+def check_regular(path: Path) -> os.stat_result:
+    """Refuse what is not a file to be read from its beginning to its end, before it is opened.
+
+    Args:
+        path: links are followed.
+
+    Returns:
+        What the disk knows of it.
+
+    Raises:
+        InputFileError: it is a folder, a pipe, a socket or a device.
+        OSError: it is missing.
+    """
+    about = path.stat()
+    if not stat.S_ISREG(about.st_mode):
+        kind = "a folder" if stat.S_ISDIR(about.st_mode) else "a pipe, socket or device"
+        raise InputFileError(f"{path}: is {kind}, not a file")
+    return about
 
 
 def read_bytes(path: Path, limit: int) -> bytes:
@@ -29,10 +50,7 @@ def read_bytes(path: Path, limit: int) -> bytes:
         InputFileError: it is missing, may not be read, is no regular file, or is larger.
     """
     try:
-        about = path.stat()
-        if not stat.S_ISREG(about.st_mode):
-            kind = "a folder" if stat.S_ISDIR(about.st_mode) else "a pipe, socket or device"
-            raise InputFileError(f"{path}: is {kind}, not a file")
+        about = check_regular(path)
         with path.open("rb") as file:
             content = file.read(limit + 1)
     except OSError as error:

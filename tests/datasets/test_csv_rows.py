@@ -125,14 +125,14 @@ def test_a_key_that_comes_twice_is_named_by_both_lines(tmp_path: Path) -> None:
         read_table(path, needed=("a",))
 
 
-@pytest.mark.parametrize("kind", ["a folder", "a pipe", "a device"])
+@pytest.mark.parametrize("kind", ["folder", "pipe", "device"])
 def test_what_is_no_plain_file_is_named_and_not_waited_for(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "x.csv"
-    if kind == "a folder":
+    if kind == "folder":
         path.mkdir()
-    elif kind == "a pipe":
+    elif kind == "pipe":
         os.mkfifo(path)
     else:
         path.symlink_to("/dev/zero")
-    with pytest.raises(ValueError, match=rf"x\.csv: is {kind}; expected a file"):
+    with pytest.raises(ValueError, match=rf"x\.csv: is a .*{kind}.*, not a file"):
         read_rows(path)

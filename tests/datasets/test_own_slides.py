@@ -47,7 +47,7 @@ def test_slides_that_are_others_are_one_line_with_rows_and_both_digests(folder: 
     assert f"row 3: {folder}/a.tif: its sha256 is {a}..., not {b}..." in message
     assert f"row 5: {folder}/c.tif: its sha256 is {c}..., not {a}..." in message
     assert f"row 6: {folder}/none.tif: no such file" in message
-    assert f"row 7: {folder}/pipe.tif: is a pipe; expected a file" in message
+    assert f"row 7: {folder}/pipe.tif: is a pipe, socket or device, not a file" in message
     assert "\n" not in message
 
 
@@ -67,8 +67,8 @@ def test_an_id_that_cannot_be_a_file_is_named_with_its_line(folder: Path, name: 
 
 def test_a_table_that_is_a_folder_is_not_called_missing(folder: Path) -> None:
     (folder / "slides.csv").mkdir()
-    with pytest.raises(ValueError, match=r"slides\.csv: is a folder; expected a file"):
+    with pytest.raises(ValueError, match=r"slides\.csv: is a folder, not a file"):
         read_slides(folder)
     (folder / "patches.csv").mkdir()
-    with pytest.raises(ValueError, match=r"patches\.csv: is a folder; expected a file"):
+    with pytest.raises(ValueError, match=r"patches\.csv: is a folder, not a file"):
         own.labeled_patches(folder, patch_px=8, region_mpp=1, min_region_fraction=1, num_per_region=1)

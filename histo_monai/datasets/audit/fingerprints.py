@@ -8,6 +8,8 @@ orientations follow from the bits of one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import cv2
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +18,10 @@ from scipy.fft import dctn
 MAX_DISTANCE = 28
 """Of 143 bits, up to which two images count as near copies; measured, see docs/audit.md."""
 
-NUM_ORIENTATIONS = 8
 _SIDE_PX = 32
 _ORDER = 12
-_NUM_BYTES = _ORDER * _ORDER // 8
+_NUM_BYTES = _ORDER**2 // 8
+_PER_CLASS = _ORDER**2 // 4
 _GRAY_LEVELS = 8
 _LEAST_SHARE = 0.25
 
@@ -43,31 +45,49 @@ def fingerprint(pixels: NDArray[np.uint8]) -> bytes:
     return np.packbits(bits).tobytes()
 
 
-def words(fingerprints: list[bytes]) -> NDArray[np.uint64]:
-    """Fingerprints as words whose differing bits can be counted at once. Shape (n, 3)."""
-    return _words(_bits(fingerprints))
+def class_words(fingerprints: Sequence[bytes]) -> NDArray[np.uint64]:
+    """Fingerprints as words, of the images as they are and mirrored at the diagonal.
 
-
-def words_in_all_orientations(fingerprints: list[bytes]) -> NDArray[np.uint64]:
-    """As `words`, of the images as they are, mirrored and turned by 90°, 180° and 270°. Shape (8, n, 3)."""
-    bits = _bits(fingerprints)
-    odd = np.arange(_ORDER) % 2 == 1
-    found = [
-        _words(turned ^ (odd[:, None] & down) ^ (odd & across))
-        for turned in (bits, bits.transpose(0, 2, 1))
-        for down in (False, True)
-        for across in (False, True)
-    ]
-    return np.stack(found)
-
-
-def _bits(fingerprints: list[bytes]) -> NDArray[np.bool_]:
+    Returns:
+        Shape (2, 4, n): a word holds the coefficients of even or odd rows and of even or odd columns, so that another
+        mirroring turns all of its bits over or none. For `distances`.
+    """
     packed = np.frombuffer(b"".join(fingerprints), np.uint8).reshape(-1, _NUM_BYTES)
-    return np.unpackbits(packed, axis=1).astype(bool).reshape(-1, _ORDER, _ORDER)
+    bits = np.unpackbits(packed, axis=1).reshape(-1, _ORDER, _ORDER)
+    return np.stack([_words(bits), _words(bits.transpose(0, 2, 1))])
 
 
-def _words(bits: NDArray[np.bool_]) -> NDArray[np.uint64]:
-    packed = np.packbits(bits.reshape(len(bits), -1), axis=1)
-    padded = np.zeros((len(bits), -(-_NUM_BYTES // 8) * 8), np.uint8)
-    padded[:, :_NUM_BYTES] = packed
-    return padded.view(np.uint64)
+def distances(left: NDArray[np.uint64], right: NDArray[np.uint64]) -> NDArray[np.uint8]:
+    """How many bits differ in the best of the eight orientations, between each and each.
+
+    Args:
+        left: Shape (4, m), of `class_words`, as the images are.
+        right: Shape (2, 4, n).
+
+    Returns:
+        Shape (m, n), 0 to 143.
+    """
+    best = np.full((left.shape[1], right.shape[2]), _ORDER**2, np.uint8)
+    for turned in right:
+        even, across, down, both = (
+            np.bitwise_count(one[:, None] ^ other) for one, other in zip(left, turned, strict=True)
+        )
+        # What is lost where all bits of a word are turned over, from -36 to 36; a mirror image does so with two words.
+        one, two, three = (
+            (np.uint8(_PER_CLASS) - np.uint8(2) * some).view(np.int8) for some in (across, down, both)
+        )
+        change = np.minimum(one + two, 0)
+        np.minimum(change, one + three, out=change)
+        np.minimum(change, two + three, out=change)
+        # Bytes go round at 256: adding a negative one is subtracting.
+        np.minimum(best, even + across + down + both + change.view(np.uint8), out=best)
+    return best
+
+
+def _words(bits: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """Shape (n, 12, 12) -> (4, n)."""
+    classes = [bits[:, row::2, column::2] for row in (0, 1) for column in (0, 1)]
+    padded = np.zeros((4, len(bits), 8), np.uint8)
+    for into, some in zip(padded, classes, strict=True):
+        into[:, : -(-_PER_CLASS // 8)] = np.packbits(some.reshape(len(bits), -1), axis=1)
+    return padded.view(np.uint64)[..., 0]

@@ -9,14 +9,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from histo_monai.datasets.audit.fingerprints import MAX_DISTANCE, words, words_in_all_orientations
+from histo_monai.datasets.audit.fingerprints import MAX_DISTANCE, class_words, distances
 from histo_monai.datasets.processes import map_over_processes
 from histo_monai.datasets.tables import first_five
 
 NEAR_COLUMNS = ("kind", "first", "first_split", "second", "second_split", "distance")
 """`kind` is image or slide; `first` and `second` are patch_ids or slide_ids; `distance` counts differing bits."""
 
-_BLOCK = 1024
+_ROWS = 4096
+_TILE, _COLUMNS = 64, 1024  # so many pairs at a time that they stay in the processor's cache
 
 
 def near_copies(
@@ -68,25 +69,22 @@ def _pairs(left: list[str], right: list[str], processes: int) -> NDArray[np.int6
     """Columns row of left, row of right, bits that differ."""
     if not left or not right:
         return np.zeros((0, 3), np.int64)
-    of_left = words([bytes.fromhex(text) for text in left])
-    of_right = words_in_all_orientations([bytes.fromhex(text) for text in right])
-    starts = range(0, len(left), _BLOCK)
-    work = partial(_pairs_of_block, of_left, of_right)
-    title = "near copies"
-    found = map_over_processes(work, list(starts), processes=processes, title=title, unit="block")
+    of_left = class_words([bytes.fromhex(text) for text in left])[0]
+    of_right = class_words([bytes.fromhex(text) for text in right])
+    starts = list(range(0, len(left), _ROWS))
+    work = partial(_pairs_of_rows, of_left, of_right)
+    if len(starts) == 1:  # done before a progress bar is drawn
+        return work(0)
+    found = map_over_processes(work, starts, processes=processes, title="near copies", unit="block")
     return np.concatenate(list(found))
 
 
-def _pairs_of_block(left: NDArray[np.uint64], right: NDArray[np.uint64], start: int) -> NDArray[np.int64]:
+def _pairs_of_rows(left: NDArray[np.uint64], right: NDArray[np.uint64], start: int) -> NDArray[np.int64]:
     parts = []
-    some = left[start : start + _BLOCK, None]
-    for begin in range(0, right.shape[1], _BLOCK):
-        best = np.full((len(some), min(_BLOCK, right.shape[1] - begin)), 255, np.uint8)
-        for turned in right[:, begin : begin + _BLOCK]:
-            differing = np.bitwise_count(some[..., 0] ^ turned[:, 0])
-            for word in range(1, turned.shape[1]):
-                differing += np.bitwise_count(some[..., word] ^ turned[:, word])
-            np.minimum(best, differing, out=best)
-        rows = np.argwhere(best <= MAX_DISTANCE)
-        parts.append(np.column_stack([rows + np.array([start, begin]), best[tuple(rows.T)]]))
+    for top in range(start, min(start + _ROWS, left.shape[1]), _TILE):
+        some = left[:, top : top + _TILE]
+        for begin in range(0, right.shape[2], _COLUMNS):
+            distance = distances(some, right[:, :, begin : begin + _COLUMNS])
+            rows = np.argwhere(distance <= MAX_DISTANCE)
+            parts.append(np.column_stack([rows + np.array([top, begin]), distance[tuple(rows.T)]]))
     return np.concatenate(parts).astype(np.int64)
