@@ -327,3 +327,27 @@ def test_an_annotation_as_qupath_writes_it_becomes_training_patches_of_what_it_o
             for row in rows_of.itertuples():
                 is_dark = slide.read(Box((row.y, row.x), 64, row.mpp)) < 125
                 assert is_dark.mean() > 0.85 if row.label == "Tumor" else is_dark.mean() < 0.15
+
+
+def test_cells_too_small_for_a_patch_are_known_to_be_so_without_looking_for_their_poles(
+    take: Take, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("histo_monai.datasets.region_squares._deepest", None)
+    cells = [
+        Region(disc(12 * row + 8, 12 * column + 8, 5, 16), label="AB"[row % 2])
+        for row in range(40)
+        for column in range(50)
+    ]
+    found = take(box(0, 0, 64, 64, "Tumor"), *cells[::-1], min_region_fraction=0.5)
+    assert centers(found) == [(32, 32)]
+    (line,) = found.warnings
+    assert "and 1995 more" in line
+
+
+def test_a_cell_of_another_class_within_a_patch_does_no_harm_and_half_a_patch_does(take: Take) -> None:
+    region = box(0, 0, 512, 640, "Stroma")
+    cells = [Region(disc(32 + 64 * n, 32 + 64 * n, 20), label="Tumor") for n in range(8)]
+    assert len(take(region, *cells, min_region_fraction=0.5).table) == 80
+    message = r"region 1 \(Stroma.* and region 9 \(Tumor.* overlap in the patch around y 480, x 480"
+    with pytest.raises(ValueError, match=message):
+        take(region, *cells[:7], Region(disc(480, 480, 31), label="Tumor"), min_region_fraction=0.5)
