@@ -22,6 +22,7 @@ RECORD = "written.json"
 """Name of the record in a folder that `own_folder` replaces."""
 
 _FILES, _SEAL = "files", "record_sha256"
+_LONGEST_NAME = 240  # Bytes; file systems take 255, and a draft's name is longer.
 _ELSEWHERE = "move it away, or write to another folder"
 
 
@@ -34,8 +35,8 @@ def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path], written: Mapp
         written: Path -> SHA-256 of what this command wrote there before, see `written_before`.
 
     Raises:
-        OutputError: An output is an input, under whatever name; or exists, and is not what this command wrote; or two
-            outputs differ by case alone, so that they are one file on some disks. Names it.
+        OutputError: An output is an input, under whatever name; or exists, and is not what this command wrote; or has
+            too long a name; or two outputs differ by case alone, so that they are one file on some disks. Names it.
     """
     read = {(about.st_dev, about.st_ino): path for path, about in _about(inputs)}
     known = {_place(path): digest for path, digest in written.items()}
@@ -50,6 +51,10 @@ def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path], written: Mapp
                 raise OutputError(
                     f"{path}: is really {source}, which is read; nothing that is read is written to"
                 )
+        if len(os.fsencode(path.name)) > _LONGEST_NAME:
+            raise OutputError(
+                f"{path}: too long a name, of more than {_LONGEST_NAME} bytes; rename what it is of"
+            )
         if not os.path.lexists(path):
             continue
         if not stat.S_ISREG(path.lstat().st_mode):

@@ -14,6 +14,7 @@ from histo_monai.wholeslide.heatmap import Grid
 
 _SOURCE_PX = 4096
 _PATCH_BYTES = 32 * 2**20
+_MOST_STRIDE_UM = 100_000  # No glass slide is longer.
 
 
 class CellBlocks(Sequence[tuple[NDArray[np.uint8], NDArray[np.int64]]]):
@@ -89,8 +90,10 @@ def whole_stride(stride_um: float, mpp: float) -> int:
     Raises:
         ValueError: It is no whole number of at least 1.
     """
-    if not 0 < stride_um < math.inf:
-        raise ValueError(f"stride_um {stride_um:g}: expected a positive number of µm")
+    if not 0 < stride_um <= _MOST_STRIDE_UM:
+        raise ValueError(
+            f"stride_um {stride_um:g}: expected a positive number of µm, at most {_MOST_STRIDE_UM}"
+        )
     stride_px = round(stride_um / mpp)
     if stride_px < 1 or abs(stride_um / mpp - stride_px) > 1e-6:
         better = max(1, stride_px) * mpp

@@ -262,9 +262,7 @@ def test_a_call_that_ended_early_goes_on_after_its_last_slide_and_ends_in_the_sa
 
     with monkeypatch.context() as patch:
         patch.setattr(heatmap_module, "map_slide", stop)
-        _write_slide(folder / "bb.tif", seed=2)
         assert _map("a.tif", "bb.tif") == 130
-    _write_slide(folder / "bb.tif")
     unfinished = folder / "maps/.map.unfinished"
     assert {path.name for path in unfinished.iterdir()} == {"a.map.csv", "a.map.json"}
     (unfinished / ".bb.map.draft.csv").write_text("half of")  # As a kill would leave it.
@@ -342,10 +340,12 @@ def test_bad_input_is_one_line_and_nothing_is_mapped(
 @pytest.mark.parametrize(
     ("option", "value", "says"),
     [
-        *(("--stride-um", value, "expected a positive number of µm") for value in ("0", "-1", "inf", "nan")),
+        *(
+            ("--stride-um", value, "expected a positive number of µm, at most 100000")
+            for value in ("0", "-1", "inf", "nan", "1e300")
+        ),
         ("--stride-um", "1e-6", "expected a whole number of patch pixels: set stride_um to 0.5"),
         ("--stride-um", "10.3", "expected a whole number of patch pixels: set stride_um to 10.5"),
-        ("--stride-um", "1e300", "expected"),
         *(
             ("--mpp", value, "expected the µm per pixel of a microscope")
             for value in ("0", "-1", "inf", "nan")

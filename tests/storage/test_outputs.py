@@ -93,6 +93,12 @@ def test_outputs_that_differ_by_case_alone_are_refused(tmp_path: Path) -> None:
         check_outputs([tmp_path / "a.csv", tmp_path / "A.csv"], [], {})
 
 
+def test_a_name_that_no_file_can_have_is_refused_before_the_work(tmp_path: Path) -> None:
+    check_outputs([tmp_path / ("µ" * 118 + ".csv")], [], {})
+    with pytest.raises(OutputError, match="too long a name"):
+        check_outputs([tmp_path / ("µ" * 119 + ".csv")], [], {})
+
+
 def test_a_record_knows_its_files_through_a_linked_folder_too(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     path = _written(folder / "a.csv")
