@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 from pathlib import Path
 
 from ruamel.yaml import YAML
@@ -31,8 +33,7 @@ def read_tree(path: Path) -> object:
         where = "" if path.exists() else "; run from the project's root"
         raise ParamsError(f"{error}{where}") from None
     try:
-        _check_plain(text)
-        return YAML(typ=_DVC_READS_BY).load(text)
+        return copy.deepcopy(_parsed(text))
     except ParamsError as error:
         raise ParamsError(f"{path}, {error}") from None
     except MarkedYAMLError as error:
@@ -40,6 +41,12 @@ def read_tree(path: Path) -> object:
         raise ParamsError(f"{path}{place}: not YAML that DVC reads: {_one_line(error.problem)}") from None
     except (YAMLError, ValueError) as error:  # ValueError: a date or a number that is none
         raise ParamsError(f"{path}: not YAML that DVC reads: {_one_line(error)}") from None
+
+
+@functools.lru_cache(maxsize=4)  # a command reads the file, and so does its stage
+def _parsed(text: str) -> object:
+    _check_plain(text)
+    return YAML(typ=_DVC_READS_BY).load(text)
 
 
 def _check_plain(text: str) -> None:
