@@ -117,10 +117,9 @@ def functions_of(name: str) -> Iterator[Callable[..., Any]]:
 
 def _plain_functions(value: object) -> Iterator[Callable[..., Any]]:
     """Generators and contexts do their work later, and are left out."""
-    members = list(vars(value).values()) if inspect.isclass(value) else [value]
-    for one in members:
-        is_public = inspect.isfunction(one) and not one.__name__.startswith("_")
-        if is_public and not inspect.isgeneratorfunction(inspect.unwrap(one)):
+    members: list[Any] = list(vars(value).values()) if inspect.isclass(value) else [value]
+    for one in filter(inspect.isfunction, members):
+        if not one.__name__.startswith("_") and not inspect.isgeneratorfunction(inspect.unwrap(one)):
             yield one
 
 
