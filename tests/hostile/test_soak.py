@@ -1,0 +1,52 @@
+"""What runs for days does not grow: memory, open files and threads stay what they are after the first turns.
+
+`SOAK_TURNS` sets how many epochs of each engine, and maps, are run; 6 where it is not set.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TURNS = os.environ.get("SOAK_TURNS", "6")
+LOOPS = (
+    "epochs of rsp",
+    "epochs of moco",
+    "epochs of vae",
+    "epochs of finetune",
+    "epochs of consistency",
+    "maps",
+)
+MAX_MIB_PER_TURN = 1.0
+MAX_MORE_FILES, MAX_MORE_THREADS = 2, 2
+
+
+@pytest.fixture(scope="module")
+def turns(root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[float, int, int]]]:
+    """Resident MiB, open files and threads after each turn of each loop."""
+    path = tmp_path_factory.mktemp("soak") / "soak.json"
+    command = [sys.executable, "-m", "tests.hostile.soak", "--turns", TURNS, "--json", str(path)]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(path.read_text())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_loop_holds_no_more_after_many_turns_than_after_some(
+    loop: str, turns: dict[str, list[tuple[float, int, int]]]
+) -> None:
+    seen = turns[loop]
+    assert len(seen) == int(TURNS)
+    third = max(1, len(seen) // 3)
+    middle, last = seen[-2 * third : -third], seen[-third:]
+    growth = statistics.median(turn[0] for turn in last) - statistics.median(turn[0] for turn in middle)
+    assert growth <= third * MAX_MIB_PER_TURN + 8, f"{growth:.0f} MiB in {third} turns: {seen}"
+    assert max(turn[1] for turn in last) - min(turn[1] for turn in middle) <= MAX_MORE_FILES, seen
+    assert max(turn[2] for turn in last) - min(turn[2] for turn in middle) <= MAX_MORE_THREADS, seen
