@@ -269,6 +269,39 @@ def test_numbers_that_no_slide_has_are_a_sentence_and_not_an_allocation(copy_of)
         assert message.startswith("slide "), (path.name, message)
 
 
+def test_deflate_with_a_predictor_is_read_by_openslide(tmp_path):
+    """A sound file of common make: opening it ends the process inside cuCIM."""
+    image = np.random.default_rng(0).integers(0, 256, (200, 200, 3), np.uint8)
+    path = tmp_path / "slide.tif"
+    tifffile.imwrite(path, image, tile=(64, 64), photometric="rgb", compression="deflate", predictor=True)
+
+    def read(path: Path) -> str:
+        with open_slide(path, mpp=0.5) as slide:
+            same = np.array_equal(slide.read(Box((100, 100), 200, 0.5)), image.transpose(2, 0, 1))
+        return f"{slide.backend} {same}"
+
+    assert list(in_sandbox([path], read)) == [(path, "openslide True")]
+
+
+def test_properties_that_are_no_text_are_left_out(real_slides, tmp_path):
+    path = Path(shutil.copy(real_slides / "cmu-1-small-region.svs", tmp_path))
+    data = path.read_bytes()
+    path.chmod(0o644)
+    path.write_bytes(data.replace(b"|Filename", b"|F\xedlename", 1))
+    assert b"|F\xedlename" in path.read_bytes()
+    with open_slide(path, mpp=0.5) as slide:
+        assert slide.backend == "openslide"
+
+
+def test_a_tile_of_many_gigabytes_never_reaches_openslide(copy_of):
+    path = copy_of("jpeg-big.ptif")
+    with tifffile.TiffFile(path, mode="r+") as file:
+        tag = file.pages[0].tags["TileByteCounts"]
+        tag.overwrite([2**62, *tag.value[1:]], dtype="Q")
+    ((_, message),) = in_sandbox([path], read_around_the_tile)
+    assert "truncated: a tile of image 0" in message
+
+
 def test_a_patch_or_a_thumbnail_beyond_memory_is_a_sentence(copy_of):
     with open_slide(copy_of("jpeg-big.tif"), mpp=0.5) as slide:
         with pytest.raises(SlideError, match=r"at 1000 µm/px .* would be read at a time"):
