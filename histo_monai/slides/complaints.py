@@ -8,7 +8,6 @@ streams and the process's files stay as they are, so nothing that Python prints 
 from __future__ import annotations
 
 import ctypes
-import functools
 import os
 import threading
 from typing import Any, Self
@@ -65,16 +64,25 @@ class _Streams:
         self._out.value, self._err.value = self._own
 
 
-@functools.cache
+class _Process:
+    """This process's streams, made when something is first decoded; a forked child makes its own."""
+
+    lock = threading.Lock()
+    streams: _Streams | None = None
+
+
 def _streams() -> _Streams:
-    return _Streams()
+    if _Process.streams is None:
+        with _Process.lock:
+            _Process.streams = _Process.streams or _Streams()
+    return _Process.streams
 
 
 def _forget_in_child() -> None:
     """A child of a process in which another thread was decoding must not print into a buffer for ever."""
-    if _streams.cache_info().currsize:
-        _streams().restore()
-        _streams.cache_clear()
+    if _Process.streams is not None:
+        _Process.streams.restore()
+    _Process.lock, _Process.streams = threading.Lock(), None
 
 
 os.register_at_fork(after_in_child=_forget_in_child)
