@@ -8,7 +8,6 @@ streams and the process's files stay as they are, so nothing that Python prints 
 from __future__ import annotations
 
 import ctypes
-import functools
 import os
 import threading
 from typing import Any, Self
@@ -21,12 +20,12 @@ class _Streams:
     """The C library's two streams, and the buffer that takes their place."""
 
     def __init__(self) -> None:
-        libc: Any = ctypes.PyDLL(
-            None
-        )  # Keeps the interpreter's lock: these calls take less time than passing it on.
+        libc: Any = ctypes.CDLL(None)
         self._out, self._err = (ctypes.c_void_p.in_dll(libc, name) for name in ("stdout", "stderr"))
         self._own = self._out.value, self._err.value
         self._buffer = ctypes.create_string_buffer(_BUFFER_BYTES)
+        # Not zero once something was printed: looking here takes a tenth of the time of asking the library.
+        self._first = ctypes.c_ubyte.from_buffer(self._buffer)
         libc.fmemopen.restype = ctypes.c_void_p
         self._address = libc.fmemopen(self._buffer, ctypes.c_size_t(_BUFFER_BYTES), b"w")
         self._file = ctypes.c_void_p(self._address)
@@ -36,43 +35,54 @@ class _Streams:
         self._num_users, self._lock = 0, threading.Lock()
 
     def begin(self) -> int:
+        """Point the streams to the buffer; returns where in it the caller's part begins."""
         with self._lock:
             self._num_users += 1
-            if self._num_users > 1:
-                return self._position()
-            self._out.value = self._err.value = self._address
-            return 0
+            if self._num_users == 1:
+                self._out.value = self._err.value = self._address
+            return int(self._tell(self._file)) if self._first.value else 0
 
     def end(self, start: int) -> str:
+        """Point the streams back after the last user; returns what was printed since ``start``."""
         with self._lock:
             self._num_users -= 1
-            stop = self._position()
-            printed = self._buffer.raw[start:stop] if stop else b""
             if self._num_users == 0:
                 self.restore()
-                if stop:
-                    self._rewind(self._file)
+            if not self._first.value:
+                return ""
+            stop = int(self._tell(self._file))
+            printed = self._buffer.raw[start:stop]
+            if self._num_users == 0:
+                self._rewind(self._file)
+                self._first.value = 0
         if stop >= _BUFFER_BYTES - 1 and not printed:
             return "more complaints than can be kept"
         return printed.decode("utf-8", "replace")
 
-    def _position(self) -> int:
-        return int(self._tell(self._file))
-
     def restore(self) -> None:
+        """Point the streams to where they pointed before."""
         self._out.value, self._err.value = self._own
 
 
-@functools.cache
+class _Process:
+    """This process's streams, made when something is first decoded; a forked child makes its own."""
+
+    lock = threading.Lock()
+    streams: _Streams | None = None
+
+
 def _streams() -> _Streams:
-    return _Streams()
+    if _Process.streams is None:
+        with _Process.lock:
+            _Process.streams = _Process.streams or _Streams()
+    return _Process.streams
 
 
 def _forget_in_child() -> None:
     """A child of a process in which another thread was decoding must not print into a buffer for ever."""
-    if _streams.cache_info().currsize:
-        _streams().restore()
-        _streams.cache_clear()
+    if _Process.streams is not None:
+        _Process.streams.restore()
+    _Process.lock, _Process.streams = threading.Lock(), None
 
 
 os.register_at_fork(after_in_child=_forget_in_child)

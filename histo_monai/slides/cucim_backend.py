@@ -54,6 +54,10 @@ def why_not_cucim(path: Path, pages: list[Page]) -> str | None:
     """Why cuCIM is not asked to read a file, or None."""
     if path.suffix.lower() not in SUFFIXES or not pages:
         return f"it reads tiled TIFF ({', '.join(SUFFIXES)}) only"
+    for page in pages:
+        # cuCIM asks libtiff for the predictor of every image; its libtiff knows none but LZW's, and ends the process.
+        if page.predictor is not None and page.compression != LZW:
+            return f"it does not open files with a predictor for TIFF compression {page.compression}"
     return _why_not_decoded(pages[0])
 
 
@@ -67,7 +71,7 @@ def _why_not_decoded(page: Page) -> str | None:
         return f"it does not decode TIFF compression {page.compression}"
     if page.photometric not in _COLORS[page.compression]:
         return f"it does not read the colors of photometric interpretation {page.photometric}"
-    if page.predictor not in (1, 2) or (page.predictor == 2 and page.compression in (JPEG, *JPEG2000)):
+    if page.predictor not in (None, 1, 2):
         return f"it does not undo predictor {page.predictor}"
     return None
 

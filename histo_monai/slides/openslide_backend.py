@@ -7,7 +7,7 @@ is left over.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +38,10 @@ class OpenSlideBackend:
         self._slide = openslide.OpenSlide(str(path))
         self._downsamples = self._slide.level_downsamples
         self.level_sizes_yx = tuple((h, w) for w, h in self._slide.level_dimensions)
-        self.properties: Mapping[str, str] = dict(self._slide.properties)
+        self.properties: dict[str, str] = {}
+        for name in self._slide.properties:
+            with contextlib.suppress(KeyError, UnicodeError):  # Names and values that are no text.
+                self.properties[name] = self._slide.properties[name]
 
     def read_regions(
         self, level: int, corners_yx: Sequence[tuple[int, int]], size_yx: tuple[int, int]

@@ -232,8 +232,10 @@ def open_slide(
     require_gpu(device)
     path = Path(path)
     _check_file(path)
-    # Vendors' own kinds of TIFF (.ndpi, .scn) bend its rules: OpenSlide knows them.
-    pages = read_pages(path) if path.suffix.lower() in SUFFIXES and is_tiff(path) else []
+    # Vendors' own kinds of TIFF (.scn, .bif) OpenSlide knows better, but it trusts them; .ndpi alone bends the tables.
+    pages = read_pages(path) if path.suffix.lower() != ".ndpi" and is_tiff(path) else []
+    if path.suffix.lower() not in SUFFIXES:
+        pages = []
     why = why_not_cucim(path, pages)
     backend: Backend | None = None
     properties: dict[str, str] = {}

@@ -10,7 +10,7 @@ import pytest
 
 from histo_monai.slides import Box, SlidePool
 
-NUM_READS = int(os.environ.get("HISTO_MONAI_SOAK_READS", "4000"))
+NUM_READS = int(os.environ.get("HISTO_MONAI_SOAK_READS", "3000"))
 SIDE_PX = 16
 
 

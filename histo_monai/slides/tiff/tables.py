@@ -79,7 +79,7 @@ class Page:
         resolution_unit: 1 none, 2 inch, 3 centimeter; TIFF's default is 2, but only where the tag is there.
         photometric: TIFF's number of the color space: 2 is RGB, 6 YCbCr.
         is_planar: Each channel has tiles of its own.
-        predictor: What was done before compression: 1 nothing, 2 differences of neighbors.
+        predictor: What was done before compression: 1 nothing, 2 differences of neighbors; None without the tag.
         is_unsigned: Samples are unsigned integers.
         jpeg_tables: What the JPEG tiles leave out, or nothing.
     """
@@ -96,7 +96,7 @@ class Page:
     resolution_unit: int | None = None
     photometric: int = 2
     is_planar: bool = False
-    predictor: int = 1
+    predictor: int | None = None
     is_unsigned: bool = True
     jpeg_tables: bytes = b""
 
@@ -219,6 +219,8 @@ class _Directory:
             if kind in _KINDS.get(tag, {}) and tag not in tags:
                 inline = raw[position + 4 + self.word_bytes : position + entry_bytes]
                 tags[tag] = self._value(tag, kind, length, inline, f"tag {tag} of {what}")
+            elif tag == _PREDICTOR:  # That it is there counts, whatever it is: see `cucim_backend`.
+                tags.setdefault(tag, np.zeros(1, np.int64))
         return tags, self.number_at(start + count * entry_bytes, self.word, what)
 
     def _value(self, tag: int, kind: int, length: int, inline: bytes, what: str) -> TagValue:
@@ -258,7 +260,7 @@ def _make_page(tags: Mapping[int, TagValue]) -> Page:
         resolution_unit=number(_RESOLUTION_UNIT) or None,
         photometric=number(_PHOTOMETRIC),
         is_planar=number(_PLANAR, 1) != 1,
-        predictor=number(_PREDICTOR, 1),
+        predictor=number(_PREDICTOR) if _PREDICTOR in tags else None,
         is_unsigned=same(_SAMPLE_FORMAT, 1) == 1,
         jpeg_tables=tags[_JPEG_TABLES].tobytes() if _JPEG_TABLES in tags else b"",
     )
