@@ -51,6 +51,7 @@ class Case:
         check: Of what an accepted call left; raises AssertionError.
         leaves: Patterns of paths that a refused call may leave: what was finished before it, and logs.
         environment: Variables to set.
+        max_file_bytes: No file may be longer, as where a quota is used up.
     """
 
     kind: str
@@ -63,6 +64,7 @@ class Case:
     check: Callable[[], object] = _nothing
     leaves: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
+    max_file_bytes: int | None = None
 
     @property
     def title(self) -> str:
