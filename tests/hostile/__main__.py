@@ -85,7 +85,9 @@ def try_cases(
         found.setdefault(case.kind, {})[case.name] = faults
         for fault in faults:
             print(f"FAILED {case.title}: {fault}", flush=True)
-    print(f"{len(cases)} cases: {sum(seconds.values()):.0f} s")
+    print(
+        f"{len(cases)} cases: {sum(seconds.values()):.0f} s, with the project {sum(os.times()[:4]):.0f} s of a core"
+    )
     return found, seconds
 
 

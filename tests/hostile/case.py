@@ -182,8 +182,9 @@ def _faults_of_accepted(case: Case, outcome: Outcome, errors: list[str]) -> list
 
 
 def _is_input(path: str) -> bool:
+    """What a killed run left is nobody's input either."""
     parts = Path(path).parts
-    return not (len(parts) > 2 and parts[1] == "data" and parts[2] in OUTPUTS)
+    return not _LEFTOVER.search(path) and not (len(parts) > 2 and parts[1] == "data" and parts[2] in OUTPUTS)
 
 
 def _control_characters(text: str) -> bool:
