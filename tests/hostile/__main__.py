@@ -36,6 +36,9 @@ def main() -> int:
     parser.add_argument("--every", type=int, default=1, help="only each so-and-so-many-th case of a kind")
     parser.add_argument("--list", action="store_true", help="kinds and names, without trying them")
     parser.add_argument("--json", type=Path, help="where to write {kind: {name: [fault, ...]}}")
+    parser.add_argument(
+        "--project", type=Path, help="where the project is, or is to be made and left for the next call"
+    )
     parser.add_argument("--slowest", type=int, default=0, help="how many of the slowest cases to show")
     arguments = parser.parse_args()
     cases = [
@@ -50,7 +53,8 @@ def main() -> int:
         print("\n".join(case.title for case in cases))
         return 0
     with tempfile.TemporaryDirectory(prefix="hostile-") as folder:
-        found, seconds = try_cases(cases, Path(folder).resolve())
+        base = arguments.project.absolute() if arguments.project else Path(folder).resolve() / "base"
+        found, seconds = try_cases(cases, base, Path(folder).resolve())
     if arguments.json:
         arguments.json.write_text(json.dumps(found, indent=1))
     print(table(found))
@@ -60,11 +64,11 @@ def main() -> int:
 
 
 def try_cases(
-    cases: Sequence[Case], folder: Path
+    cases: Sequence[Case], base: Path, folder: Path
 ) -> tuple[dict[str, dict[str, list[str]]], dict[str, float]]:
     """Faults by kind and name, and the seconds of each case by its title; failing cases are printed as they come."""
     here, began = Path.cwd(), time.perf_counter()
-    base, room = folder / "base", folder / "room"
+    room = folder / "room"
     room.mkdir()
     _build_quietly(base, folder / "built.log")
     os.chdir(here)
@@ -81,7 +85,9 @@ def try_cases(
         found.setdefault(case.kind, {})[case.name] = faults
         for fault in faults:
             print(f"FAILED {case.title}: {fault}", flush=True)
-    print(f"{len(cases)} cases: {sum(seconds.values()):.0f} s")
+    print(
+        f"{len(cases)} cases: {sum(seconds.values()):.0f} s, with the project {sum(os.times()[:4]):.0f} s of a core"
+    )
     return found, seconds
 
 

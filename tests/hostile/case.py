@@ -51,6 +51,7 @@ class Case:
         check: Of what an accepted call left; raises AssertionError.
         leaves: Patterns of paths that a refused call may leave: what was finished before it, and logs.
         environment: Variables to set.
+        max_file_bytes: No file may be longer, as where a quota is used up.
     """
 
     kind: str
@@ -63,6 +64,7 @@ class Case:
     check: Callable[[], object] = _nothing
     leaves: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
+    max_file_bytes: int | None = None
 
     @property
     def title(self) -> str:
@@ -180,8 +182,9 @@ def _faults_of_accepted(case: Case, outcome: Outcome, errors: list[str]) -> list
 
 
 def _is_input(path: str) -> bool:
+    """What a killed run left is nobody's input either."""
     parts = Path(path).parts
-    return not (len(parts) > 2 and parts[1] == "data" and parts[2] in OUTPUTS)
+    return not _LEFTOVER.search(path) and not (len(parts) > 2 and parts[1] == "data" and parts[2] in OUTPUTS)
 
 
 def _control_characters(text: str) -> bool:

@@ -196,29 +196,32 @@ def build(folder: Path) -> None:
     This process is warm then: the package is loaded and slides have been read. Stages run in a child: where a process
     has trained, its children cannot.
     """
+    cv2.setNumThreads(0)  # Where OpenCV has threads of its own, children wait for them forever.
+    for name in STAGES_AND_COMMANDS:
+        importlib.import_module(name)
+    if not folder.is_dir():
+        _write_states(folder)
+    os.chdir(folder / "done/project")
+    run("index")
+    if not Path("maps").is_dir():
+        child = multiprocessing.get_context("fork").Process(target=_run_all)
+        child.start()
+        child.join()
+        if child.exitcode != 0:
+            raise RuntimeError("the tiny project does not get through all stages")
+
+
+def _write_states(folder: Path) -> None:
     from tests.hostile import trees
 
-    cv2.setNumThreads(0)  # Where OpenCV has threads of its own, children wait for them forever.
     for state in STATES:
         (folder / state / "project").mkdir(parents=True)
-    for state in STATES:
         os.chdir(folder / state / "project")
         _write_params(state)
-        if state in ("own", "kather"):
+        if state in ("own", "kather", "done"):
             _write_own()
-        if state == "done":
-            shutil.copytree(folder / "own/project/data", "data")
-        elif state != "own":
+        if state in trees.WRITERS:
             trees.WRITERS[state](Path("data/raw") / state)
-    os.chdir(folder / "done/project")
-    for name in (*STAGES_AND_COMMANDS, "tests.hostile.trees"):
-        importlib.import_module(name)
-    run("index")
-    child = multiprocessing.get_context("fork").Process(target=_run_all)
-    child.start()
-    child.join()
-    if child.exitcode != 0:
-        raise RuntimeError("the tiny project does not get through all stages")
 
 
 def _run_all() -> None:

@@ -108,6 +108,8 @@ def _be_the_child(case: Case, folder: Path, about: Path, out: Path, err: Path) -
         case.prepare()
         about.write_bytes(pickle.dumps(snapshot(folder)))
         _be_an_ordinary_user()
+        if case.max_file_bytes is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (case.max_file_bytes,) * 2)
         code = _call(case)
     except BaseException:
         traceback.print_exc()

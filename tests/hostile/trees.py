@@ -27,8 +27,8 @@ def asap(*outlines: tuple[str, str, tuple[tuple[float, float], ...]]) -> str:
 
 
 def write_camelyon16(root: Path) -> None:
-    """Three training slides of each kind, two test slides."""
-    for number in (1, 2, 3):
+    """Four training slides of each kind, two test slides."""
+    for number in (1, 2, 3, 4):
         write_slide(root / f"training/normal/normal_{number:03d}.tif", seed=10 + number)
         write_slide(root / f"training/tumor/tumor_{number:03d}.tif", seed=20 + number)
         write_text(root / f"training/lesion_annotations/tumor_{number:03d}.xml", asap(("_0", "_0", LESION)))

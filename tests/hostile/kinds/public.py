@@ -58,7 +58,7 @@ def _zipped_outlines() -> None:
 CAMELYON16: Odd = {
     "no normal slides": (_removed(C16 / "training/normal"), REFUSED, ("normal",)),
     "no training": (_removed(C16 / "training"), REFUSED, ("training",)),
-    "no outlines": (_removed(OUTLINES), REFUSED, ("tumor_00",)),
+    "no outlines": (_removed(OUTLINES), REFUSED, ("tumor",)),
     "a tumor slide without outlines": (_removed(OUTLINES / "tumor_002.xml"), REFUSED, ("tumor_002",)),
     "outlines of a normal slide": (
         _copied(OUTLINES / "tumor_001.xml", OUTLINES / "normal_002.xml"), REFUSED, ("normal_002",),
@@ -99,7 +99,7 @@ CAMELYON16: Odd = {
         _copied(C16 / "training/tumor/tumor_002.tif", C16 / "training/tumor/Tumor_2.tif"), REFUSED, ("umor_",),
     ),
     "too few slides": (
-        lambda: [path.unlink() for path in (C16 / "training/normal").glob("*_00[23].tif")], REFUSED, ("normal",),
+        lambda: [path.unlink() for path in (C16 / "training/normal").glob("*_00[234].tif")], REFUSED, ("normal",),
     ),
     "a training slide among the test slides": (
         _copied(C16 / "training/normal/normal_002.tif", C16 / "testing/images/test_002.tif"), REFUSED, ("normal_002",),

@@ -153,7 +153,6 @@ OTHERS: tuple[tuple[str, tuple[str, ...], Path, Change, int | None], ...] = (
     ("a fold that has no model", HEATMAP, FOLDS, _cell(2, "fold", "99"), REFUSED),
     ("a negative fold", HEATMAP, FOLDS, _cell(2, "fold", "-1"), REFUSED),
     ("a fold in words", HEATMAP, FOLDS, _cell(2, "fold", "first"), REFUSED),
-    ("a slide twice", HEATMAP, FOLDS, _bytes(_row_again), EITHER),
 )  # fmt: skip
 
 
