@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -80,3 +82,28 @@ def test_a_map_that_is_not_whole_is_refused_in_one_line(tmp_path: Path, damage: 
 def test_a_grid_without_extent_is_refused(change: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="a grid takes positive lengths"):
         Grid(**{"stride_um": 32.0, "slide_mpp": 0.25, "size_yx": (5, 5), **change})  # type: ignore[arg-type]
+
+
+LIES: list[dict[str, Any] | list[Any] | str] = [
+    *({"models": value} for value in (None, 1, {}, [["student"]], "student")),
+    *({"num_cells": value} for value in (15, "16", None, [16])),
+    *(
+        {"size_yx": value}
+        for value in (None, [500], [500, "wide"], 500, [float("inf"), 500], [float("nan"), 5], [0, 0])
+    ),
+    *({"stride_um": value} for value in ([], "fast", -1, 0, None, {})),
+    *({"slide_mpp": value} for value in ([], "x", 0, None)),
+    *([1], [], "text", ""),
+]
+
+
+@pytest.mark.parametrize("lie", LIES, ids=str)
+def test_a_description_that_lies_is_one_line(lie: Any, tmp_path: Path) -> None:
+    write_heatmap(tmp_path / "slide.csv", _heatmap(16))
+    about = tmp_path / "slide.json"
+    about.write_text(json.dumps({**json.loads(about.read_text()), **lie} if isinstance(lie, dict) else lie))
+    with pytest.raises(
+        ValueError, match=r"slide\.csv: not a table of scores .* run the heatmap stage again$"
+    ) as caught:
+        read_heatmap(tmp_path / "slide.csv")
+    assert "\n" not in str(caught.value)
