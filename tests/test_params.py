@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import yaml
-from dvc.utils.serialize import _yaml as dvc_yaml
 
 from histo_monai.params import ParamsError, check_run, load_params, parse_params
 from histo_monai.params.file import read_tree
@@ -17,6 +16,14 @@ from histo_monai.params.file import read_tree
 @pytest.fixture
 def tree(root: Path) -> Any:
     return yaml.safe_load((root / "params.yaml").read_text())
+
+
+@pytest.fixture
+def dvc_yaml() -> Any:
+    """DVC's own reader; imported here, so that tests of the GPU are collected where DVC is not installed."""
+    from dvc.utils.serialize import _yaml
+
+    return _yaml
 
 
 @pytest.mark.parametrize("name", ["params.yaml", "params/paper.yaml"])
@@ -175,7 +182,7 @@ SCALARS = [
 
 
 @pytest.mark.parametrize("scalar", SCALARS)
-def test_a_value_is_read_as_dvc_reads_it(scalar: str, tmp_path: Path) -> None:
+def test_a_value_is_read_as_dvc_reads_it(scalar: str, tmp_path: Path, dvc_yaml: Any) -> None:
     text = f"key: {scalar}\n"
     path = tmp_path / "params.yaml"
     path.write_text(text, encoding="utf-8")
@@ -187,7 +194,7 @@ def test_a_value_is_read_as_dvc_reads_it(scalar: str, tmp_path: Path) -> None:
     assert repr(found) == repr(dvc_yaml.parse_yaml(text, str(path)))
 
 
-def test_the_committed_files_are_read_as_dvc_reads_them(root: Path) -> None:
+def test_the_committed_files_are_read_as_dvc_reads_them(root: Path, dvc_yaml: Any) -> None:
     for name in ("params.yaml", "params/paper.yaml"):
         assert read_tree(root / name) == dvc_yaml.load_yaml(str(root / name))
 
