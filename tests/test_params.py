@@ -212,8 +212,13 @@ HOSTILE: dict[str, tuple[str | bytes, str]] = {
         'line 3: not YAML that DVC reads: found duplicate key "seeds"',
     ),
     "a key twice in a section": ("a:\n  b: 1\n  b: 2\n", "line 3"),
-    "billion laughs": (LAUGHS, "line 1: anchors and aliases"),
-    "an alias": ("a: [1]\nb: *a\n", "line 2: anchors and aliases"),
+    "billion laughs": (LAUGHS, "line 12: more than 10000 values, aliases written out"),
+    "an alias to nothing": ("a: [1]\nb: *a\n", "line 2: the alias *a refers to itself or to nothing"),
+    "an alias to itself": ("a: 1\nb: &b [*b]\n", "line 2: the alias *b refers to itself or to nothing"),
+    "a ladder of aliases": (
+        "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}]\n" for i in range(1, 999)),
+        "nested deeper",
+    ),
     "a merge key": ("a:\n  <<: {b: 1}\n", "line 2: merge keys"),
     "a tag that would run code": ("a: !!python/object/apply:os.system [ls]\n", "line 1: tags"),
     "a tag of ours": ("a: 1\nb: !seconds 1\n", "line 2: tags"),
@@ -259,6 +264,18 @@ def test_what_is_no_file_is_refused_and_never_waited_for(
     make(path)
     with pytest.raises(ParamsError, match="not a file"):
         load_params(path)
+
+
+def test_what_a_library_wrote_with_aliases_is_read_as_dvc_reads_it(
+    tree: Any, tmp_path: Path, dvc_yaml: Any
+) -> None:
+    path = tmp_path / "params.yaml"
+    counts = {"num_tumor": 16, "num_normal": 16}
+    tree["labels"]["camelyon16"] |= dict.fromkeys(("train", "validation", "test"), counts)
+    path.write_text(yaml.safe_dump(tree))
+    assert "&id001" in path.read_text()
+    assert read_tree(path) == dvc_yaml.load_yaml(str(path)) == tree
+    assert load_params(path) == parse_params(tree)
 
 
 def test_a_byte_order_mark_is_no_part_of_a_key(root: Path, tmp_path: Path) -> None:
