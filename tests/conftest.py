@@ -10,6 +10,15 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 
+def pytest_configure() -> None:
+    """No test depends on what the shell that starts it has set; the number of processes alone is its own to choose."""
+    for name in list(os.environ):
+        if name.startswith("HISTO_MONAI_") and name != "HISTO_MONAI_CPUS":
+            del os.environ[name]
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"):
+        os.environ.pop(name, None)
+
+
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Where tests run two at a time, those of a file stay together; those of the one pipeline too, and begin first."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -196,6 +197,43 @@ def test_an_unknown_method_and_a_missing_index_are_one_line(
     assert "slides.csv: not found; run `dvc repro index` first" in _refused(
         capfd, "pretrain", "--method", "rsp"
     )
+
+
+@pytest.mark.parametrize(
+    "stage", ["finetune", "consistency", "evaluate", "crossfit", "heatmap", "aggregate", "suggest"]
+)
+@pytest.mark.parametrize("seed", ["7", "-1", str(10**20)])
+def test_a_seed_that_params_do_not_ask_for_is_one_line_and_writes_nothing(
+    stage: str, seed: str, project: Callable[..., Path], capfd: pytest.CaptureFixture[str]
+) -> None:
+    here = project()
+    line = _refused(capfd, stage, "--method", "rsp", f"--seed={seed}")
+    assert line.endswith(
+        f"--seed is {seed}, but `seeds` in params.yaml are [0]; add it there (0 to 2**32 - 1)"
+    )
+    assert _left_behind(here) == set()
+
+
+def test_a_pipe_in_the_place_of_params_is_refused_and_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("params.yaml")
+    assert "params.yaml: is a pipe, socket or device, not a file" in _refused(capfd, "index")
+
+
+@pytest.mark.parametrize("text", ["1800.5", "-1", "0", "forever", "١٨٠٠", "9" * 5000])
+def test_a_time_that_is_none_is_one_line(
+    text: str,
+    project: Callable[..., Path],
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _good_corpus(project())
+    monkeypatch.setenv("HISTO_MONAI_TIMEOUT_S", text)
+    line = _refused(capfd, "pretrain", "--method", "rsp")
+    assert "expected a whole number from 1 to 999999" in line
+    assert len(line) < 200
 
 
 def test_a_device_that_is_not_there_is_one_line(

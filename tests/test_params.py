@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import yaml
-from dvc.utils.serialize import _yaml as dvc_yaml
 
 from histo_monai.params import ParamsError, check_run, load_params, parse_params
 from histo_monai.params.file import read_tree
@@ -17,6 +16,14 @@ from histo_monai.params.file import read_tree
 @pytest.fixture
 def tree(root: Path) -> Any:
     return yaml.safe_load((root / "params.yaml").read_text())
+
+
+@pytest.fixture
+def dvc_yaml() -> Any:
+    """DVC's own reader; imported here, so that tests of the GPU are collected where DVC is not installed."""
+    from dvc.utils.serialize import _yaml
+
+    return _yaml
 
 
 @pytest.mark.parametrize("name", ["params.yaml", "params/paper.yaml"])
@@ -175,7 +182,7 @@ SCALARS = [
 
 
 @pytest.mark.parametrize("scalar", SCALARS)
-def test_a_value_is_read_as_dvc_reads_it(scalar: str, tmp_path: Path) -> None:
+def test_a_value_is_read_as_dvc_reads_it(scalar: str, tmp_path: Path, dvc_yaml: Any) -> None:
     text = f"key: {scalar}\n"
     path = tmp_path / "params.yaml"
     path.write_text(text, encoding="utf-8")
@@ -187,7 +194,7 @@ def test_a_value_is_read_as_dvc_reads_it(scalar: str, tmp_path: Path) -> None:
     assert repr(found) == repr(dvc_yaml.parse_yaml(text, str(path)))
 
 
-def test_the_committed_files_are_read_as_dvc_reads_them(root: Path) -> None:
+def test_the_committed_files_are_read_as_dvc_reads_them(root: Path, dvc_yaml: Any) -> None:
     for name in ("params.yaml", "params/paper.yaml"):
         assert read_tree(root / name) == dvc_yaml.load_yaml(str(root / name))
 
@@ -205,8 +212,13 @@ HOSTILE: dict[str, tuple[str | bytes, str]] = {
         'line 3: not YAML that DVC reads: found duplicate key "seeds"',
     ),
     "a key twice in a section": ("a:\n  b: 1\n  b: 2\n", "line 3"),
-    "billion laughs": (LAUGHS, "line 1: anchors and aliases"),
-    "an alias": ("a: [1]\nb: *a\n", "line 2: anchors and aliases"),
+    "billion laughs": (LAUGHS, "line 12: more than 10000 values, aliases written out"),
+    "an alias to nothing": ("a: [1]\nb: *a\n", "line 2: the alias *a refers to itself or to nothing"),
+    "an alias to itself": ("a: 1\nb: &b [*b]\n", "line 2: the alias *b refers to itself or to nothing"),
+    "a ladder of aliases": (
+        "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}]\n" for i in range(1, 999)),
+        "nested deeper",
+    ),
     "a merge key": ("a:\n  <<: {b: 1}\n", "line 2: merge keys"),
     "a tag that would run code": ("a: !!python/object/apply:os.system [ls]\n", "line 1: tags"),
     "a tag of ours": ("a: 1\nb: !seconds 1\n", "line 2: tags"),
@@ -252,6 +264,18 @@ def test_what_is_no_file_is_refused_and_never_waited_for(
     make(path)
     with pytest.raises(ParamsError, match="not a file"):
         load_params(path)
+
+
+def test_what_a_library_wrote_with_aliases_is_read_as_dvc_reads_it(
+    tree: Any, tmp_path: Path, dvc_yaml: Any
+) -> None:
+    path = tmp_path / "params.yaml"
+    counts = {"num_tumor": 16, "num_normal": 16}
+    tree["labels"]["camelyon16"] |= dict.fromkeys(("train", "validation", "test"), counts)
+    path.write_text(yaml.safe_dump(tree))
+    assert "&id001" in path.read_text()
+    assert read_tree(path) == dvc_yaml.load_yaml(str(path)) == tree
+    assert load_params(path) == parse_params(tree)
 
 
 def test_a_byte_order_mark_is_no_part_of_a_key(root: Path, tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, get_args
 
 import pandas as pd
 from torch import nn
@@ -11,6 +12,7 @@ from torch import nn
 from histo_monai.datasets.tasks import dependence_groups
 from histo_monai.engines.labeled import LabeledLoader, LabeledTask, predict
 from histo_monai.metrics import Estimate, grouped_bootstrap, weighted_mean
+from histo_monai.storage import read_json
 
 Model = Literal["finetuned", "student"]
 
@@ -32,6 +34,20 @@ class Choice:
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {"chosen": self.chosen, "measure": self.measure, "difference": self.difference.as_dict()}
+
+
+def read_choice(path: Path) -> dict[str, Any]:
+    """What `Choice.as_dict` gave, from JSON.
+
+    Raises:
+        ValueError: the file is missing, or is another; names it.
+    """
+    mend = "run the consistency stage again"
+    choice = read_json(path, mend, keys=("chosen",))
+    if choice["chosen"] not in list(get_args(Model)):
+        names = " or ".join(get_args(Model))
+        raise ValueError(f"{path}: chosen is {repr(choice['chosen'])[:80]}, expected {names}; {mend}")
+    return choice
 
 
 def choose(

@@ -20,10 +20,10 @@ from histo_monai.engines.handlers import (
     attach_progress,
     attach_tensorboard,
     stop_when_not_finite,
+    writing_events,
 )
 from histo_monai.engines.ranks import note_step
 from histo_monai.engines.resume import ResumePoint, Stateful
-from histo_monai.storage import disk_full_in_words
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def fit(
         trainer.add_event_handler(Events.EPOCH_STARTED, lambda: order.set_epoch(trainer.state.epoch))
         length = len(training)
         trainer.load_state_dict({"epoch_length": length, "max_epochs": epochs, "iteration": done * length})
-        with disk_full_in_words(records.tensorboard) if records.tensorboard else nullcontext():
+        with writing_events(records.tensorboard) if records.tensorboard else nullcontext():
             trainer.run(training)
     if best is not None:
         best.restore()

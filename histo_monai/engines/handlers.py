@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ from ignite.engine import Engine, Events
 from ignite.handlers import ProgressBar, Timer
 from ignite.handlers.tensorboard_logger import OptimizerParamsHandler, TensorboardLogger
 from torch import nn
+
+from histo_monai.storage import disk_full_in_words
 
 
 class TrainingDivergedError(ArithmeticError):
@@ -164,6 +168,22 @@ def attach_tensorboard(
     trainer.add_event_handler(Events.EPOCH_COMPLETED, log_epoch)
     logger.attach(trainer, OptimizerParamsHandler(optimizer), Events.ITERATION_STARTED(every=10))
     trainer.add_event_handler(Events.COMPLETED, lambda: logger.close())
+
+
+@contextlib.contextmanager
+def writing_events(folder: Path) -> Iterator[None]:
+    """Event files are written by a thread, whose error comes up in this one at its next call: there, and once.
+
+    Raises:
+        DiskFullError: there is no room for them.
+    """
+    print_error = threading.excepthook
+    threading.excepthook = lambda error: None if isinstance(error.exc_value, OSError) else print_error(error)
+    try:
+        with disk_full_in_words(folder):
+            yield
+    finally:
+        threading.excepthook = print_error
 
 
 def attach_step_decay(trainer: Engine, optimizer: torch.optim.Optimizer, milestones: Sequence[int]) -> None:

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import copy
 import functools
+from dataclasses import dataclass
 from pathlib import Path
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, Event, NodeEvent
+from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, Event, ScalarEvent
 
 from histo_monai.params.reader import ParamsError
 from histo_monai.storage import InputFileError, read_text
 
 _LIMIT = 2**18
 _DEEPEST = 20
+_MOST = 10_000
 _DVC_READS_BY = "safe"  # dvc.utils.serialize._yaml.parse_yaml; tests/test_params.py compares the two
 
 
 def read_tree(path: Path) -> object:
     """The values of a params file: YAML 1.2, as DVC reads it.
 
-    Refused beside what is not YAML: a key that stands twice, tags, and anchors, aliases and merge keys, with which a
-    file of a kilobyte can stand for gigabytes; and what is larger than 256 KiB or nested deeper than 20.
+    Refused beside what is not YAML: a key that stands twice, tags and merge keys; what is larger than 256 KiB, nested
+    deeper than 20, or stands for more than 10,000 values: with aliases a file of a kilobyte can stand for gigabytes.
 
     Raises:
         ParamsError: one line with the file, the place and what to write.
@@ -49,25 +51,56 @@ def _parsed(text: str) -> object:
     return YAML(typ=_DVC_READS_BY).load(text)
 
 
+@dataclass
+class _Node:
+    """What has been read of a value.
+
+    Attributes:
+        anchor: its name for aliases, None without.
+        size: values in it and itself, aliases written out.
+        depth: of the values in it, aliases written out.
+    """
+
+    anchor: str | None
+    size: int = 1
+    depth: int = 0
+
+
 def _check_plain(text: str) -> None:
     """Go through the file without building anything from it.
 
     Raises:
         ParamsError: begins with the line.
     """
-    depth = 0
+    open_nodes, anchored = [_Node(None)], dict[str, _Node]()
     for event in YAML(typ=_DVC_READS_BY).parse(text):
-        depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
-        what = _forbidden(event, depth)
+        what = _forbidden(event)
+        if isinstance(event, AliasEvent):
+            node = anchored.get(event.anchor)
+            what = what if node else f"the alias *{event.anchor} refers to itself or to nothing"
+            _add(node or _Node(None), open_nodes)
+        elif isinstance(event, CollectionStartEvent):
+            open_nodes.append(_Node(event.anchor))
+        elif isinstance(event, (ScalarEvent, CollectionEndEvent)):
+            node = open_nodes.pop() if isinstance(event, CollectionEndEvent) else _Node(event.anchor)
+            _add(node, open_nodes)
+            if node.anchor is not None:
+                anchored[node.anchor] = node
+        if len(open_nodes) + open_nodes[-1].depth > _DEEPEST:
+            what = f"nested deeper than {_DEEPEST}; params have sections, values and lists of them"
+        if open_nodes[-1].size > _MOST:
+            what = f"more than {_MOST} values, aliases written out; params have some hundred"
         if what is not None:
             raise ParamsError(f"line {event.start_mark.line + 1}: {what}")
 
 
-def _forbidden(event: Event, depth: int) -> str | None:
-    if isinstance(event, AliasEvent) or (isinstance(event, NodeEvent) and event.anchor is not None):
-        return f"anchors and aliases ({event.anchor!r}) are not read; write the values out"
-    if depth > _DEEPEST:
-        return f"nested deeper than {_DEEPEST}; params have sections, values and lists of them"
+def _add(node: _Node, open_nodes: list[_Node]) -> None:
+    around = open_nodes[-1]
+    around.size += node.size
+    around.depth = max(around.depth, node.depth + 1)
+
+
+def _forbidden(event: Event) -> str | None:
     if getattr(event, "value", None) == "<<":
         return "merge keys (<<) are not read; write the values out"
     tag = getattr(event, "tag", None)

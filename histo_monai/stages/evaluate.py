@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ from histo_monai.datasets.labeled import read_patches
 from histo_monai.datasets.predictions import predictions_table, write_predictions
 from histo_monai.datasets.splits import labeled_rows
 from histo_monai.datasets.tasks import of_one_group, split_rows, task_targets
+from histo_monai.engines.choice import read_choice
 from histo_monai.engines.evaluation import (
     Estimates,
     Predictions,
@@ -30,7 +30,7 @@ from histo_monai.params import load_params
 from histo_monai.provenance import made_from, write_metrics
 from histo_monai.reports import figures
 from histo_monai.reports.mosaics import answers
-from histo_monai.storage import whole_folder
+from histo_monai.storage import read_json, whole_folder
 
 _LOG = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ def run(method: str, seed: int) -> None:
     for name, folder in folders.items():
         models[name], description = from_task_model(folder / artifacts.MODEL)
         task.check_fits(description, folder / artifacts.MODEL)
-    choice = _read_json(folders["student"] / artifacts.CHOICE)
+    choice = read_choice(folders["student"] / artifacts.CHOICE)
     labeled = labeled_rows(task.patches, params.alpha)
     predictions = predict_splits(models, task, labeled, SPLITS, params.evaluate.batch_size)
     rows = {split: split_rows(task.patches, split) for split in predictions}
@@ -80,7 +80,7 @@ def run(method: str, seed: int) -> None:
         found |= differences(task, rows[split], said, seed=params.evaluate.seed)
         metrics[split] = _plain(found)
     metrics["warnings"] = [
-        *_read_json(artifacts.LABELS_JSON)["warnings"],
+        *_warnings(artifacts.LABELS_JSON),
         *(warning for split, table in rows.items() for warning in of_one_group(table, split)),
     ]
     folder = artifacts.evaluation_folder(method, seed)
@@ -117,11 +117,12 @@ def _plain(estimates: Estimates) -> dict[str, dict[str, Any]]:
     }
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raise ValueError(f"{path}: missing or not JSON; run the stage that makes it") from None
+def _warnings(path: Path) -> list[str]:
+    mend = "run the index stage again"
+    warnings = read_json(path, mend, keys=("warnings",))["warnings"]
+    if not isinstance(warnings, list) or not all(isinstance(warning, str) for warning in warnings):
+        raise ValueError(f"{path}: warnings is {repr(warnings)[:80]}, expected a list of texts; {mend}")
+    return warnings
 
 
 def _draw(folder: Path, task: LabeledTask, rows: pd.DataFrame, predictions: Predictions) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from histo_monai.storage import whole_file, write_json
+from histo_monai.storage import read_json, whole_file, write_json
 from histo_monai.wholeslide.origin import MADE_FROM, Origin
 
 PLACE_COLUMNS = ("row", "column", "y", "x", "tissue")
@@ -134,7 +133,7 @@ def read_heatmap(path: Path) -> Heatmap:
         ValueError: a file is missing, or is not what `write_heatmap` writes.
     """
     try:
-        about = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+        about = read_json(path.with_suffix(".json"), "it describes the scores")
         table = pd.read_csv(path)
         models = list(about["models"])
         wanted = [*PLACE_COLUMNS, *models]
@@ -145,7 +144,7 @@ def read_heatmap(path: Path) -> Heatmap:
         numbers = table.to_numpy(np.float64)
         if not np.isfinite(numbers).all():
             raise ValueError("a value is missing or not a number")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
         what = " ".join(str(error).split())
         raise ValueError(f"{path}: not a table of scores ({what}); run the heatmap stage again") from None
     return Heatmap(

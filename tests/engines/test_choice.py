@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
 from histo_monai.datasets.tasks import split_rows
-from histo_monai.engines.choice import Choice, choose
+from histo_monai.engines.choice import Choice, choose, read_choice
 from histo_monai.engines.labeled import LabeledTask
 
 
@@ -57,3 +59,23 @@ def test_scores_are_compared_by_their_squared_errors(wave_task: Callable[..., La
     assert found.chosen == "student"
     assert found.difference.value == pytest.approx(0.04, rel=1e-4)
     assert found.as_dict()["measure"] == "negative squared error"
+
+
+@pytest.mark.parametrize("chosen", ["teacher", "", None, 1, ["student"], {"student": 1}])
+def test_a_choice_that_lies_is_one_line(chosen: object, tmp_path: Path) -> None:
+    path = tmp_path / "choice.json"
+    path.write_text(json.dumps({"chosen": chosen}))
+    with pytest.raises(
+        ValueError, match=r"choice\.json: chosen is .*, expected finetuned or student; run the"
+    ):
+        read_choice(path)
+    with pytest.raises(
+        ValueError, match=r"nothing\.json: cannot be read .*; run the consistency stage again"
+    ):
+        read_choice(tmp_path / "nothing.json")
+
+
+def test_a_choice_is_read_as_it_was_written(tmp_path: Path) -> None:
+    content = {"chosen": "student", "measure": "accuracy", "difference": {"value": 0.1}}
+    (tmp_path / "choice.json").write_text(json.dumps(content))
+    assert read_choice(tmp_path / "choice.json") == content

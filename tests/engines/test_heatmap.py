@@ -222,9 +222,20 @@ def test_two_processes_write_the_same_bytes_as_one(jobs: list[SlideJob], tmp_pat
 
 
 _RUN = """
-import pickle, sys, torch
+import os, pickle, signal, sys, torch
 from pathlib import Path
+from histo_monai.engines import heatmap
 from histo_monai.engines.heatmap import map_slides
+
+write = heatmap.write_heatmap
+
+
+def write_and_stop(*arguments, **options):  # However busy the machine is, the others are not mapped before the kill.
+    write(*arguments, **options)
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+heatmap.write_heatmap = write_and_stop
 jobs, settings = pickle.loads(Path(sys.argv[1]).read_bytes())
 map_slides(jobs, settings, "tumor", Path(sys.argv[2]), device=torch.device("cpu"), workers=0, ranks=1)
 """

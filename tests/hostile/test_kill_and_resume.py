@@ -15,14 +15,9 @@ def test_stages_that_are_killed_at_random_moments_end_in_the_bytes_of_an_undistu
 ) -> None:
     kills = list(kill_and_resume(tmp_path, kills=5, seed=1, quick=True))
     assert len(kills) == 5
-    assert {kill.stage for kill in kills} == {
-        "pretrain rsp",
-        "finetune rsp",
-        "consistency rsp",
-        "crossfit rsp",
-        "heatmap rsp",
-    }
-    assert all(isinstance(kill, Kill) and kill.after_s > 0 for kill in kills)
+    killed = {kill.stage.removesuffix(" rsp") for kill in kills}
+    assert killed == {"pretrain", "finetune", "consistency", "crossfit", "heatmap"}
+    assert all(kill.after_s > 0 for kill in kills)
 
 
 def test_a_byte_or_a_file_that_differs_is_named(tmp_path: Path) -> None:

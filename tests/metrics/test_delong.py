@@ -154,9 +154,9 @@ def test_a_million_rows_take_seconds():
     random = np.random.default_rng(0)
     labels = random.integers(2, size=10**6)
     scores = labels + random.normal(size=10**6)
-    start = time.perf_counter()
+    start = time.process_time()
     estimate = auc(labels, scores)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     # Two normal distributions one standard deviation apart.
     assert estimate.low < stats.norm.cdf(1 / np.sqrt(2)) < estimate.high
 

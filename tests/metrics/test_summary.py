@@ -68,9 +68,9 @@ def test_one_class_alone_has_no_auc_but_an_accuracy():
 @pytest.mark.slow
 @pytest.mark.parametrize(("num_rows", "num_classes"), [(7180, 9), (40_000, 2)])
 def test_the_largest_test_sets_take_seconds(num_rows, num_classes):
-    start = time.perf_counter()
+    start = time.process_time()
     estimates = classification_estimates(*classified(num_rows, num_classes), None, seed=0)
-    assert time.perf_counter() - start < 30  # About 3 s on one free core.
+    assert time.process_time() - start < 30  # Of computing, however busy the machine; about 3.
     accuracy = estimates["accuracy"]
     error = 1.96 * np.sqrt(accuracy.value * (1 - accuracy.value) / num_rows)
     assert accuracy.high - accuracy.value == pytest.approx(error, rel=0.1)

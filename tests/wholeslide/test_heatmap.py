@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -95,3 +97,28 @@ def test_a_grid_of_more_cells_than_memory_holds_is_refused_with_a_stride_that_wo
     ):
         Grid(1e-6, 0.25, (100_000, 100_000))
     Grid(2.6, 0.25, (100_000, 100_000))
+
+
+LIES: list[dict[str, Any] | list[Any] | str] = [
+    *({"models": value} for value in (None, 1, {}, [["student"]], "student")),
+    *({"num_cells": value} for value in (15, "16", None, [16])),
+    *(
+        {"size_yx": value}
+        for value in (None, [500], [500, "wide"], 500, [float("inf"), 500], [float("nan"), 5], [0, 0])
+    ),
+    *({"stride_um": value} for value in ([], "fast", -1, 0, None, {})),
+    *({"slide_mpp": value} for value in ([], "x", 0, None)),
+    *([1], [], "text", ""),
+]
+
+
+@pytest.mark.parametrize("lie", LIES, ids=str)
+def test_a_description_that_lies_is_one_line(lie: Any, tmp_path: Path) -> None:
+    write_heatmap(tmp_path / "slide.csv", _heatmap(16))
+    about = tmp_path / "slide.json"
+    about.write_text(json.dumps({**json.loads(about.read_text()), **lie} if isinstance(lie, dict) else lie))
+    with pytest.raises(
+        ValueError, match=r"slide\.csv: not a table of scores .* run the heatmap stage again$"
+    ) as caught:
+        read_heatmap(tmp_path / "slide.csv")
+    assert "\n" not in str(caught.value)
