@@ -7,15 +7,17 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from histo_monai import artifacts, storage
 from histo_monai.engines.heatmap import MapSettings, SlideJob, map_slides, patches_mpp
 from histo_monai.environment import read_environment
 from histo_monai.networks import from_task_model
 from histo_monai.params import Params, load_params
+from histo_monai.provenance import made_from
 from histo_monai.reports.slide_maps import MAP_SUFFIXES, MapStyle, SlidePicture, write_slide_maps
 from histo_monai.slides import SlideError, open_slide
 from histo_monai.slides.resolution import PLAUSIBLE_MPP
@@ -86,7 +88,8 @@ def run(
                 ranks=environment.ranks,
             )
         if is_first:
-            _finish(out, to_map, to_draw, inputs, style)
+            provenance = made_from(params, inputs[1:3])
+            _finish(out, to_map, to_draw, inputs, style, provenance)
 
 
 def _finish(
@@ -95,6 +98,7 @@ def _finish(
     to_draw: Sequence[SlideJob],
     inputs: Sequence[Path],
     style: MapStyle,
+    provenance: Mapping[str, Any],
 ) -> None:
     work = out / UNFINISHED
     for job in to_draw:
@@ -102,7 +106,7 @@ def _finish(
         shutil.copy(_record(out, job).with_suffix(".csv"), work)
         shutil.copy(_record(out, job), work)
     for job in (*mapped, *to_draw):
-        _publish(out, job, inputs, style)
+        _publish(out, job, inputs, style, provenance)
     with contextlib.suppress(OSError):  # It holds what another call, that was killed, was done with.
         work.rmdir()
 
@@ -219,7 +223,9 @@ def _check_one_look(folder: Path, jobs: Sequence[SlideJob], origins: Origins) ->
             )
 
 
-def _publish(folder: Path, job: SlideJob, inputs: Sequence[Path], style: MapStyle) -> None:
+def _publish(
+    folder: Path, job: SlideJob, inputs: Sequence[Path], style: MapStyle, provenance: Mapping[str, Any]
+) -> None:
     """Draw a mapped slide, and put all of it in its place."""
     work = folder / UNFINISHED
     about = json.loads((work / f"{job.slide_id}.json").read_bytes())
@@ -231,7 +237,7 @@ def _publish(folder: Path, job: SlideJob, inputs: Sequence[Path], style: MapStyl
     if slide.sample_sha256 != about[MADE_FROM]["slide_sample_sha256"]:
         raise SlideError(job.path, "the file was changed after it was mapped; start again when it is whole")
     drafts = [work / f"{job.slide_id}{suffix}" for suffix in SUFFIXES]
-    content = {**about, "slide": slide.as_dict(), DRAWN_AS: asdict(style)}
+    content = {**about, "slide": slide.as_dict(), DRAWN_AS: asdict(style), "provenance": provenance}
     storage.publish(drafts, _record(folder, job), content, inputs)
     (work / f"{job.slide_id}.json").unlink()
     _LOG.info("%s: %d cells of %g µm", job.path, len(heatmap.cells), heatmap.grid.stride_um)

@@ -21,7 +21,7 @@ from histo_monai.__main__ import main
 from histo_monai.engines import heatmap as heatmap_module
 from histo_monai.networks import Encoder, TaskModel, describe_task_model, save_model
 from histo_monai.slides.annotations import read_geojson
-from histo_monai.storage import claim
+from histo_monai.storage import claim, file_sha256
 from histo_monai.wholeslide.heatmap import read_heatmap
 
 PATCH_PX, MPP = 32, 0.5
@@ -117,6 +117,9 @@ def test_every_slide_gets_scores_a_map_an_overlay_and_detections(folder: Path) -
         slide = json.loads((folder / f"maps/{name}.map.json").read_text())["slide"]
         assert slide["path"] == str(folder / f"{name}.tif")
         assert slide["size"] == (folder / f"{name}.tif").stat().st_size
+        provenance = json.loads((folder / f"maps/{name}.map.json").read_text())["provenance"]
+        assert {"git_commit", "git_dirty", "params_sha256", "inputs", "packages"} <= set(provenance)
+        assert file_sha256(folder / "model.safetensors") in provenance["inputs"].values()
 
 
 def test_slides_that_are_mapped_already_are_not_mapped_again(folder: Path, looked_at: list[str]) -> None:
