@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks and times everything that a GPU does, in one call, on a machine that has one: some ten minutes.
 #     benchmarks/gpu.sh [folder for the logs]
-# Needs pytest and the packages of pyproject.toml, but not DVC.
+# Needs pytest, hypothesis and the packages of pyproject.toml (ruamel.yaml among them), but not DVC.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root=$PWD
