@@ -19,13 +19,14 @@ from typing import Any
 
 import torch
 
+from histo_monai import artifacts
 from histo_monai.datasets.loaders import ConcentricPatches, EpochBatches, patch_loader
+from histo_monai.datasets.tables import read_centers, read_surveyed_slides
 from histo_monai.engines.pretrain import placed, training_step
 from histo_monai.environment import read_environment
 from histo_monai.params import load_params
 from histo_monai.pretext import RSP
 from histo_monai.randomness import Step
-from histo_monai.stages.pretrain import read_index
 
 
 def main() -> None:
@@ -41,7 +42,7 @@ def main() -> None:
     arguments = parser.parse_args()
     device, batch_size = arguments.device, arguments.batch_size
     params = load_params(Path("params.yaml"))
-    slides, centers = read_index()
+    slides, centers = read_surveyed_slides(artifacts.SLIDES_CSV), read_centers(artifacts.CENTERS_CSV)
     dataset = ConcentricPatches(slides, centers, mpps=params.corpus_section.mpps, patch_px=arguments.patch_px)
     loader = patch_loader(
         dataset,

@@ -64,20 +64,34 @@ def main(argv: Sequence[str] | None = None) -> int:
         line = _one_line(error)
         if line is None or os.environ.get("HISTO_MONAI_TRACEBACK"):
             raise
-        print(f"histo-monai {name}: error: {line}", file=sys.stderr)
+        print(f"histo-monai {name}: error: {_printable(line)}", file=sys.stderr)
         return 1
     return status or 0
 
 
 def _claimed(stage: str, arguments: Mapping[str, Any]) -> contextlib.AbstractContextManager[None]:
     """A stage holds the folder that it writes; under torchrun its first process does, for all of them."""
-    if stage not in STAGES or int(os.environ.get("RANK", "0")) > 0:
+    if stage not in STAGES:
+        return contextlib.nullcontext()
+    from histo_monai.environment import (
+        torchrun_rank,
+    )  # imports torch, which stages have and `--help` need not
+
+    if torchrun_rank() > 0:
         return contextlib.nullcontext()
     folder = artifacts.output_folder(stage, **arguments)
     check_apart(folder, artifacts.raw_folders())
     return claim(folder, artifacts.lock_path("-".join(map(str, (stage, *arguments.values())))))
 
 
+def _printable(line: str) -> str:
+    """What a file or an argument brought along: control characters as escapes, thousands of characters left out."""
+    if len(line) > _LONGEST:
+        line = f"{line[: _LONGEST - 300]} ... {line[-300:]}"
+    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in line)
+
+
+_LONGEST = 900
 _CAUSED_BY_INPUT = (ValueError, OSError, ArithmeticError)
 
 

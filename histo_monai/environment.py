@@ -61,6 +61,15 @@ def read_environment() -> Environment:
     )
 
 
+def torchrun_rank() -> int:
+    """Number of this process among those that torchrun started; 0 where it did not.
+
+    Raises:
+        ValueError: RANK is no such number.
+    """
+    return _count("RANK", default=0, low=0)
+
+
 class CodeVersion(NamedTuple):
     """Which code this is.
 

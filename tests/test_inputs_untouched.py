@@ -134,10 +134,12 @@ def test_no_stage_and_no_command_changes_an_input(project: Path, monkeypatch: py
         ["map", *slides, "--model", "data/models/random-0/student/model.safetensors", "--folder", str(OWN)],
         ["suggest", *RUN, "--num", "2"],
         ["convert", str(OWN / "a.xml"), str(OWN / "converted.geojson")],
+        ["verify"],
+        ["doctor"],
     ]
     assert {call[0] for call in calls} == {*STAGES, *COMMANDS}
     for call in calls:
-        assert main(call) == 0, call
+        assert main(call) == 0 or call == ["doctor"], call  # which knows of no DVC here
         after = _state()
         assert {name: after[name] for name in before} == before, call
     new = {Path(name).name for name in set(after) - set(before)}

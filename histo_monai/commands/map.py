@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -14,7 +13,7 @@ from typing import Any
 
 from histo_monai import artifacts, storage
 from histo_monai.engines.heatmap import MapSettings, SlideJob, map_slides, patches_mpp
-from histo_monai.environment import read_environment
+from histo_monai.environment import read_environment, torchrun_rank
 from histo_monai.networks import from_task_model
 from histo_monai.params import Params, load_params
 from histo_monai.provenance import made_from
@@ -57,6 +56,8 @@ def run(
         OutputError: a file would be overwritten that this command did not write, or the folder cannot be written to,
             or another process writes to it.
     """
+    if not folder.strip():
+        raise ValueError("--folder is empty; name the folder to write to")
     params = load_params(artifacts.PARAMS)
     settings, positive = _settings(params, Path(model), stride_um, positive)
     section = params.heatmap
@@ -69,9 +70,7 @@ def run(
     environment = read_environment()
     environment.use_cpus()
     out = Path(folder)
-    is_first = (
-        int(os.environ.get("RANK", "0")) == 0
-    )  # Started by torchrun: the first process checks and writes.
+    is_first = torchrun_rank() == 0  # where torchrun started it, the first process checks and writes
     with _claimed(out) if is_first else contextlib.nullcontext():
         _check_one_look(out, jobs, origins)
         for job in jobs:
@@ -148,6 +147,7 @@ def _jobs(slides: Sequence[str], model: Path, mpp: float | None) -> list[SlideJo
         path = Path(name)
         if path.stem.lower().endswith(MARK):
             raise ValueError(f"{path}: is called like a map that this command writes; give it slides")
+        storage.check_name(path.stem, f"{name!r}: the slide's name")
         same = jobs.get(path.stem.casefold())
         if same is not None:
             raise ValueError(

@@ -18,6 +18,7 @@ from histo_monai import artifacts
 from histo_monai.datasets import own
 from histo_monai.datasets.labeled import read_patches
 from histo_monai.datasets.splits import labeled_rows
+from histo_monai.datasets.tables import read_surveyed_slides
 from histo_monai.engines.candidates import Search, Sight, draw_candidates, look_at, slides_to_search
 from histo_monai.engines.labeled import LabeledTask, some_patches
 from histo_monai.environment import Environment, read_environment
@@ -163,11 +164,7 @@ def _candidates(
     params: Params, task: LabeledTask, search: Search, seed: int, environment: Environment
 ) -> pd.DataFrame:
     """Fields of the slides that more labels would be trained on."""
-    try:
-        texts = dict.fromkeys(("slide_id", "path", "patient_id", "split"), "str")
-        slides = pd.read_csv(artifacts.SLIDES_CSV, dtype=texts, keep_default_na=False)
-    except FileNotFoundError:
-        raise ValueError(f"{artifacts.SLIDES_CSV}: not found; run `dvc repro index` first") from None
+    slides = read_surveyed_slides(artifacts.SLIDES_CSV)
     section = params.labels_section
     within_patients = isinstance(section, OwnLabels) and section.validation_within_patients
     others = ("test",) if within_patients else ("validation", "test")
@@ -177,9 +174,6 @@ def _candidates(
         kept_apart = pd.concat([kept_apart, manifest[manifest["split"] == "validation"]])
     shared_ids = params.corpus == params.dataset
     searched = slides_to_search(slides, task.patches, kept_apart, shared_ids=shared_ids)
-    for slide_id in searched["slide_id"]:
-        if Path(slide_id).name != slide_id:
-            raise ValueError(f"slide_id {slide_id!r} cannot be the name of a file; rename it in slides.csv")
     return draw_candidates(searched, search, seed=seed, processes=environment.cpus)
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import zipfile
 import zlib
 from collections import OrderedDict
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from histo_monai.datasets.formats.image_header import image_size
+from histo_monai.slides.complaints import Complaints
 from histo_monai.storage.reading import check_regular
 
 MAX_BYTES = 2**30
@@ -27,6 +29,9 @@ MAX_IMAGE_PX = 2**26
 """Of an image, 8192 × 8192: a patch, not a slide."""
 
 IMAGE_SUFFIXES = (".tif", ".tiff", ".png", ".jpg", ".jpeg")
+_ABOUT_DAMAGE = re.compile("libpng error|Corrupt JPEG|Premature end")
+"""What libpng and libjpeg print where they go on with pixels of their own."""
+
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 
 
@@ -198,7 +203,10 @@ def read_image(path: Path) -> NDArray[np.uint8]:
         # What the decoder has to say about a damaged file is said below, in one line.
         level = cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
         try:
-            pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
+            with Complaints() as complaints:
+                pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
+            if _ABOUT_DAMAGE.search(complaints.text):
+                pixels = None
         except cv2.error:
             pixels = None
         finally:

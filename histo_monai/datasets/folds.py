@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from histo_monai.datasets.formats.stage_csv import read_stage_csv
 from histo_monai.datasets.tasks import patient_or_slide
 
 COLUMNS = ("slide_id", "fold")
@@ -66,12 +67,9 @@ def read_folds(path: Path) -> dict[str, int]:
     """The table that the crossfit stage leaves: slide -> number of its fold.
 
     Raises:
-        ValueError: the file is missing or is another.
+        ValueError: see `read_stage_csv`.
     """
-    try:
-        table = pd.read_csv(path, dtype={"slide_id": str, "fold": int}, keep_default_na=False)
-        return dict(zip(table["slide_id"], table["fold"], strict=True))
-    except (OSError, ValueError, KeyError):
-        raise ValueError(
-            f"{path}: missing, or not a table of folds; run `dvc repro crossfit` first"
-        ) from None
+    table = read_stage_csv(
+        path, dict(zip(COLUMNS, ("str", "int64"), strict=True)), stage="crossfit", key=["slide_id"]
+    )
+    return dict(zip(table["slide_id"], table["fold"].tolist(), strict=True))

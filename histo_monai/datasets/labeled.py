@@ -9,8 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from histo_monai.datasets.tables import PATCH_COLUMNS
-from histo_monai.storage import check_name
+from histo_monai.datasets.formats.stage_csv import read_stage_csv
+from histo_monai.datasets.tables import PATCH_COLUMNS, SPLITS
 
 DTYPES = {
     **dict.fromkeys(("patch_id", "path", "slide_id", "patient_id", "label", "split"), "str"),
@@ -80,25 +80,12 @@ def read_patches(path: Path) -> pd.DataFrame:
     """Read what `write_patches` wrote: the columns and types of `labeled_table`; it may hold no row.
 
     Raises:
-        ValueError: the file is missing, or is not what `write_patches` writes.
+        ValueError: see `read_stage_csv`; or a training patch has no rank.
     """
-    numbers = [column for column, kind in DTYPES.items() if kind == "float64"]
-    try:
-        table = pd.read_csv(
-            path,
-            usecols=list(PATCH_COLUMNS),
-            dtype=DTYPES,
-            keep_default_na=False,
-            na_values={column: [""] for column in numbers},
-        )
-    except FileNotFoundError:
-        raise ValueError(f"{path}: not found; run `dvc repro index` first") from None
-    except (ValueError, UnicodeDecodeError) as error:
-        what = " ".join(str(error).split())
-        raise ValueError(f"{path}: no table of patches ({what}); run `dvc repro index` again") from None
-    for slide_id in table[
-        "slide_id"
-    ].unique():  # the index has checked them, but files below data/ can be changed
-        if slide_id:
-            check_name(slide_id, f"{path}: slide_id")
-    return table[list(PATCH_COLUMNS)]
+    types = {column: DTYPES[column] for column in PATCH_COLUMNS}
+    table = read_stage_csv(path, types, stage="index", key=["patch_id"], among={"split": ("", *SPLITS)})
+    unranked = (table["split"] == "train") & table["label_rank"].isna()
+    if unranked.any():
+        name = table.loc[unranked, "patch_id"].iloc[0]
+        raise ValueError(f"{path}: training patch {name} has no label_rank; run `dvc repro index` again")
+    return table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,7 @@ def labeled_patches(
             "path|slide_id,y,x[,mpp,label|score,patient_id,split], "
             f"or outline regions in {root / ANNOTATIONS}/<slide_id>.geojson"
         )
-    listed = _listed_patches(path, patch_px, processes) if path.exists() else pd.DataFrame()
+    listed = _listed_patches(path, patch_px, processes) if os.path.lexists(path) else pd.DataFrame()
     drawn, warnings = pd.DataFrame(), list[str]()
     if annotation_files(root):
         placement = RegionPlacement(patch_px, region_mpp, min_region_fraction, num_per_region)
@@ -165,7 +166,9 @@ def _checked(path: Path) -> pd.DataFrame:
 
 def is_labeled(root: Path) -> bool:
     """Whether there is a patches.csv, or a file of annotations."""
-    return (root / "patches.csv").exists() or bool(annotation_files(root))
+    return os.path.lexists(root / "patches.csv") or bool(
+        annotation_files(root)
+    )  # a link to nowhere is an error
 
 
 def _check_mixture(root: Path, table: pd.DataFrame, listed: pd.Index) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from histo_monai.datasets.formats.stage_csv import read_stage_csv
 from histo_monai.datasets.tables import SPLITS
 from histo_monai.datasets.tasks import dependence_groups
 
@@ -106,12 +107,11 @@ def read_predictions(path: Path) -> Predictions:
     """Read what `write_predictions` wrote.
 
     Raises:
-        ValueError: the file is missing or no such table; a patch comes twice or has no label, no score or an unknown
-            split; a prediction is no number, or probabilities do not sum to 1. Names the file and the row (the
-            header is row 1).
+        ValueError: see `read_stage_csv`; or a patch has no label or no score, a prediction is no number, or
+            probabilities do not sum to 1. Names the file and the row (the header is row 1).
     """
     table = _read(path)
-    _check_rows(path, table)
+    _refuse(path, table["patch_id"] == "", "a patch_id in every row")
     columns = [str(name) for name in table.columns if name not in TOLD]
     scored = table["score"].notna()
     if scored.any():
@@ -162,31 +162,14 @@ def check_same_patches(first: Predictions, second: Predictions) -> None:
 
 
 def _read(path: Path) -> pd.DataFrame:
-    try:
-        table = pd.read_csv(
-            path,
-            dtype=dict.fromkeys(_TEXTS, "str"),
-            keep_default_na=False,
-            na_values={column: [""] for column in _NUMBERS},
-        )
-    except FileNotFoundError:
-        raise ValueError(f"{path}: not found; run `dvc repro evaluate` first") from None
-    except (ValueError, UnicodeDecodeError) as error:
-        what = " ".join(str(error).split())
-        raise ValueError(f"{path}: no table of predictions ({what}); run evaluate again") from None
-    missing = [column for column in TOLD if column not in table]
-    if missing or len(table.columns) == len(TOLD) or table.empty:
-        lacks = f"column {missing[0]!r}" if missing else "rows" if table.empty else "columns of models"
+    types = dict.fromkeys(_TEXTS, "str") | dict.fromkeys(_NUMBERS, "float64")
+    table = read_stage_csv(
+        path, types, stage="evaluate", key=["patch_id"], among={"split": SPLITS}, more=True
+    )
+    if len(table.columns) == len(TOLD) or table.empty:
+        lacks = "rows" if table.empty else "columns of models"
         raise ValueError(f"{path}: no table of predictions (it has no {lacks}); run evaluate again")
-    for column in _NUMBERS:
-        table[column] = pd.to_numeric(table[column], errors="coerce").astype("float64")
     return table
-
-
-def _check_rows(path: Path, table: pd.DataFrame) -> None:
-    _refuse(path, table["patch_id"] == "", "a patch_id in every row")
-    _refuse(path, table["patch_id"].duplicated(), "a patch_id that no other row has")
-    _refuse(path, ~table["split"].isin(SPLITS), f"a split: {', '.join(SPLITS)}")
 
 
 def _classes_and_models(

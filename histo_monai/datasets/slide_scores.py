@@ -10,6 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from histo_monai.datasets.formats.stage_csv import read_stage_csv
+
 TOLD = ("slide_id", "patient_id", "split", "label", "size")
 """Columns that say what a slide is; those of the models follow them."""
 
@@ -40,16 +42,9 @@ def read_slide_scores(path: Path) -> SlideScores:
     """Read the test slides of a table of the aggregate stage.
 
     Raises:
-        ValueError: the file is missing or another, or a score is no number; names it.
+        ValueError: see `read_stage_csv`; or a score is no number; names the file.
     """
-    try:
-        table = pd.read_csv(path, dtype=dict.fromkeys(TOLD, str), keep_default_na=False, na_values={"": [""]})
-    except FileNotFoundError:
-        raise ValueError(f"{path}: not found; run `dvc repro aggregate` first") from None
-    except ValueError as error:
-        raise ValueError(f"{path}: no table of slides ({' '.join(str(error).split())})") from None
-    if list(table.columns[: len(TOLD)]) != list(TOLD):
-        raise ValueError(f"{path}: no table of slides (it lacks {', '.join(TOLD)}); run aggregate again")
+    table = read_stage_csv(path, dict.fromkeys(TOLD, "str"), stage="aggregate", key=["slide_id"], more=True)
     ending = f"_{SCORE}"
     models = [str(name).removesuffix(ending) for name in table.columns if str(name).endswith(ending)]
     rows = table[(table["split"] == "test") & (table["label"] != "")].reset_index(drop=True)

@@ -12,12 +12,9 @@ import pandas as pd
 
 from histo_monai.datasets.processes import map_over_processes
 from histo_monai.datasets.splits import check_patients_apart, split_slides
-from histo_monai.datasets.tables import first_five
+from histo_monai.datasets.tables import CENTER_COLUMNS, SLIDE_COLUMNS, first_five
 from histo_monai.randomness import generator
 from histo_monai.slides import choose_level, open_slide, sample_centers, tissue_mask
-
-SLIDE_COLUMNS = ("slide_id", "path", "patient_id", "mpp", "height_px", "width_px", "tissue_fraction", "split")
-CENTER_COLUMNS = ("slide_id", "y", "x", "split")
 
 _SURPLUS = 4
 """A slide offers up to this many times its fair share, so that others with little tissue can be made up for."""

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from histo_monai.datasets.formats.csv_rows import read_rows
+from histo_monai.datasets.formats.stage_csv import read_stage_csv
 from histo_monai.storage import check_name
 
 _NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
@@ -18,6 +19,12 @@ SPLITS = ("train", "validation", "test")
 CORPUS_COLUMNS = ("slide_id", "path", "patient_id", "mpp", "split")
 """Slides to pretrain on, one row each: `patient_id` empty where unknown, `mpp` missing where the file must tell it,
 `split` empty where it is still to be drawn."""
+
+SLIDE_COLUMNS = ("slide_id", "path", "patient_id", "mpp", "height_px", "width_px", "tissue_fraction", "split")
+"""Surveyed slides of the corpus, one row each: `mpp` and size as the file tells them."""
+
+CENTER_COLUMNS = ("slide_id", "y", "x", "split")
+"""Places to pretrain on, one row each, in level-0 pixels."""
 
 PATCH_COLUMNS = (
     "patch_id",
@@ -62,19 +69,37 @@ def read_whole_slides(path: Path) -> pd.DataFrame:
     """Read a csv of `WHOLE_SLIDE_COLUMNS`, which the index stage writes.
 
     Raises:
-        ValueError: the file is missing or is another.
+        ValueError: see `read_stage_csv`.
     """
-    texts = [name for name in WHOLE_SLIDE_COLUMNS if name not in ("mpp", "exhaustive")]
-    try:
-        table = pd.read_csv(
-            path, dtype=dict.fromkeys(texts, str), keep_default_na=False, na_values={"mpp": [""]}
-        )
-        table = table[list(WHOLE_SLIDE_COLUMNS)].astype({"mpp": "float64", "exhaustive": bool})
-    except (OSError, ValueError, KeyError):
-        raise ValueError(f"{path}: missing, or not a table of slides; run `dvc repro index` first") from None
-    for slide_id in table["slide_id"]:  # the index has checked them, but files below data/ can be changed
-        check_name(slide_id, f"{path}: slide_id")
+    types = dict.fromkeys(WHOLE_SLIDE_COLUMNS, "str") | {"mpp": "float64", "exhaustive": "bool"}
+    return read_stage_csv(path, types, stage="index", key=["slide_id"], among={"split": ("", *SPLITS)})
+
+
+def read_surveyed_slides(path: Path) -> pd.DataFrame:
+    """Read a csv of `SLIDE_COLUMNS`, which the index stage writes.
+
+    Raises:
+        ValueError: see `read_stage_csv`; or a slide has no µm/px above 0.
+    """
+    numbers = dict.fromkeys(("mpp", "tissue_fraction"), "float64") | dict.fromkeys(
+        ("height_px", "width_px"), "int64"
+    )
+    types = {column: numbers.get(column, "str") for column in SLIDE_COLUMNS}
+    table = read_stage_csv(path, types, stage="index", key=["slide_id"], among={"split": SPLITS})
+    if not (table["mpp"] > 0).all():
+        slide_id = table.loc[~(table["mpp"] > 0), "slide_id"].iloc[0]
+        raise ValueError(f"{path}: slide {slide_id} has no µm/px above 0; run `dvc repro index` again")
     return table
+
+
+def read_centers(path: Path) -> pd.DataFrame:
+    """Read a csv of `CENTER_COLUMNS`, which the index stage writes.
+
+    Raises:
+        ValueError: see `read_stage_csv`.
+    """
+    types = {"slide_id": "str", "y": "int64", "x": "int64", "split": "str"}
+    return read_stage_csv(path, types, stage="index", among={"split": SPLITS})
 
 
 def corpus_table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:

@@ -17,6 +17,6 @@ WHOLE_SLIDES: dict[str, Callable[..., tuple[pd.DataFrame, list[str]]]] = {
 
 
 def corpus_slides(slides: pd.DataFrame) -> pd.DataFrame:
-    """The slides of a corpus (`survey.SLIDE_COLUMNS`) as slides to map: BreastPathQ's, which bear no label."""
+    """The slides of a corpus (`tables.SLIDE_COLUMNS`) as slides to map: BreastPathQ's, which bear no label."""
     kept = ["slide_id", "path", "patient_id", "mpp", "split"]
     return whole_slide_table(slides[kept].to_dict("records"))  # type: ignore[arg-type]  # names are texts

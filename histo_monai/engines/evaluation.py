@@ -47,6 +47,9 @@ def predict_splits(
 
     Returns:
         By split, in the order of `split_rows`.
+
+    Raises:
+        ValueError: a model gives NaN.
     """
     rows = {split: split_rows(task.patches, split) for split in splits}
     loaders = {split: task.in_order(table, batch_size) for split, table in rows.items() if len(table)}
@@ -54,6 +57,13 @@ def predict_splits(
         split: {name: predict(model, task, loader.loader).numpy() for name, model in models.items()}
         for split, loader in loaders.items()
     }
+    for split, by_model in found.items():
+        for name, values in by_model.items():
+            if not np.isfinite(values).all():
+                raise ValueError(
+                    f"the {name} model gives no number for a patch of {split}, so its weights are out of all range; "
+                    "run the stage that makes it again, with a lower rate where it comes to this again"
+                )
     learned = task.in_order(labeled, batch_size)
     colors = {split: color_features(loader.loader) for split, loader in loaders.items()}
     learned_colors = color_features(learned.loader)

@@ -127,7 +127,7 @@ def map_slide(
 
     Raises:
         SlideError: The slide cannot be read, or not at this resolution.
-        ValueError: The stride is no whole number of patch pixels.
+        ValueError: The stride is no whole number of patch pixels, or a model gives NaN.
     """
     with open_slide(slide_path, mpp) as slide:
         grid = slide_grid(slide, settings.stride_um)
@@ -145,6 +145,12 @@ def map_slide(
                 values[name][numbers.numpy()] = models.value(outputs).cpu().numpy()
             advance(len(patches), len(cells))
     blocks.close()
+    for name, found in values.items():
+        if not np.isfinite(found).all():
+            raise ValueError(
+                f"{slide_path}: the model of column {name!r} gives no number for {np.isnan(found).sum()} of "
+                f"{len(found)} cells, so its weights are out of all range; run the stage that makes it again"
+            )
     return Heatmap(grid, cells, tissue, values)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import logging
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -66,15 +68,20 @@ class ResumePoint:
             return
         state = {name: part.state_dict() for name, part in self._parts.items()}
         saved = {"fingerprint": self._fingerprint, "epoch": engine.state.epoch, "parts": state}
+        content = (
+            io.BytesIO()
+        )  # torch hides a full disk or quota behind a RuntimeError; writing bytes does not
+        torch.save(saved, content)
         with whole_file(self._path) as draft:
-            torch.save(saved, draft)
+            draft.write_bytes(content.getbuffer())
 
     def restore(self) -> int:
         """Restore a state saved under the same fingerprint; returns the epochs done, 0 if there is none."""
         if self._path is None or not self._path.is_file():
             return 0
         try:
-            saved = torch.load(self._path, map_location="cpu", weights_only=True)
+            with warnings.catch_warnings(action="ignore"):  # of what a damaged file looks like
+                saved = torch.load(self._path, map_location="cpu", weights_only=True)
         except (
             Exception
         ) as error:  # whatever a damaged file raises: it is ours, and worth no more than starting over

@@ -90,7 +90,8 @@ def _holds(rule: object, value: Any) -> bool:
     if isinstance(rule, Unique):
         return len(value) > 0 and len(set(value)) == len(value)
     if isinstance(rule, Ascending):
-        return len(value) == (rule.length or len(value)) and all(a < b for a, b in itertools.pairwise(value))
+        enough = len(value) >= rule.at_least and rule.length in (None, len(value))
+        return enough and all(a < b for a, b in itertools.pairwise(value))
     raise TypeError(f"no such rule: {rule!r}")
 
 

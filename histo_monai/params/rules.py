@@ -39,12 +39,13 @@ class Unique:
 
 @dataclass(frozen=True)
 class Ascending:
-    """Numbers, each larger than the one before; `length` of them, or any number."""
+    """Numbers, each larger than the one before; `length` of them, or any number from `at_least`."""
 
     length: int | None = None
+    at_least: int = 0
 
     def __str__(self) -> str:
-        count = {None: "numbers", 3: "three numbers"}[self.length]
+        count = {None: "one number or more" if self.at_least else "numbers", 3: "three numbers"}[self.length]
         return f"{count}, each larger than the one before"
 
 
@@ -57,5 +58,5 @@ Positive = Annotated[float, Range(0.0, exclusive_low=True)]
 MicronsPerPixel = Annotated[float, Range(0.05, 64.0)]
 Mpps = Annotated[tuple[MicronsPerPixel, ...], Ascending(3)]
 Seeds = Annotated[tuple[Seed, ...], Unique()]
-PositiveNumbers = Annotated[tuple[Positive, ...], Ascending()]
+PositiveNumbers = Annotated[tuple[Positive, ...], Ascending(at_least=1)]
 Milestones = Annotated[tuple[Annotated[int, Range(1)], ...], Ascending()]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import logging
-import stat
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from math import ceil
@@ -25,6 +24,7 @@ from histo_monai.slides.openslide_backend import OpenSlideBackend
 from histo_monai.slides.resample import WHITE, Window, area_resample, make_patch, plan_window
 from histo_monai.slides.resolution import resolve_mpp
 from histo_monai.slides.tiff import MAX_SIDE_PX, Page, is_tiff, read_pages
+from histo_monai.storage.reading import InputFileError, check_regular
 
 logger = logging.getLogger(__name__)
 
@@ -257,15 +257,14 @@ def open_slide(
 def _check_file(path: Path) -> None:
     """Refuse what is no readable file, before anything waits for a pipe or a device."""
     try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a pipe, a socket or a device"
-            raise SlideError(path, f"{kind}, not a file; check the path in the manifest")
+        status = check_regular(path)
         path.open("rb").close()
     except (FileNotFoundError, NotADirectoryError):
         raise SlideError(path, "no such file; check the path in the manifest") from None
-    except SlideError:
-        raise
+    except InputFileError as error:
+        raise SlideError(
+            path, f"{str(error).removeprefix(f'{path}: ')}; check the path in the manifest"
+        ) from None
     except (OSError, ValueError) as error:  # ValueError: a name with a NUL.
         why = getattr(error, "strerror", None) or error
         raise SlideError(path, f"cannot be opened ({why}); check the path and who may read it") from None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import logging
-import os
 import shutil
 from collections.abc import Mapping
 from functools import partial
@@ -26,7 +25,7 @@ from histo_monai.datasets.tables import read_whole_slides
 from histo_monai.engines.heatmap import MapSettings, SlideJob, map_slides, patches_mpp
 from histo_monai.engines.labeled import LabeledTask
 from histo_monai.engines.resume import fingerprint
-from histo_monai.environment import code_version, read_environment
+from histo_monai.environment import code_version, read_environment, torchrun_rank
 from histo_monai.networks import from_task_model
 from histo_monai.params import Params, load_params
 from histo_monai.provenance import made_from, write_metrics
@@ -83,7 +82,7 @@ def run(method: str, seed: int) -> None:
         ranks=environment.ranks,
         timeout_s=environment.timeout_s,
     )
-    if int(os.environ.get("RANK", "0")) > 0:  # Started by torchrun: the first process writes.
+    if torchrun_rank() > 0:  # Started by torchrun: the first process writes.
         return
     outlines = [Path(name) for name in slides["annotation"] if name]
     tables = [artifacts.PATCHES_CSV, artifacts.WHOLE_SLIDES_CSV]
@@ -117,6 +116,12 @@ def _jobs(method: str, seed: int, slides: pd.DataFrame, fold_of: Mapping[str, in
         if slide_id in fold_of:
             fold = fold_of[slide_id]
             models = {name: folds / f"{name}-{fold}.safetensors" for name in MODELS}
+            gone = [path for path in models.values() if not path.is_file()]
+            if gone:
+                raise ValueError(
+                    f"{folds / artifacts.FOLDS_CSV}: slide {slide_id} is of fold {fold}, which has no model "
+                    f"{gone[0].name}; run `dvc repro crossfit` again"
+                )
             models |= {f"{name}{SEEN}": path for name, path in last.items()}
         jobs.append(SlideJob(slide_id, Path(path), None if np.isnan(mpp) else float(mpp), models))
     return jobs

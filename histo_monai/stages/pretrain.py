@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader
 
 from histo_monai import artifacts
 from histo_monai.datasets.loaders import ConcentricPatches, EpochBatches, patch_loader
+from histo_monai.datasets.tables import read_centers, read_surveyed_slides
 from histo_monai.engines.fit import Records
 from histo_monai.engines.pretrain import PretrainResult, pretrain
 from histo_monai.engines.ranks import run_in_ranks
@@ -52,7 +53,7 @@ def _train(local_rank: int, method: str, params: Params, environment: Environmen
     environment.use_cpus(idist.get_world_size())
     torch.manual_seed(derive_seed(params.pretrain.seed, "initialisation"))
     pretext = build_pretext(method, params)
-    slides, centers = read_index()
+    slides, centers = read_surveyed_slides(artifacts.SLIDES_CSV), read_centers(artifacts.CENTERS_CSV)
     tables = [artifacts.SLIDES_CSV, artifacts.CENTERS_CSV]
     provenance = made_from(params, tables, [slides]) if idist.get_rank() == 0 else {}
     load = partial(_loader, slides, centers, pretext=pretext, params=params, environment=environment)
@@ -99,20 +100,6 @@ def flatten(tree: dict[str, Any]) -> dict[str, Any]:
         else:
             flat[key] = value
     return flat
-
-
-def read_index() -> tuple[pd.DataFrame, pd.DataFrame]:
-    """slides.csv and centers.csv.
-
-    Raises:
-        ValueError: one is missing.
-    """
-    for path in (artifacts.SLIDES_CSV, artifacts.CENTERS_CSV):
-        if not path.is_file():
-            raise ValueError(f"{path}: not found; run `dvc repro index` first")
-    text = {"slide_id": str, "path": str, "patient_id": str, "split": str}
-    slides = pd.read_csv(artifacts.SLIDES_CSV, dtype=text, keep_default_na=False)
-    return slides, pd.read_csv(artifacts.CENTERS_CSV, dtype=text, keep_default_na=False)
 
 
 def _loader(

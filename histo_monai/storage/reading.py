@@ -51,11 +51,11 @@ def read_bytes(path: Path, limit: int) -> bytes:
     """
     try:
         about = check_regular(path)
-        with path.open("rb") as file:
-            content = file.read(limit + 1)
+        with path.open("rb") as file:  # a read takes as much memory as it is told, whatever there is
+            content = file.read(about.st_size + 1) if about.st_size <= limit else b""
     except OSError as error:
         raise InputFileError(f"{path}: cannot be read ({error.strerror})") from None
-    if len(content) > limit:
+    if max(about.st_size, len(content)) > limit:
         raise InputFileError(
             f"{path}: has {about.st_size} bytes, more than the {limit} that such a file may have"
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -141,9 +141,7 @@ def read_heatmap(path: Path) -> Heatmap:
             raise ValueError(f"columns or rows differ from what {path.with_suffix('.json').name} tells")
         height, width = (int(side) for side in about["size_yx"])
         grid = Grid(float(about["stride_um"]), float(about["slide_mpp"]), (height, width))
-        numbers = table.to_numpy(np.float64)
-        if not np.isfinite(numbers).all():
-            raise ValueError("a value is missing or not a number")
+        _check_rows(table, grid, models)
     except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
         what = " ".join(str(error).split())
         raise ValueError(f"{path}: not a table of scores ({what}); run the heatmap stage again") from None
@@ -153,3 +151,17 @@ def read_heatmap(path: Path) -> Heatmap:
         table["tissue"].to_numpy(np.float32),
         {name: table[name].to_numpy(np.float32) for name in models},
     )
+
+
+def _check_rows(table: pd.DataFrame, grid: Grid, models: Sequence[str]) -> None:
+    numbers = table.to_numpy(np.float64)
+    if not np.isfinite(numbers).all():
+        raise ValueError("a value is missing or not a number")
+    shares = table[["tissue", *models]].to_numpy(np.float64)
+    if ((shares < 0) | (shares > 1)).any():
+        raise ValueError("a value is not from 0 to 1")
+    cells = table[["row", "column"]].to_numpy(np.float64)
+    if ((cells < 0) | (cells >= grid.shape) | (cells % 1 != 0)).any():
+        raise ValueError(f"a cell is none of the {grid.shape[0]} x {grid.shape[1]} of the slide")
+    if table.duplicated(["row", "column"]).any():
+        raise ValueError("a cell stands in it twice")

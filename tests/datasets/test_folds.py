@@ -98,5 +98,5 @@ def test_folds_come_back_from_their_table(tmp_path: Path) -> None:
 def test_a_missing_table_of_folds_names_the_stage(tmp_path: Path, text: str | None) -> None:
     if text is not None:
         (tmp_path / "folds.csv").write_text(text)
-    with pytest.raises(ValueError, match="run `dvc repro crossfit` first"):
+    with pytest.raises(ValueError, match="run `dvc repro crossfit` "):
         read_folds(tmp_path / "folds.csv")

@@ -50,7 +50,7 @@ def test_a_table_without_rows_is_read_back(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("patch_id,path\na,b\n", "no table of patches"), ("", "no table of patches")],
+    [("patch_id,path\na,b\n", "it has no column 'slide_id'"), ("", "there is nothing in it")],
 )
 def test_a_file_of_another_kind_is_one_line(tmp_path: Path, text: str, says: str) -> None:
     (tmp_path / "patches.csv").write_text(text)

@@ -8,13 +8,8 @@ import pandas as pd
 import pytest
 
 from histo_monai.datasets import own
-from histo_monai.datasets.survey import (
-    CENTER_COLUMNS,
-    SLIDE_COLUMNS,
-    Placement,
-    build_pretraining_index,
-    fair_shares,
-)
+from histo_monai.datasets.survey import Placement, build_pretraining_index, fair_shares
+from histo_monai.datasets.tables import CENTER_COLUMNS, SLIDE_COLUMNS
 from histo_monai.slides import open_slide, tissue_mask
 
 PLACEMENT = Placement(patch_px=64, mpps=(1.0, 2.0, 4.0), tissue_mpp=16.0, min_tissue_fraction=0.5)

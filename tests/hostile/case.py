@@ -49,7 +49,7 @@ class Case:
         code: `REFUSED`, `WRONG_CALL`, `ACCEPTED`, or `EITHER`: refused in one line, or accepted, nothing between.
         state: Of the project, see `project.STATES`.
         check: Of what an accepted call left; raises AssertionError.
-        leaves: Patterns of paths that a refused call may leave: what was finished before it, and logs.
+        leaves: Patterns of paths that a call may change or leave: what was finished before it, and logs.
         environment: Variables to set.
         max_file_bytes: No file may be longer, as where a quota is used up.
     """
@@ -155,24 +155,23 @@ def _faults_of_refused(case: Case, outcome: Outcome, errors: list[str]) -> list[
         if len(line) >= MAX_CHARACTERS:
             found.append(f"a line of {len(line)} characters")
         found += [f"does not say {text!r}: {_short([line])}" for text in case.says if text not in line]
-    changed = [
-        path
-        for path in sorted(outcome.before.keys() | outcome.after.keys())
-        if outcome.before.get(path) != outcome.after.get(path)
-    ]
-    changed = [path for path in changed if not any(fnmatch.fnmatch(path, one) for one in case.leaves)]
+    changed = _changed(case, outcome)
     if changed:
         found.append(f"not what it was: {_short(changed)}")
     return found
+
+
+def _changed(case: Case, outcome: Outcome) -> list[str]:
+    paths = sorted(outcome.before.keys() | outcome.after.keys())
+    changed = [path for path in paths if outcome.before.get(path) != outcome.after.get(path)]
+    return [path for path in changed if not any(fnmatch.fnmatch(path, one) for one in case.leaves)]
 
 
 def _faults_of_accepted(case: Case, outcome: Outcome, errors: list[str]) -> list[str]:
     found = [f"an error, and 0: {_short(errors)}"] if errors else []
     if case.code == ACCEPTED:
         found += [f"does not say {text!r} in the log" for text in case.says if text not in outcome.err]
-    changed = [
-        path for path in outcome.before if _is_input(path) and outcome.before[path] != outcome.after.get(path)
-    ]
+    changed = [path for path in _changed(case, outcome) if path in outcome.before and _is_input(path)]
     if changed:
         found.append(f"inputs changed: {_short(changed)}")
     left = [path for path in outcome.after if _LEFTOVER.search(path) and path not in outcome.before]

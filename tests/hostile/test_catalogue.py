@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from tests.hostile.catalogue import KINDS, all_cases
-from tests.hostile.known_gaps import KNOWN_GAPS
 
 EVERY = os.environ.get("HOSTILE_EVERY", "3")
 
@@ -43,10 +42,7 @@ def found(
 def test_every_hostile_input_is_one_line_and_nothing_is_lost(
     kind: str, found: dict[str, dict[str, list[str]]]
 ) -> None:
-    gaps = KNOWN_GAPS.get(kind, set())
-    mended = sorted(name for name in gaps & found[kind].keys() if not found[kind][name])
-    assert not mended, f"no longer gaps, take them out of known_gaps.py: {mended}"
-    failing = {name: faults for name, faults in found[kind].items() if faults and name not in gaps}
+    failing = {name: faults for name, faults in found[kind].items() if faults}
     assert not failing, "\n".join(f"{name}: {fault}" for name, faults in failing.items() for fault in faults)
 
 

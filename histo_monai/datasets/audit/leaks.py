@@ -146,7 +146,9 @@ def _shared(left: pd.DataFrame, right: pd.DataFrame) -> pd.DataFrame:
     """What two sides share, each with the first that has it on either."""
     parts = []
     for kind in _KINDS:
-        sides = [side[side[kind].fillna("") != ""].drop_duplicates(kind) for side in (left, right)]
+        sides = [
+            side[side[kind].notna() & (side[kind] != "")].drop_duplicates(kind) for side in (left, right)
+        ]
         both = sides[0].merge(sides[1], on=kind, suffixes=("_1", "_2"))
         what = "the image of " + both["name_1"] if kind == "pixels" else f"{kind} " + both[kind].astype(str)
         columns = (both["name_1"], both["split_1"], both["name_2"], both["split_2"], what)

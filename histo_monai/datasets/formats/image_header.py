@@ -25,7 +25,7 @@ def image_size(data: bytes) -> tuple[int, int] | None:
         if data.startswith(start):
             try:
                 return read(data)
-            except (struct.error, IndexError):
+            except (struct.error, IndexError, OverflowError):  # OverflowError: a place beyond 2^63
                 return None
     return None
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import reprlib
-import stat
 from pathlib import Path
 from typing import Any
+
+from histo_monai.storage import read_bytes
 
 MOST_BYTES = 2**29
 """Larger than any annotation file that QuPath or ASAP can show; what is larger fills the memory and gives nothing."""
@@ -19,30 +19,19 @@ def read_content(path: Path) -> bytes:
     """The bytes of an annotation file.
 
     Raises:
-        ValueError: it cannot be read, is no regular file (a folder, a pipe or a device, on which reading could wait
-            forever), is empty, or has more than `MOST_BYTES`; names it.
+        ValueError: it cannot be read, is no regular file, is empty, or has more than `MOST_BYTES`; names it.
     """
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            about = os.fstat(handle)
-            check_size(path, about.st_size if stat.S_ISREG(about.st_mode) else None)
-            with os.fdopen(handle, "rb", closefd=False) as file:
-                return file.read()
-        finally:
-            os.close(handle)
-    except OSError as error:
-        raise ValueError(f"{path}: cannot be read ({error.strerror})") from None
+    content = read_bytes(path, MOST_BYTES)
+    check_size(path, len(content))
+    return content
 
 
-def check_size(path: Path, num_bytes: int | None) -> None:
-    """Refuse what is no regular file (None), is empty, or has more than `MOST_BYTES`.
+def check_size(path: Path, num_bytes: int) -> None:
+    """Refuse what is empty, or has more than `MOST_BYTES`.
 
     Raises:
         ValueError: see above; names the file.
     """
-    if num_bytes is None:
-        raise ValueError(f"{path}: cannot be read (a folder, a pipe or a device); name a regular file")
     if not num_bytes:
         raise ValueError(f"{path}: is empty; export or download it again")
     if num_bytes > MOST_BYTES:

@@ -152,19 +152,11 @@ def _hard_linked() -> None:
 
 def _soft_linked() -> None:
     Path("new").mkdir()
-    for suffix in (".tif", ".csv", ".json", ".geojson", ".png"):
+    for suffix in (".tif", ".map.tif", ".map.csv", ".map.json"):
         Path(f"new/s6{suffix}").symlink_to(f"../{SLIDE}")
 
 
 OVER: dict[str, tuple[tuple[str, ...], Callable[[], object], tuple[str, ...]]] = {
-    "a pathologist's outlines in the folder": (
-        _map_to("new"), _new("new/s6.geojson", '{"type":"FeatureCollection","features":[]}'), ("s6.geojson",),
-    ),
-    "a table of the same name in the folder": (_map_to("new"), _new("new/s6.csv"), ("s6.csv",)),
-    "a picture of the same name in the folder": (_map_to("new"), _new("new/s6.png"), ("s6.png",)),
-    "a map.json of somebody else": (_map_to("new"), _new("new/map.json", "[1, 2]"), ("map.json",)),
-    "a map.json of another program": (_map_to("new"), _new("new/map.json", '{"zoom": 3}'), ("map.json",)),
-    "a map.json that is cut off": (MAP, lambda: write_text("maps/map.json", '{"model_sha'), ("map.json",)),
     "a folder that is a file": (_map_to("new"), _new("new"), ("new",)),
     "a folder below a file": (_map_to("new/maps"), _new("new"), ("new",)),
     "a folder that is a link to nowhere": (_map_to("new"), lambda: Path("new").symlink_to("gone"), ("new",)),
@@ -211,7 +203,12 @@ BESIDE: dict[str, tuple[tuple[str, ...], Callable[[], object]]] = {
         lambda: shutil.copy(SLIDE, "a.tif"),
     ),
     "hard links to the slide in the folder": (_map_to("new"), _hard_linked),
-}
+    "outlines and pictures of the slide's name in the folder": (
+        _map_to("new"), all_of(*(_new(f"new/s6.{suffix}") for suffix in ("geojson", "csv", "png", "json"))),
+    ),
+    "a map.json of somebody else": (_map_to("new"), _new("new/map.json", "[1, 2]")),
+    "a map.json that is cut off": (MAP, _new("maps/map.json", '{"model_sha')),
+}  # fmt: skip
 
 
 def _keep_maps() -> None:
@@ -252,10 +249,8 @@ def _another_model() -> None:
 STALE: dict[str, tuple[tuple[str, ...], Callable[[], object]]] = {
     "a slide that was replaced": (MAP, _other_slide),
     "a slide that was replaced, of the same time": (MAP, _same_size_and_time),
-    "another µm/px": ((*MAP, "--mpp", "2"), _keep_maps),
-    "another model and no map.json": (
-        MAP, lambda: (_another_model(), (MAPS / "map.json").unlink()),
-    ),
+    "another µm/px": ((*MAP, "--mpp", "0.8"), _keep_maps),
+    "another model": (MAP, _another_model),
 }  # fmt: skip
 
 
@@ -295,5 +290,6 @@ def cases() -> Iterator[Case]:
         yield Case(OVERWRITES, name, argv, prepare, code=EITHER, state="done")
     for name, (argv, prepare) in STALE.items():
         yield Case(
-            OVERWRITES, f"maps of {name}", argv, prepare, code=ACCEPTED, state="done", check=_maps_are_new
-        )
+            OVERWRITES, f"maps of {name}", argv, prepare, code=ACCEPTED, state="done", check=_maps_are_new,
+            leaves=("project/maps/*",),
+        )  # fmt: skip

@@ -88,8 +88,10 @@ ALIKE: dict[str, Callable[[], object]] = {
     "mirrored": _copy(lambda pixels: pixels[:, ::-1]),
     "turned by 90 degrees": _copy(np.rot90),
     "turned upside down": _copy(lambda pixels: pixels[::-1]),
-    "scanned at another resolution": _copy(_halved, mpp=1.25),
     "brighter by a little": _copy(lambda pixels: np.clip(pixels.astype(int) + 4, 0, 255).astype(np.uint8)),
+}
+UNLIKE: dict[str, Callable[[], object]] = {  # noticed as often as docs/audit.md says, these not
+    "scanned at another resolution": _copy(_halved, mpp=1.25),
     "shifted by a little": _copy(lambda pixels: np.roll(pixels, (3, 5), (0, 1))),
 }
 
@@ -182,9 +184,10 @@ def cases() -> Iterator[Case]:
         SLIDES, "a copy in the pretraining's validation", INDEX, unlabeled, ("s0", "s4"), code=ACCEPTED
     )
     yield Case(SLIDES, "no patient is known", INDEX, _without_patients, ("patient",), code=ACCEPTED)
-    for name, leak in ALIKE.items():
+    for name, leak in (ALIKE | UNLIKE).items():
         change = all_of(_unlabeled("s6"), leak)
-        yield Case(SLIDES, f"a copy {name}", INDEX, change, ("s0", "s6"), code=ACCEPTED)
+        says = ("s0", "s6") if name in ALIKE else ()
+        yield Case(SLIDES, f"a copy {name}", INDEX, change, says, code=ACCEPTED)
     yield Case(PATCHES, "nothing at all", INDEX, _images(), code=ACCEPTED)
     for name, (change, code, says) in IMAGES.items():
         yield Case(PATCHES, name, INDEX, change, says, code=code)

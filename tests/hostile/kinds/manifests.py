@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.hostile.case import ACCEPTED, EITHER, REFUSED, Case
 from tests.hostile.project import OWN, replaced, with_cell, with_line, write_text
+from tests.hostile.victim import Victim
 
 KIND, IDS = "slides.csv", "ids"
 INDEX = ("index",)
@@ -15,22 +16,8 @@ FILE = OWN / "slides.csv"
 NAME = "slides.csv"
 ROW = 3  # s1: P1, normal, train
 
-
-def _cell(column: str, value: str) -> Callable[[], None]:
-    return with_cell(FILE, ROW, column, value)
-
-
-def _text(change: Callable[[str], str | bytes]) -> Callable[[], None]:
-    return lambda: write_text(FILE, change(FILE.read_text()))
-
-
-def _instead(make: Callable[[], object]) -> Callable[[], None]:
-    def change() -> None:
-        FILE.unlink()
-        make()
-
-    return change
-
+_VICTIM = Victim(FILE, ROW)
+_cell, _text, _instead = _VICTIM.cell, _VICTIM.text, _VICTIM.instead
 
 REFUSALS: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
     "no file": (FILE.unlink, (NAME,)),

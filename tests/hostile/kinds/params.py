@@ -70,7 +70,7 @@ VALUES: dict[str, tuple[str, Any, tuple[str, ...]]] = {
     "a list where a section is meant": ("index", [1, 2], ("index",)),
     "a number where a section is meant": ("corpora.own", 7, ("corpora.own",)),
     "a name with an escape sequence": ("dataset", "\x1b[31mown", ("dataset",)),
-    "a value of a million characters": ("dataset", "o" * 10**6, ("dataset",)),
+    "a value of a million characters": ("dataset", "o" * 10**6, ("params.yaml",)),
 }
 ACCEPTED_ANYWAY = ("a queue longer than an epoch",)  # MoCo is not among the methods.
 
@@ -145,7 +145,7 @@ FILES: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
     "an empty device": (lambda: (os.remove(FILE), os.symlink("/dev/null", FILE)), (FILE,)),
     "a file nobody may read": (lambda: os.chmod(FILE, 0), (FILE,)),
     "a number in sixties": (replaced(FILE, "patch_px: 32", "patch_px: 0:32"), (FILE, "patch_px")),
-    "a number in eights": (replaced(FILE, "patch_px: 32", "patch_px: 0o40"), (FILE, "patch_px")),
+    "a large number in eights": (replaced(FILE, "patch_px: 32", "patch_px: 0o7777777777"), (FILE, "patch_px")),
     "a date": (replaced(FILE, "patch_px: 32", "patch_px: 2026-01-01"), (FILE, "patch_px")),
 }  # fmt: skip
 

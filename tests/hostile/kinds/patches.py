@@ -13,7 +13,8 @@ import numpy as np
 from PIL import Image
 
 from tests.hostile.case import ACCEPTED, EITHER, Case
-from tests.hostile.project import OWN, tissue, with_cell, with_line, write_image, write_text
+from tests.hostile.project import OWN, tissue, with_line, write_image, write_text
+from tests.hostile.victim import Victim
 
 KIND, IMAGES = "patches.csv", "images as patches"
 INDEX = ("index",)
@@ -21,21 +22,8 @@ FILE = OWN / "patches.csv"
 NAME = "patches.csv"
 SQUARE = "s0,{y},{x},{mpp},tumor,train"
 
-
-def _cell(column: str, value: str, row: int = 3) -> Callable[[], None]:
-    return with_cell(FILE, row, column, value)
-
-
-def _text(change: Callable[[str], str | bytes]) -> Callable[[], None]:
-    return lambda: write_text(FILE, change(FILE.read_text()))
-
-
-def _instead(make: Callable[[], object]) -> Callable[[], None]:
-    def change() -> None:
-        FILE.unlink()
-        make()
-
-    return change
+_VICTIM = Victim(FILE, 3)
+_cell, _text, _instead = _VICTIM.cell, _VICTIM.text, _VICTIM.instead
 
 
 def _square(y: object = 150, x: object = 150, mpp: object = 1) -> Callable[[], None]:

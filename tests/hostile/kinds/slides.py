@@ -291,7 +291,8 @@ def cases() -> Iterator[Case]:
     for name, prepare in NO_SLIDES.items():
         yield Case(FILES, name, INDEX, prepare, NAMED)
     for name, odd in SPECIAL_NAMES.items():
-        yield Case(FILES, name, INDEX, _named(odd), ("s1",))
+        says = "slides.csv" if "UTF-8" in name else "s1"
+        yield Case(FILES, name, INDEX, _named(odd), (says,))
     for name, change in TAGS.items():
         yield Case(HEADERS, name, INDEX, _changed(change), NAMED)
     for name, prepare in PLAIN.items():

@@ -1,0 +1,99 @@
+"""A csv that a stage wrote -> typed columns; what a hand, a full disk or a broken copy made of it is refused."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from histo_monai.storage import InputFileError, check_name, read_bytes
+
+_LIMIT = 2**34
+
+
+def read_stage_csv(
+    path: Path,
+    types: Mapping[str, str],
+    *,
+    stage: str,
+    key: Sequence[str] = (),
+    among: Mapping[str, Sequence[str]] | None = None,
+    more: bool = False,
+) -> pd.DataFrame:
+    """Read a table that a stage wrote; it may hold no row.
+
+    Args:
+        path: the csv.
+        types: its columns in their order, and what they hold: "str", an empty text where nothing stands; "float64",
+            NaN where nothing stands; "int64", "int32" or "bool", one in every row.
+        stage: that wrote it, for messages.
+        key: columns that together name a row.
+        among: column -> the texts that it may hold.
+        more: whether other columns follow, of any type; if not, there are none.
+
+    Raises:
+        ValueError: the file is missing, is no such table, was cut off, holds an infinite number, a text that is not
+            `among` those named, a key twice, or a `slide_id` that cannot be the name of a file. Names the file and,
+            where there is one, the row, which is the line in it (the header is row 1).
+    """
+    again = f"run `dvc repro {stage}` again"
+    table = _parse(path, _content(path, stage), types, more, again)
+    for column, kind in types.items():
+        if kind == "float64":
+            _refuse(path, np.isinf(table[column]), f"{column}: a finite number", again)
+    for column, known in (among or {}).items():
+        _refuse(path, ~table[column].isin(known), f"{column}: one of {', '.join(known)}", again)
+    if key:
+        name = " ".join(key)
+        _refuse(path, table.duplicated(list(key)), f"{name}: one that no other row has", again)
+    if "slide_id" in types:
+        for slide_id in table["slide_id"].unique():
+            if slide_id:
+                check_name(slide_id, f"{path}: slide_id")
+    return table
+
+
+def _content(path: Path, stage: str) -> bytes:
+    if not path.exists():
+        raise ValueError(f"{path}: not found; run `dvc repro {stage}` first")
+    try:
+        content = read_bytes(path, _LIMIT)
+    except InputFileError as error:
+        raise ValueError(f"{error}; run `dvc repro {stage}` again") from None
+    if not content.endswith(b"\n"):
+        what = "it is cut off in its last row" if content else "there is nothing in it"
+        raise ValueError(f"{path}: not whole ({what}); run `dvc repro {stage}` again")
+    return content
+
+
+def _parse(path: Path, content: bytes, types: Mapping[str, str], more: bool, again: str) -> pd.DataFrame:
+    header = content[: content.index(b"\n")].decode(errors="replace").strip("\r").split(",")
+    known = header[: len(types)] if more else header
+    if known != list(types):
+        missing = [column for column in types if column not in header]
+        what = f"it has no column {missing[0]!r}" if missing else f"its columns are not {', '.join(types)}"
+        raise ValueError(f"{path}: not the table that the stage writes ({what}); {again}")
+    numbers = [column for column, kind in types.items() if kind == "float64"]
+    try:
+        with warnings.catch_warnings(action="error"):  # every row longer than the header, an infinite integer
+            return pd.read_csv(
+                io.BytesIO(content),
+                dtype=dict(types),
+                index_col=False,
+                low_memory=False,
+                keep_default_na=False,
+                na_values={column: [""] for column in numbers},
+            )
+    except (ValueError, OverflowError, Warning) as error:
+        what = " ".join(str(error).split())[:200]
+        raise ValueError(f"{path}: not the table that the stage writes ({what}); {again}") from None
+
+
+def _refuse(path: Path, wrong: pd.Series, expected: str, again: str) -> None:
+    if wrong.any():
+        row = int(wrong.to_numpy().argmax()) + 2
+        raise ValueError(f"{path}, row {row}: expected {expected}; {again}")
