@@ -195,7 +195,8 @@ def _decisive(params: Params) -> dict[str, Any]:
     for section, name in own.items():
         tree[section] = {name: tree[section][name]}
     consistency = tree["consistency"]
-    tree["consistency"] = {key: consistency[key] for key in ("weight", "threshold", params.dataset)}
+    method = params.consistency.method
+    tree["consistency"] = {"method": method, **consistency["methods"][method], **consistency[params.dataset]}
     return tree
 
 

@@ -1,4 +1,4 @@
-"""What trainings with labels share: labels beside the loader of their patches, optimisers, a pass without gradient."""
+"""What trainings with labels share: labels beside the loader of their patches, a pass without gradient."""
 
 from __future__ import annotations
 
@@ -43,41 +43,6 @@ class LabeledLoader:
         return self.loader.batch_sampler.batch_size  # type: ignore[union-attr]  # ours has it
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """How long and how fast to train.
-
-    Attributes:
-        epochs: how many.
-        optimizer: "sgd" (Nesterov momentum 0.9) or "adam" (betas 0.9, 0.999).
-        lr: learning rate at the start.
-        weight_decay: L2.
-        milestones: epochs after which the learning rate falls to a tenth.
-    """
-
-    epochs: int
-    optimizer: str
-    lr: float
-    weight_decay: float
-    milestones: Sequence[int]
-
-    def build_optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        """The optimiser over `parameters`.
-
-        Raises:
-            ValueError: its name is unknown.
-        """
-        if self.optimizer == "sgd":
-            return torch.optim.SGD(
-                parameters, lr=self.lr, momentum=0.9, nesterov=True, weight_decay=self.weight_decay
-            )
-        if self.optimizer == "adam":
-            return torch.optim.Adam(
-                parameters, lr=self.lr, betas=(0.9, 0.999), weight_decay=self.weight_decay
-            )
-        raise ValueError(f"optimizer is {self.optimizer!r}; expected sgd or adam")
-
-
 class LabeledTask:
     """A table of labeled patches and how it is read: what every stage after pretraining works on.
 
@@ -86,7 +51,6 @@ class LabeledTask:
         patch_px: side of the patches that a network sees.
         workers: reading processes.
         device: where networks run.
-        threshold: see `Classification`.
 
     Attributes:
         patches: as above.
@@ -103,13 +67,10 @@ class LabeledTask:
         patch_px: int,
         workers: int,
         device: torch.device,
-        threshold: float = 0.0,
     ) -> None:
         self.patches = patches
         self.classes = task_classes(patches)
-        self.objective: Objective = (
-            Regression() if self.classes is None else Classification(self.classes, threshold)
-        )
+        self.objective: Objective = Regression() if self.classes is None else Classification(self.classes)
         self.patch_px = patch_px
         self.device = device
         self._workers = workers

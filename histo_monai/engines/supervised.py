@@ -18,7 +18,6 @@ from histo_monai.engines.labeled import (
     LabeledLoader,
     LabeledTask,
     Picture,
-    Schedule,
     build_evaluator,
     predict,
     some_patches,
@@ -27,6 +26,7 @@ from histo_monai.engines.labeled import (
 from histo_monai.engines.means import attach_means
 from histo_monai.networks import TaskModel, from_encoder
 from histo_monai.randomness import Step, derive_seed
+from histo_monai.schedule import Schedule
 from histo_monai.transforms.supervised import SupervisedAugmentation
 
 NUM_SHOWN = 24

@@ -25,10 +25,17 @@ class Objective(Protocol):
     def measure(self, outputs: torch.Tensor, targets: torch.Tensor) -> dict[str, torch.Tensor]:
         """(N, K) outputs against (N,) targets -> `MEASURES`, each Shape (N,)."""
 
-    def consistency(self, student: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
-        """How far the student is from the teacher, per image. Shape (N,); no gradient goes to the teacher."""
+    def consistency(
+        self, student: torch.Tensor, teacher: torch.Tensor, threshold: float = 0.0
+    ) -> torch.Tensor:
+        """How far the student is from the teacher, per image. Shape (N,); no gradient goes to the teacher.
 
-    def pseudo_measure(self, student: torch.Tensor, teacher: torch.Tensor) -> dict[str, torch.Tensor]:
+        Where the teacher gives no class `threshold`, 0 in 0..1; scores know no threshold.
+        """
+
+    def pseudo_measure(
+        self, student: torch.Tensor, teacher: torch.Tensor, threshold: float = 0.0
+    ) -> dict[str, torch.Tensor]:
         """What the two say of unlabeled images, `PSEUDO_MEASURES`, each Shape (N,)."""
 
     def right(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -44,40 +51,39 @@ class Objective(Protocol):
 class Classification:
     """Cross-entropy; the model of the highest validation accuracy is kept, of equal ones that of the lowest loss.
 
-    Consistency: cross-entropy of the student against the class that the teacher finds most probable, where the teacher
-    gives it at least `threshold`; all images count in the mean (Sohn et al. 2020; the paper has no threshold).
-
     Args:
         classes: names by number, at least two.
-        threshold: in 0..1.
     """
 
     MEASURES: ClassVar[tuple[str, ...]] = ("loss", "accuracy")
     PSEUDO_MEASURES: ClassVar[tuple[str, ...]] = ("agreement", "teacher_entropy", "student_entropy", "used")
 
-    def __init__(self, classes: Sequence[str], threshold: float = 0.0) -> None:
+    def __init__(self, classes: Sequence[str]) -> None:
         if len(classes) < 2:
             raise ValueError(f"classification needs at least two classes, the labels have {list(classes)}")
         self.classes: list[str] | None = list(classes)
-        self.threshold = threshold
 
     def measure(self, outputs: torch.Tensor, targets: torch.Tensor) -> dict[str, torch.Tensor]:
         """Cross-entropy and whether the arg max is right."""
         loss = F.cross_entropy(outputs.float(), targets, reduction="none")
         return {"loss": loss, "accuracy": self.right(outputs, targets)}
 
-    def consistency(self, student: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
+    def consistency(
+        self, student: torch.Tensor, teacher: torch.Tensor, threshold: float = 0.0
+    ) -> torch.Tensor:
         """Cross-entropy against the teacher's arg max; 0 where the teacher is less sure than the threshold."""
         loss = F.cross_entropy(student.float(), teacher.detach().argmax(dim=-1), reduction="none")
-        return loss * self._used(teacher)
+        return loss * self._used(teacher, threshold)
 
-    def pseudo_measure(self, student: torch.Tensor, teacher: torch.Tensor) -> dict[str, torch.Tensor]:
+    def pseudo_measure(
+        self, student: torch.Tensor, teacher: torch.Tensor, threshold: float = 0.0
+    ) -> dict[str, torch.Tensor]:
         """Same arg max; entropy of each in nats; whether the pseudo label counts."""
         return {
             "agreement": self.right(student, teacher.argmax(dim=-1)),
             "teacher_entropy": _entropy(teacher),
             "student_entropy": _entropy(student),
-            "used": self._used(teacher),
+            "used": self._used(teacher, threshold),
         }
 
     def right(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -92,8 +98,8 @@ class Classification:
         """Softmax."""
         return outputs.float().softmax(dim=-1)
 
-    def _used(self, teacher: torch.Tensor) -> torch.Tensor:
-        return (self.predictions(teacher.detach()).amax(dim=-1) >= self.threshold).float()
+    def _used(self, teacher: torch.Tensor, threshold: float) -> torch.Tensor:
+        return (self.predictions(teacher.detach()).amax(dim=-1) >= threshold).float()
 
 
 class Regression:
@@ -108,11 +114,15 @@ class Regression:
         error = outputs.float().squeeze(-1) - targets
         return {"loss": error.square(), "absolute_error": error.abs()}
 
-    def consistency(self, student: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
+    def consistency(
+        self, student: torch.Tensor, teacher: torch.Tensor, threshold: float = 0.0
+    ) -> torch.Tensor:
         """Squared difference."""
         return (student.float() - teacher.detach().float()).squeeze(-1).square()
 
-    def pseudo_measure(self, student: torch.Tensor, teacher: torch.Tensor) -> dict[str, torch.Tensor]:
+    def pseudo_measure(
+        self, student: torch.Tensor, teacher: torch.Tensor, threshold: float = 0.0
+    ) -> dict[str, torch.Tensor]:
         """Absolute difference of the two scores."""
         return {"disagreement": (student.float() - teacher.float()).squeeze(-1).abs()}
 

@@ -10,8 +10,6 @@ import typing
 from pathlib import Path
 
 from histo_monai.params.file import read_tree
-from histo_monai.params.reader import ParamsError, read_section
-from histo_monai.params.rules import Dataset, Method
 from histo_monai.params.sections import (
     BreastPathQLabels,
     Camelyon16Labels,
@@ -20,6 +18,8 @@ from histo_monai.params.sections import (
     Params,
     SlidesCorpus,
 )
+from histo_monai.settings.reader import ParamsError, read_section
+from histo_monai.settings.rules import Dataset, Method
 
 __all__ = [
     "BreastPathQLabels",
@@ -83,6 +83,11 @@ def parse_params(tree: object) -> Params:
     if params.source == "phantom" and "own" in (params.dataset, params.corpus):
         raise ParamsError(
             "source: 'phantom' simulates the public datasets, not 'own'; set source: raw for your slides"
+        )
+    method = params.consistency.method
+    if method not in params.consistency.methods:
+        raise ParamsError(
+            f"consistency.methods.{method}: missing key; expected the settings of consistency.method"
         )
     queue, samples = params.pretrain.moco.queue_size, params.corpus_section.num_train
     if "moco" in params.methods and queue > samples:

@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, Event, ScalarEvent
 
-from histo_monai.params.reader import ParamsError
+from histo_monai.settings.reader import ParamsError
 from histo_monai.storage import InputFileError, read_text
 
 _LIMIT = 2**18

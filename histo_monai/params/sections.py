@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from histo_monai.params.rules import (
+from histo_monai.params.slide_sections import (
+    AggregateParams,
+    CrossfitParams,
+    HeatmapParams,
+    MapParams,
+    OwnMapParams,
+)
+from histo_monai.semisupervised import METHODS
+from histo_monai.settings.rules import (
     Corpus,
     Count,
     CountOrZero,
@@ -15,18 +24,13 @@ from histo_monai.params.rules import (
     MicronsPerPixel,
     Milestones,
     Mpps,
+    NamedIn,
     Positive,
     Range,
+    SectionsOf,
     Seed,
     Seeds,
     Unique,
-)
-from histo_monai.params.slide_sections import (
-    AggregateParams,
-    CrossfitParams,
-    HeatmapParams,
-    MapParams,
-    OwnMapParams,
 )
 
 
@@ -244,13 +248,13 @@ class FinetuneParams:
 
 @dataclass(frozen=True)
 class ConsistencyParams:
-    """Teacher-student training: weight of the consistency loss, confidence asked of a pseudo label, and the sections.
+    """Semi-supervised training: the method in use, settings of each method, and how long and fast, a section a dataset.
 
     `batch_size` of a section counts labeled images; mu times as many unlabeled ones come with them.
     """
 
-    weight: Annotated[float, Range(0.0)]
-    threshold: Annotated[float, Range(0.0, 0.999)]
+    method: Annotated[str, NamedIn(METHODS)]
+    methods: Annotated[Mapping[str, Any], SectionsOf(METHODS)]
     breastpathq: TrainingParams
     camelyon16: TrainingParams
     kather: TrainingParams
@@ -319,6 +323,11 @@ class Params:
     def consistency_section(self) -> TrainingParams:
         """The section of `consistency` that `dataset` names."""
         return getattr(self.consistency, self.dataset)
+
+    @property
+    def student_settings(self) -> Any:
+        """The settings of the semi-supervised method that `consistency.method` names."""
+        return self.consistency.methods[self.consistency.method]
 
     @property
     def heatmap_section(self) -> MapParams | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from histo_monai.params.rules import (
+from histo_monai.settings.rules import (
     CountOrZero,
     MicronsPerPixel,
     Positive,

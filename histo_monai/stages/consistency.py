@@ -13,10 +13,10 @@ from histo_monai.datasets.labeled import read_patches
 from histo_monai.datasets.splits import labeled_rows
 from histo_monai.datasets.tasks import split_rows
 from histo_monai.engines.choice import choose
-from histo_monai.engines.consistency import teach_student
 from histo_monai.engines.fit import Records
 from histo_monai.engines.labeled import LabeledTask
 from histo_monai.engines.resume import fingerprint
+from histo_monai.engines.semisupervised import train_student
 from histo_monai.engines.supervised import Training
 from histo_monai.environment import code_version, read_environment
 from histo_monai.networks import from_task_model, save_model
@@ -24,6 +24,7 @@ from histo_monai.params import load_params
 from histo_monai.provenance import made_from, without_ids, write_metrics
 from histo_monai.randomness import derive_seed
 from histo_monai.reports.mosaics import weak_and_strong
+from histo_monai.semisupervised import METHODS
 from histo_monai.storage import whole_folder, write_json
 
 _LOG = logging.getLogger(__name__)
@@ -40,7 +41,6 @@ def run(method: str, seed: int) -> None:
         patch_px=params.patch_px,
         workers=environment.workers,
         device=environment.device,
-        threshold=params.consistency.threshold,
     )
     labeled, unlabeled = labeled_rows(task.patches, params.alpha), split_rows(task.patches, "train")
     validation = split_rows(task.patches, "validation")
@@ -49,10 +49,17 @@ def run(method: str, seed: int) -> None:
     model, description = from_task_model(path)
     task.check_fits(description, path)
     stage = f"consistency-{method}-{seed}"
+    settings = dataclasses.asdict(params.student_settings)
     decided_by = [method, seed, params.alpha, params.mu, params.n_aug, params.patch_px]
-    decided_by += [dataclasses.asdict(section), params.consistency.weight, params.consistency.threshold]
-    result = teach_student(
-        model,
+    decided_by += [dataclasses.asdict(section), params.consistency.method, settings]
+    result = train_student(
+        METHODS[params.consistency.method](
+            model=model,
+            objective=task.objective,
+            patch_px=params.patch_px,
+            n_aug=params.n_aug,
+            settings=params.student_settings,
+        ),
         task,
         labeled,
         unlabeled,
@@ -63,8 +70,6 @@ def run(method: str, seed: int) -> None:
             seed=derive_seed(seed, "consistency"),
         ),
         mu=params.mu,
-        n_aug=params.n_aug,
-        weight=params.consistency.weight,
         picture=partial(weak_and_strong, classes=task.classes),
         records=Records(
             artifacts.tensorboard_folder(stage),
@@ -94,8 +99,7 @@ def run(method: str, seed: int) -> None:
         "n_aug": params.n_aug,
         "metrics": metrics,
         "params": dataclasses.asdict(section),
-        "weight": params.consistency.weight,
-        "threshold": params.consistency.threshold,
+        "semisupervised": {"method": params.consistency.method, **settings},
         "provenance": without_ids(provenance),
     }
     with whole_folder(artifacts.student_folder(method, seed)) as folder:

@@ -23,16 +23,17 @@ from histo_monai.datasets.labeled import read_patches
 from histo_monai.datasets.splits import labeled_rows
 from histo_monai.datasets.tables import read_whole_slides
 from histo_monai.datasets.tasks import split_rows
-from histo_monai.engines.consistency import teach_student
 from histo_monai.engines.fit import Records
 from histo_monai.engines.labeled import LabeledTask
 from histo_monai.engines.resume import fingerprint
+from histo_monai.engines.semisupervised import train_student
 from histo_monai.engines.supervised import Training, finetune_encoder
 from histo_monai.environment import code_version, read_environment
 from histo_monai.networks import describe_task_model, save_model
 from histo_monai.params import Params, load_params
 from histo_monai.provenance import made_from, without_ids, write_metrics
 from histo_monai.randomness import derive_seed, generator
+from histo_monai.semisupervised import METHODS
 from histo_monai.storage import whole_folder
 
 _LOG = logging.getLogger(__name__)
@@ -60,7 +61,6 @@ def run(method: str, seed: int) -> None:
         patch_px=params.patch_px,
         workers=environment.workers,
         device=environment.device,
-        threshold=params.consistency.threshold,
     )
     encoder = artifacts.model_folder(method) / artifacts.ENCODER
     used = [split_rows(patches, split) for split in ("train", "validation")]
@@ -132,8 +132,14 @@ def _train_fold(
         "provenance": without_ids(provenance),
     }
     save_model(folder / f"finetuned-{fold}.safetensors", model.state_dict(), described)
-    student = teach_student(
-        model,
+    student = train_student(
+        METHODS[params.consistency.method](
+            model=model,
+            objective=task.objective,
+            patch_px=params.patch_px,
+            n_aug=params.n_aug,
+            settings=params.student_settings,
+        ),
         task,
         labeled,
         unlabeled,
@@ -143,8 +149,6 @@ def _train_fold(
             seed=derive_seed(seed, "fold", fold, "consistency"),
         ),
         mu=params.mu,
-        n_aug=params.n_aug,
-        weight=params.consistency.weight,
         picture=_no_picture,
         records=Records(resume=student_point, fingerprint=key),
     )

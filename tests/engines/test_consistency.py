@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from ignite.engine import Engine
-
-from histo_monai.datasets.tasks import split_rows
-from histo_monai.engines import consistency as consistency_module
 from histo_monai.engines.consistency import (
     ConsistencyResult,
     ConsistencyStep,
     ConsistencyViews,
     train_consistency,
 )
+from ignite.engine import Engine
+
+from histo_monai.datasets.tasks import split_rows
+from histo_monai.engines import consistency as consistency_module
 from histo_monai.engines.fit import Records
 from histo_monai.engines.labeled import LabeledTask, Schedule
 from histo_monai.networks import TaskModel, TeacherStudent

@@ -27,9 +27,9 @@ def test_consistency_is_cross_entropy_against_the_arg_max_of_the_teacher() -> No
 def test_a_threshold_leaves_out_what_the_teacher_is_not_sure_of_but_counts_it_in_the_mean() -> None:
     teacher = torch.tensor([[0.6, 0.3, 0.1], [0.05, 0.05, 0.9]]).log()
     student = torch.tensor([[0.2, 0.7, 0.1], [0.25, 0.25, 0.5]]).log()
-    loss = Classification(CLASSES, threshold=0.8).consistency(student, teacher)
+    loss = Classification(CLASSES).consistency(student, teacher, 0.8)
     torch.testing.assert_close(loss, torch.tensor([0.0, math.log(2)]))
-    assert Classification(CLASSES, 0.8).pseudo_measure(student, teacher)["used"].tolist() == [0.0, 1.0]
+    assert Classification(CLASSES).pseudo_measure(student, teacher, 0.8)["used"].tolist() == [0.0, 1.0]
 
 
 @pytest.mark.parametrize("objective", [Classification(CLASSES), Regression()])

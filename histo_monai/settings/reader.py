@@ -12,7 +12,8 @@ import typing
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from histo_monai.params.rules import Ascending, Range, Unique
+from histo_monai.settings.registry import Registry
+from histo_monai.settings.rules import Ascending, NamedIn, Range, SectionsOf, Unique
 
 _SCIENTIFIC = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]{1,3}")
 _SHORT = reprlib.Repr()
@@ -36,9 +37,7 @@ def read_section(cls: Any, tree: object, where: str) -> Any:
     fields = [field.name for field in dataclasses.fields(cls)]
     for key in tree:
         if key not in fields:
-            close = difflib.get_close_matches(str(key), fields, n=1)
-            advice = f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(fields)}"
-            raise ParamsError(f"{_join(where, key)}: unknown key; {advice}")
+            raise ParamsError(f"{_join(where, key)}: unknown key; {_advice(key, fields)}")
     for key in fields:
         if key not in tree:
             raise ParamsError(f"{_join(where, key)}: missing key; expected {_describe(hints[key])}")
@@ -53,6 +52,8 @@ def _value(hint: Any, value: Any, where: str) -> Any:
         rules = tuple(rest)
     if dataclasses.is_dataclass(hint):
         return read_section(hint, value, where)
+    if rules and isinstance(rules[0], SectionsOf):
+        return _sections(rules[0].registry, value, where)
     if typing.get_origin(hint) is tuple:
         if not isinstance(value, list):
             raise ParamsError(f"{where}: expected {expected}, got {_show(value)}")
@@ -66,6 +67,20 @@ def _value(hint: Any, value: Any, where: str) -> Any:
         if not _holds(rule, value):
             raise ParamsError(f"{where}: expected {expected}, got {_show(value)}")
     return value
+
+
+def _sections(registry: Registry, tree: object, where: str) -> dict[str, Any]:
+    if not isinstance(tree, Mapping):
+        raise ParamsError(f"{where}: expected a section with keys, got {_show(tree)}")
+    for name in tree:
+        if name not in registry:
+            raise ParamsError(f"{_join(where, name)}: unknown key; {_advice(name, list(registry))}")
+    return {name: read_section(registry[name].Settings, tree[name], _join(where, name)) for name in tree}
+
+
+def _advice(key: object, known: list[str]) -> str:
+    close = difflib.get_close_matches(str(key), known, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(known)}"
 
 
 def _scalar(hint: type, value: Any, where: str, expected: str) -> Any:
@@ -92,12 +107,16 @@ def _holds(rule: object, value: Any) -> bool:
     if isinstance(rule, Ascending):
         enough = len(value) >= rule.at_least and rule.length in (None, len(value))
         return enough and all(a < b for a, b in itertools.pairwise(value))
+    if isinstance(rule, NamedIn):
+        return value in rule.registry
     raise TypeError(f"no such rule: {rule!r}")
 
 
 def _describe(hint: Any) -> str:
     if typing.get_origin(hint) is Annotated:
         inner, *rules = typing.get_args(hint)
+        if isinstance(rules[0], NamedIn | SectionsOf):
+            return str(rules[0])
         if isinstance(rules[0], Range):
             return f"{_describe(inner)} in {rules[0]}"
         return f"{rules[0]} ({_describe(inner)})"

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from histo_monai.settings.registry import Registry
+
 Dataset = Literal["breastpathq", "camelyon16", "kather", "own"]
 Corpus = Literal["breastpathq", "camelyon16", "own"]
 Method = Literal["random", "vae", "moco", "rsp"]
@@ -47,6 +49,26 @@ class Ascending:
     def __str__(self) -> str:
         count = {None: "one number or more" if self.at_least else "numbers", 3: "three numbers"}[self.length]
         return f"{count}, each larger than the one before"
+
+
+@dataclass(frozen=True)
+class NamedIn:
+    """The name of a part in a registry."""
+
+    registry: Registry
+
+    def __str__(self) -> str:
+        return f"one of {', '.join(self.registry)}"
+
+
+@dataclass(frozen=True)
+class SectionsOf:
+    """Settings of parts in a registry, by name: each is what the part's `Settings` says."""
+
+    registry: Registry
+
+    def __str__(self) -> str:
+        return f"a section each for some of {', '.join(self.registry)}"
 
 
 _MOST = 10**12

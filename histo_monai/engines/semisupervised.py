@@ -1,0 +1,162 @@
+"""Semi-supervised training: a method of `histo_monai.semisupervised` on labeled and unlabeled patches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from ignite.engine import Engine, Events
+
+from histo_monai.datasets.streams import SideBySide
+from histo_monai.engines.device import in_memory_order, precision, to_device
+from histo_monai.engines.fit import Records, fit
+from histo_monai.engines.handlers import attach_step_decay
+from histo_monai.engines.labeled import LabeledTask, build_evaluator, some_patches
+from histo_monai.engines.means import attach_means
+from histo_monai.engines.supervised import Training
+from histo_monai.randomness import Step
+from histo_monai.semisupervised.protocol import Batch, SemiSupervised
+
+NUM_SHOWN = 8
+"""Pairs of views in a picture."""
+
+PairPicture = Callable[..., np.ndarray]
+"""(weak (n, 3, P, P) float, strong, predictions of the weak views (n, K), of the strong) -> (H, W, 3) uint8."""
+
+
+@dataclass(frozen=True)
+class StudentResult:
+    """What a semi-supervised training leaves; the method's model holds the weights that predict.
+
+    Attributes:
+        curves: one row per epoch: epoch, lr, train_..., validation_....
+        validation: means over the validation patches, of the last student.
+        picture: weak and strong views of some unlabeled patches, with what is said of them, (H, W, 3) uint8.
+    """
+
+    curves: list[dict[str, float]]
+    validation: dict[str, float]
+    picture: np.ndarray
+
+
+def train_student(
+    method: SemiSupervised,
+    task: LabeledTask,
+    labeled: pd.DataFrame,
+    unlabeled: pd.DataFrame,
+    validation: pd.DataFrame,
+    training: Training,
+    *,
+    mu: int,
+    picture: PairPicture,
+    records: Records,
+) -> StudentResult:
+    """Run a method; its model holds the last student afterwards.
+
+    An epoch shows every labeled and every unlabeled patch at least once.
+
+    Args:
+        method: what trains; moved to the task's device.
+        task: what is learned.
+        labeled: rows of `task.patches` whose labels are used.
+        unlabeled: rows whose labels are not looked at, the labeled ones among them.
+        validation: rows that are measured after each epoch.
+        training: see `Training`; its `batch_size` counts labeled patches.
+        mu: unlabeled patches per labeled one.
+        picture: draws weak and strong pairs.
+        records: where traces are left.
+
+    Raises:
+        ArithmeticError: the loss is not finite.
+    """
+    schedule, per_step = training.schedule, mu * training.batch_size
+    steps = max(-(-len(labeled) // training.batch_size), -(-len(unlabeled) // per_step))
+    stream = partial(task.shuffled, seed=training.seed, num_batches=steps)
+    of_labeled = stream(labeled, training.batch_size, purpose="labeled")
+    of_unlabeled = stream(unlabeled, per_step, purpose="unlabeled").loader
+    of_validation = task.in_order(validation, training.predict_batch_size)
+    to_device(method.network, task.device)
+    optimizer = method.optimizer(schedule)
+    step = StudentStep(method, task, of_labeled.targets, optimizer, training.seed)
+    trainer = Engine(step)
+    attach_means(trainer, method.measures)
+    attach_step_decay(trainer, optimizer, schedule.milestones)
+    evaluator = build_evaluator(lambda patches: method.model.eval()(patches), task, of_validation.targets)
+    trainer.add_event_handler(Events.EPOCH_COMPLETED, method.after_epoch)
+    batches = SideBySide(of_labeled.loader, of_unlabeled)
+    shown = some_patches(of_unlabeled, NUM_SHOWN)
+    curves = fit(
+        trainer,
+        evaluator,
+        batches,
+        of_validation.loader,
+        epochs=schedule.epochs,
+        optimizer=optimizer,
+        parts={"method": method.network, "optimizer": optimizer},
+        best=None,
+        rank=task.objective.rank,
+        picture=lambda: picture(*step.show(shown)),
+        samples_per_step=batches.images_per_step,
+        records=records,
+    )
+    evaluator.run(of_validation.loader)
+    return StudentResult(curves, dict(evaluator.state.metrics), picture(*step.show(shown)))
+
+
+class StudentStep:
+    """One step of the optimizer; called by the engine with a labeled and an unlabeled batch.
+
+    Args:
+        method: what trains.
+        task: its device.
+        targets: of the labeled rows.
+        optimizer: of the method.
+        seed: of the views.
+    """
+
+    def __init__(
+        self,
+        method: SemiSupervised,
+        task: LabeledTask,
+        targets: torch.Tensor,
+        optimizer: torch.optim.Optimizer,
+        seed: int,
+    ) -> None:
+        self._method = method
+        self._device = task.device
+        self._targets = targets
+        self._optimizer = optimizer
+        self._seed = seed
+
+    def __call__(self, engine: Engine, pair: Any) -> dict[str, torch.Tensor]:
+        """Views, outputs, loss, step; what was measured, each of shape (n,)."""
+        (labeled, rows), (unlabeled, _) = pair
+        self._method.network.train()
+        step = Step(self._seed, engine.state.epoch, engine.state.iteration)
+        here = self._here
+        batch = Batch(here(labeled), here(self._targets[rows]), here(unlabeled), step)
+        views = self._method.views(batch)
+        with precision(self._device):
+            outputs = self._method.outputs(tuple(in_memory_order(view, self._device) for view in views))
+        measured = self._method.measure(outputs, batch)
+        self._optimizer.zero_grad(set_to_none=True)
+        measured["loss"].mean().backward()
+        self._optimizer.step()
+        self._method.after_step()
+        return {name: values.detach() for name, values in measured.items()}
+
+    def show(self, patches: torch.Tensor) -> tuple[np.ndarray, ...]:
+        """(n, 1, 3, P, P) uint8 -> see `SemiSupervised.pairs`."""
+        here = self._here(patches)
+        with precision(self._device):
+            return self._method.pairs(
+                Batch(here, self._targets[:0], here, Step(self._seed, epoch=0, iteration=0))
+            )
+
+    def _here(self, x: torch.Tensor) -> torch.Tensor:
+        return x.to(self._device, non_blocking=True)
