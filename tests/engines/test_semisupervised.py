@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,35 +9,35 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from histo_monai.engines.consistency import (
-    ConsistencyResult,
-    ConsistencyStep,
-    ConsistencyViews,
-    train_consistency,
-)
 from ignite.engine import Engine
 
 from histo_monai.datasets.tasks import split_rows
-from histo_monai.engines import consistency as consistency_module
+from histo_monai.engines import semisupervised as engine_module
 from histo_monai.engines.fit import Records
-from histo_monai.engines.labeled import LabeledTask, Schedule
+from histo_monai.engines.labeled import LabeledTask
+from histo_monai.engines.semisupervised import StudentResult, StudentStep, train_student
+from histo_monai.engines.supervised import Training
 from histo_monai.networks import TaskModel, TeacherStudent
 from histo_monai.randomness import Step
-from histo_monai.transforms.randaugment import WeakStrongViews
+from histo_monai.schedule import Schedule
+from histo_monai.semisupervised.paper import Paper, PaperSettings
+from histo_monai.semisupervised.protocol import Batch
 from histo_monai.transforms.supervised import SupervisedAugmentation
 
 TaskBuilder = Callable[..., LabeledTask]
-B, MU, STEPS = 4, 3, 3
+B, MU, STEPS = 4, 2, 3
 SCHEDULE = Schedule(epochs=2, optimizer="sgd", lr=0.05, weight_decay=1e-4, milestones=(1,))
 
 
-def _pair(task: LabeledTask) -> TeacherStudent:
+def _paper(task: LabeledTask, weight: float = 1.0, n_aug: int = 7) -> Paper:
     torch.manual_seed(0)
-    return TeacherStudent(TaskModel("pair", task.num_outputs))
-
-
-def _views(size_px: int) -> ConsistencyViews:
-    return ConsistencyViews(SupervisedAugmentation(size_px), WeakStrongViews(size_px, 7))
+    return Paper(
+        model=TaskModel("pair", task.num_outputs),
+        objective=task.objective,
+        patch_px=task.patch_px,
+        n_aug=n_aug,
+        settings=PaperSettings(weight, threshold=0.0),
+    )
 
 
 def _labeled(task: LabeledTask) -> Any:
@@ -44,25 +45,21 @@ def _labeled(task: LabeledTask) -> Any:
     return task.shuffled(rows, B, seed=0, purpose="labeled", num_batches=STEPS)
 
 
-def _train(pair: TeacherStudent, task: LabeledTask, **changes: Any) -> ConsistencyResult:
-    unlabeled = task.shuffled(
-        split_rows(task.patches, "train"), MU * B, seed=0, purpose="unlabeled", num_batches=STEPS
-    )
-    settings: dict[str, Any] = {
-        "weight": 1.0,
-        "views": _views(task.patch_px),
-        "schedule": SCHEDULE,
-        "seed": 0,
-        "picture": lambda *shown: np.zeros((2, 2, 3), np.uint8),
-        "records": Records(),
-    }
-    return train_consistency(
-        pair,
+def _train(
+    method: Paper, task: LabeledTask, schedule: Schedule = SCHEDULE, records: Records | None = None
+) -> StudentResult:
+    """An epoch of STEPS: 24 unlabeled patches in batches of eight, six labeled ones in batches of four."""
+    train = split_rows(task.patches, "train")
+    return train_student(
+        method,
         task,
-        _labeled(task),
-        unlabeled.loader,
-        task.in_order(split_rows(task.patches, "validation"), 16),
-        **{**settings, **changes},
+        train.head(6),
+        train,
+        split_rows(task.patches, "validation"),
+        Training(schedule, B, 16, seed=0),
+        mu=MU,
+        picture=lambda *shown: np.zeros((2, 2, 3), np.uint8),
+        records=records or Records(),
     )
 
 
@@ -79,19 +76,20 @@ def test_the_trunk_stays_and_the_teacher_moves_only_at_the_end_of_an_epoch(
     wave_task: TaskBuilder, scores: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = wave_task(scores=scores)
-    pair = _pair(task)
+    method = _paper(task)
+    pair = method.network
     trunk, teacher, student = _state(pair.encoder), _state(pair.teacher), _state(pair.student)
     seen: list[bool] = []
-    step = ConsistencyStep.__call__
+    step = StudentStep.__call__
 
-    def watched(self: ConsistencyStep, engine: Engine, batch: Any) -> dict[str, torch.Tensor]:
+    def watched(self: StudentStep, engine: Engine, batch: Any) -> dict[str, torch.Tensor]:
         output = step(self, engine, batch)
         if engine.state.epoch == 1:
             seen.append(_equal(_state(pair.teacher), teacher))
         return output
 
-    monkeypatch.setattr(ConsistencyStep, "__call__", watched)
-    _train(pair, task)
+    monkeypatch.setattr(StudentStep, "__call__", watched)
+    _train(method, task)
     assert seen == [True] * STEPS
     assert any(name.endswith("running_mean") for name in trunk)
     assert _equal(_state(pair.encoder), trunk)
@@ -103,20 +101,21 @@ def test_the_student_of_an_epoch_teaches_the_next(
     wave_task: TaskBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = wave_task()
-    pair = _pair(task)
+    method = _paper(task)
+    pair = method.network
     at_the_end: list[dict[str, torch.Tensor]] = []
     in_the_next: list[dict[str, torch.Tensor]] = []
-    step = ConsistencyStep.__call__
+    step = StudentStep.__call__
 
-    def watched(self: ConsistencyStep, engine: Engine, batch: Any) -> dict[str, torch.Tensor]:
+    def watched(self: StudentStep, engine: Engine, batch: Any) -> dict[str, torch.Tensor]:
         in_the_next.append(_state(pair.teacher))
         output = step(self, engine, batch)
         if engine.state.iteration % STEPS == 0:
             at_the_end.append(_state(pair.student))
         return output
 
-    monkeypatch.setattr(ConsistencyStep, "__call__", watched)
-    _train(pair, task)
+    monkeypatch.setattr(StudentStep, "__call__", watched)
+    _train(method, task)
     assert all(_equal(teacher, at_the_end[0]) for teacher in in_the_next[STEPS:])
     assert not _equal(at_the_end[0], at_the_end[1])
 
@@ -127,18 +126,15 @@ def _ids_seen(task: LabeledTask, monkeypatch: pytest.MonkeyPatch, shuffle: bool)
     Only geometry is left in the strong views, which keeps a plain image as it is.
     """
     seen: list[tuple[Any, Any]] = []
-    draw = ConsistencyViews.draw
+    draw, features = Paper.views, TeacherStudent.features
 
-    def plain(self: ConsistencyViews, labeled: torch.Tensor, unlabeled: torch.Tensor, now: Step) -> Any:
-        ids = 3 * torch.arange(len(unlabeled), dtype=torch.uint8) + now.iteration
-        images = ids.view(-1, 1, 1, 1, 1).expand_as(unlabeled).contiguous()
-        views, weak, strong = draw(self, labeled, images, now)
+    def plain(self: Paper, batch: Batch) -> tuple[torch.Tensor, ...]:
+        ids = 3 * torch.arange(len(batch.unlabeled), dtype=torch.uint8) + batch.step.iteration
+        images = ids.view(-1, 1, 1, 1, 1).expand_as(batch.unlabeled).contiguous()
+        views, weak, strong = draw(self, dataclasses.replace(batch, unlabeled=images))
         if shuffle:
             strong = strong[torch.randperm(len(strong), generator=torch.Generator().manual_seed(0))]
         return views, weak, strong
-
-    pair = _pair(task)
-    features = TeacherStudent.features
 
     def watched(self: TeacherStudent, patches: torch.Tensor) -> torch.Tensor:
         if len(patches) == B + 2 * MU * B:
@@ -146,15 +142,14 @@ def _ids_seen(task: LabeledTask, monkeypatch: pytest.MonkeyPatch, shuffle: bool)
             seen.append((ids[B : B + MU * B], ids[B + MU * B :]))
         return features(self, patches)
 
-    monkeypatch.setattr(ConsistencyViews, "draw", plain)
+    monkeypatch.setattr(Paper, "views", plain)
     monkeypatch.setattr(TeacherStudent, "features", watched)
-    monkeypatch.setattr(consistency_module, "NUM_SHOWN", 1)
-    geometry = WeakStrongViews(task.patch_px, 4)
+    monkeypatch.setattr(engine_module, "NUM_SHOWN", 1)
     monkeypatch.setattr(
         "histo_monai.transforms.randaugment.draw_distinct",
         lambda state, num, kinds, count: np.stack([state.permutation(count) for _ in range(num)]),
     )
-    _train(pair, task, views=ConsistencyViews(SupervisedAugmentation(task.patch_px), geometry))
+    _train(_paper(task, n_aug=4), task)
     return seen
 
 
@@ -175,11 +170,11 @@ def test_with_lambda_zero_the_student_is_plain_finetuning_of_the_head(
     wave_task: TaskBuilder, scores: bool
 ) -> None:
     task = wave_task(scores=scores)
-    pair = _pair(task)
-    model = copy.deepcopy(pair)
-    _train(pair, task, weight=0.0)
+    method = _paper(task, weight=0.0)
+    model = copy.deepcopy(method.model).eval()
+    _train(method, task)
 
-    head = model.student
+    head = model.head
     optimizer = torch.optim.SGD(head.parameters(), lr=0.05, momentum=0.9, nesterov=True, weight_decay=1e-4)
     augment, loader = SupervisedAugmentation(task.patch_px), _labeled(task)
     iteration = 0
@@ -196,32 +191,32 @@ def test_with_lambda_zero_the_student_is_plain_finetuning_of_the_head(
             loss.backward()
             optimizer.step()
     for name, value in head.state_dict().items():
-        torch.testing.assert_close(pair.student.state_dict()[name], value, rtol=1e-5, atol=1e-7)
+        torch.testing.assert_close(method.model.head.state_dict()[name], value, rtol=1e-5, atol=1e-7)
 
 
 def test_the_unlabeled_part_moves_the_student(wave_task: TaskBuilder) -> None:
     task = wave_task()
-    with_it, without = _pair(task), _pair(task)
+    with_it, without = _paper(task), _paper(task, weight=0.0)
     _train(with_it, task)
-    _train(without, task, weight=0.0)
-    assert not _equal(_state(with_it.student), _state(without.student))
+    _train(without, task)
+    assert not _equal(_state(with_it.model.head), _state(without.model.head))
 
 
 def test_a_killed_training_goes_on_to_the_same_student(wave_task: TaskBuilder, tmp_path: Path) -> None:
     task = wave_task()
-    whole, killed, resumed = (_pair(task) for _ in range(3))
+    whole, killed, resumed = (_paper(task) for _ in range(3))
     records = Records(resume=tmp_path / "state.pt", fingerprint="x")
     _train(whole, task)
     _train(killed, task, schedule=Schedule(1, "sgd", 0.05, 1e-4, (1,)), records=records)
     _train(resumed, task, records=records)
-    assert _equal(_state(whole), _state(resumed))
+    assert _equal(_state(whole.network), _state(resumed.network))
 
 
 def test_curves_and_tensorboard_tell_of_both_losses_and_of_the_pseudo_labels(
     wave_task: TaskBuilder, tmp_path: Path
 ) -> None:
     task = wave_task()
-    result = _train(_pair(task), task, records=Records(tensorboard=tmp_path / "events"))
+    result = _train(_paper(task), task, records=Records(tensorboard=tmp_path / "events"))
     told = {
         "train_loss", "train_supervised", "train_consistency", "train_accuracy", "train_teacher_accuracy",
         "train_agreement", "train_teacher_entropy", "train_student_entropy", "validation_accuracy",
@@ -233,14 +228,14 @@ def test_curves_and_tensorboard_tell_of_both_losses_and_of_the_pseudo_labels(
 def test_every_image_is_seen_in_every_epoch(wave_task: TaskBuilder, monkeypatch: pytest.MonkeyPatch) -> None:
     task = wave_task()
     seen: dict[str, set[int]] = {"labeled": set(), "unlabeled": set()}
-    step = ConsistencyStep.__call__
+    step = StudentStep.__call__
 
-    def watched(self: ConsistencyStep, engine: Engine, batch: Any) -> dict[str, torch.Tensor]:
+    def watched(self: StudentStep, engine: Engine, batch: Any) -> dict[str, torch.Tensor]:
         if engine.state.epoch == 1:
             for name, (_, rows) in zip(seen, batch, strict=True):
                 seen[name] |= set(rows.tolist())
         return step(self, engine, batch)
 
-    monkeypatch.setattr(ConsistencyStep, "__call__", watched)
-    _train(_pair(task), task)
+    monkeypatch.setattr(StudentStep, "__call__", watched)
+    _train(_paper(task), task)
     assert seen == {"labeled": set(range(6)), "unlabeled": set(range(24))}
