@@ -117,7 +117,7 @@ def _in_rank(
     work: Callable[..., None],
     arguments: tuple[Any, ...],
 ) -> None:
-    """Meet the others and work. Not by Ignite's launcher: that takes a GPU wherever there is one, whatever was asked."""
+    """Meet the others and work. Not by Ignite's launcher: it takes a GPU wherever there is one."""
     device = device_of_rank(device, local_rank, ranks)
     if device.type == "cuda":
         torch.cuda.set_device(device)
