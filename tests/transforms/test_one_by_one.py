@@ -178,6 +178,7 @@ def test_opencv_keeps_its_own_number_of_threads_even_after_an_error():
 FORK = """
 import os, sys, cv2, numpy as np, torch
 from histo_monai.transforms import one_by_one
+from histo_monai.transforms.augmentation import MIN_NOISE_POOL
 from histo_monai.transforms.views import PretrainAugmentation
 
 cv2.setNumThreads(4)
@@ -186,7 +187,8 @@ child = os.fork()
 if child == 0:
     torch.set_num_threads(1)
     drawn = PretrainAugmentation(32, prob=1.0).randomize(2, 1)
-    one_by_one.augment(torch.zeros(2, 3, 32, 32, dtype=torch.uint8), drawn, torch.zeros(9 * 32 * 32), 32)
+    patches, pool = torch.zeros(2, 3, 32, 32, dtype=torch.uint8), torch.zeros(2 * MIN_NOISE_POOL)
+    one_by_one.augment(patches, drawn, pool, 32)
     cv2.setNumThreads(2)
     cv2.GaussianBlur(np.zeros((2000, 2000, 3), np.float32), (9, 9), 2)
     os._exit(0)
