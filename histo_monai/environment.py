@@ -3,7 +3,7 @@
 | variable | meaning | where it is not set |
 |---|---|---|
 | HISTO_MONAI_DEVICE | cpu, cuda or cuda:<n> | cuda where there is one |
-| HISTO_MONAI_RANKS | processes of a pretraining, one per GPU | all GPUs; 1 on the CPU |
+| HISTO_MONAI_RANKS | processes of a pretraining or of maps, one per GPU | all GPUs; 1 on the CPU or with cuda:<n> |
 | HISTO_MONAI_WORKERS | reading processes of each training process | half the cores, at most 8; 0 on two cores |
 | HISTO_MONAI_CPUS | processes that simulate and survey slides | all cores |
 | HISTO_MONAI_TIMEOUT_S | seconds that one of several RANKS may take for a step before the run is ended | 1800 |

@@ -62,7 +62,14 @@ def survey_images(table: pd.DataFrame, processes: int) -> pd.DataFrame:
     parts = np.array_split(np.arange(len(images)), -(-len(images) // _NUM_AT_A_TIME))
     paths, sides = images["path"].to_numpy(dtype=object), images["side_px"].to_numpy()
     jobs = ([paths[part].tolist() for part in parts], [sides[part].tolist() for part in parts])
-    found = map_over_processes(_survey_some, *jobs, processes=processes, title="images", unit="64 images")
+    found = map_over_processes(
+        _survey_some,
+        *jobs,
+        processes=processes,
+        title="images",
+        unit="image",
+        sizes=[len(part) for part in parts],
+    )
     rows = [row for some in found for row in some]
     problems = [row.problem for row in rows if row.problem]
     if problems:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
 from typing import Any, Literal, TypeVar
 
 from tqdm import tqdm
@@ -19,6 +19,7 @@ def map_over_processes(
     processes: int,
     title: str,
     unit: str,
+    sizes: Sequence[int] | None = None,
     start: Literal["fork", "spawn"] = "fork",
 ) -> Iterator[Result]:
     """Call `work` with the first of each column, the second of each, and so on.
@@ -28,14 +29,20 @@ def map_over_processes(
         columns: the arguments, of one length.
         processes: calls made at the same time; 1 stays in this process.
         title: of the progress bar.
-        unit: what one call handles.
+        unit: what the bar counts.
+        sizes: how many units each call handles; None: one.
         start: "spawn" where this process has run a network or read a slide before: threads and handles of these do not
             survive a fork.
     """
-    bar = partial(tqdm, total=len(columns[0]), desc=title, unit=unit)
-    if processes == 1 or len(columns[0]) < 2:
-        yield from bar(map(work, *columns))
-        return
-    context = multiprocessing.get_context(start)
-    with ProcessPoolExecutor(min(processes, len(columns[0])), mp_context=context) as pool:
-        yield from bar(pool.map(work, *columns))
+    num = len(columns[0])
+    sizes = [1] * num if sizes is None else sizes
+    with contextlib.ExitStack() as stack:
+        bar = stack.enter_context(tqdm(total=sum(sizes), desc=title, unit=unit))
+        results: Iterator[Result] = map(work, *columns)
+        if processes > 1 and num > 1:
+            context = multiprocessing.get_context(start)
+            pool = stack.enter_context(ProcessPoolExecutor(min(processes, num), mp_context=context))
+            results = pool.map(work, *columns)
+        for size, result in zip(sizes, results, strict=True):
+            bar.update(size)
+            yield result

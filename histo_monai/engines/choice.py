@@ -11,7 +11,7 @@ from torch import nn
 
 from histo_monai.datasets.tasks import dependence_groups
 from histo_monai.engines.labeled import LabeledLoader, LabeledTask, predict
-from histo_monai.metrics import Estimate, grouped_bootstrap, weighted_mean
+from histo_monai.metrics import Estimate, mean_difference
 from histo_monai.storage import read_json
 
 Model = Literal["finetuned", "student"]
@@ -24,7 +24,8 @@ class Choice:
     Attributes:
         chosen: "student" if the interval of the difference lies above zero, else "finetuned".
         measure: what was compared, larger is better: accuracy, or the negative squared error.
-        difference: student minus fine-tuned, mean over the validation patches, resampled by patient or slide.
+        difference: student minus fine-tuned, mean over the validation patches; over patients or slides, by the rule of
+            `compare` (`mean_difference`).
     """
 
     chosen: Model
@@ -75,8 +76,6 @@ def choose(
         task.objective.right(predict(model, task, validation.loader), validation.targets).double().numpy()
         for model in (finetuned, student)
     ]
-    difference = grouped_bootstrap(
-        weighted_mean, (goodness[1] - goodness[0],), dependence_groups(rows), seed=seed, weighted=True
-    )
+    difference = mean_difference(goodness[1], goodness[0], dependence_groups(rows), seed=seed)
     chosen: Model = "student" if difference.low > 0 else "finetuned"
     return Choice(chosen, "accuracy" if task.classes else "negative squared error", difference)

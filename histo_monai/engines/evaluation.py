@@ -15,11 +15,10 @@ from histo_monai.engines.labeled import LabeledTask, predict
 from histo_monai.metrics import (
     Estimate,
     classification_estimates,
-    grouped_bootstrap,
     human_estimates,
+    mean_difference,
     regression_estimates,
     score_estimates,
-    weighted_mean,
 )
 
 Predictions = dict[str, np.ndarray]
@@ -108,7 +107,10 @@ def estimate(task: LabeledTask, rows: pd.DataFrame, predictions: Predictions, *,
 
 
 def differences(task: LabeledTask, rows: pd.DataFrame, predictions: Predictions, *, seed: int) -> Estimates:
-    """Paired differences of goodness (accuracy, or negative squared error): student minus each other model."""
+    """Paired differences of goodness (accuracy, or negative squared error): student minus each other model.
+
+    With the intervals of `compare` (`mean_difference`).
+    """
     targets = task_targets(rows, task.classes)
     goodness = {
         name: task.objective.right(torch.from_numpy(said), targets).double().numpy()
@@ -118,9 +120,7 @@ def differences(task: LabeledTask, rows: pd.DataFrame, predictions: Predictions,
     groups = dependence_groups(rows)
     return {
         f"student_minus_{name}": {
-            measure: grouped_bootstrap(
-                weighted_mean, (goodness["student"] - other,), groups, seed=seed, weighted=True
-            )
+            measure: mean_difference(goodness["student"], other, groups, seed=seed),
         }
         for name, other in goodness.items()
         if name != "student"

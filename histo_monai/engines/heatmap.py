@@ -213,24 +213,22 @@ def map_slides(
         SlideError: A slide cannot be read, or not at this resolution, or its file was changed meanwhile.
         ValueError: A model does not fit, or the stride is no whole number of patch pixels.
     """
-    arguments = (jobs, settings, positive, folder, device, workers, torch.get_num_threads())
+    arguments = (jobs, settings, positive, folder, workers, torch.get_num_threads())
     run_in_ranks(_map_share, *arguments, device=device, ranks=ranks, timeout_s=timeout_s)
 
 
 def _map_share(
-    local_rank: int,
+    device: torch.device,
     jobs: Sequence[SlideJob],
     settings: MapSettings,
     positive: str | None,
     folder: Path,
-    device: torch.device,
     workers: int,
     threads: int,
 ) -> None:
     """The slides of this process."""
     rank, world = idist.get_rank(), idist.get_world_size()
     if world > 1:
-        device = idist.device()
         torch.set_num_threads(max(1, threads // world))
     origins = Origins(positive, asdict(settings))
     left = [job for job in jobs if not _is_mapped(job, origins, folder, is_silent=rank > 0)]

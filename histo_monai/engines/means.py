@@ -5,30 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import torch
+import torch.distributed as dist
 from ignite.engine import Engine
 from ignite.metrics import Metric
-from ignite.metrics.metric import reinit__is_reduced, sync_all_reduce
 
 
 class SampleMean(Metric):
-    """Mean of values that come per sample, Shape (n,); summed in float64 on the device, so no step waits for it."""
+    """Mean of values that come per sample, Shape (n,); summed in float64 where they are, so no step waits for it."""
 
-    @reinit__is_reduced
     def reset(self) -> None:
         """Forget all values."""
-        self._sum = torch.zeros((), dtype=torch.float64, device=self._device)
-        self._count = torch.zeros((), dtype=torch.float64, device=self._device)
+        self._sum = torch.zeros((), dtype=torch.float64)  # goes to the device of the first value
+        self._count = 0
 
-    @reinit__is_reduced
     def update(self, output: torch.Tensor) -> None:
         """Add the values of a batch."""
-        self._sum += output.detach().double().sum().to(self._device)
+        self._sum = self._sum + output.detach().double().sum()
         self._count += output.numel()
 
-    @sync_all_reduce("_sum", "_count")
     def compute(self) -> float:
-        """The mean over all processes; NaN if there was no value."""
-        return float(self._sum / self._count)
+        """The mean over all processes; NaN if there was no value. The one moment at which a GPU is waited for."""
+        count = torch.full_like(self._sum, self._count)
+        totals = torch.stack([self._sum, count])
+        if dist.is_initialized():
+            if dist.get_backend() == "nccl":  # A process without a value has its sum on the CPU.
+                totals = totals.cuda()
+            dist.all_reduce(totals)
+        return float(totals[0] / totals[1])
 
 
 def attach_means(engine: Engine, names: Iterable[str]) -> None:

@@ -14,7 +14,8 @@ from typing import Any, Literal
 
 import ignite.distributed as idist
 import torch
-from torch.multiprocessing.spawn import ProcessExitedException
+import torch.distributed as dist
+from torch.multiprocessing.spawn import ProcessExitedException, start_processes
 
 _HUNG = 75
 """Exit status of a rank that made no step."""
@@ -32,6 +33,32 @@ def note_step() -> None:
     _last_step = time.monotonic()
 
 
+def device_of_rank(device: torch.device, local_rank: int, num_ranks: int) -> torch.device:
+    """Where one of several ranks runs.
+
+    Args:
+        device: of the environment: "cpu"; "cuda", of which each rank takes its own; or "cuda:<n>".
+        local_rank: number of the rank among those on this machine.
+        num_ranks: all of them.
+
+    Raises:
+        ValueError: several ranks would share one GPU, or there are fewer GPUs than ranks.
+    """
+    if device.type == "cpu" or num_ranks == 1:
+        return device
+    if device.index is not None:
+        raise ValueError(
+            f"HISTO_MONAI_DEVICE is {str(device)!r}, one GPU, for {num_ranks} processes that need one each; "
+            "set HISTO_MONAI_RANKS to 1, or HISTO_MONAI_DEVICE to cuda"
+        )
+    if local_rank >= torch.cuda.device_count():
+        raise ValueError(
+            f"process {local_rank} of {num_ranks} has no GPU: torch finds {torch.cuda.device_count()} here; "
+            "start as many processes (HISTO_MONAI_RANKS) as there are GPUs"
+        )
+    return torch.device(device.type, local_rank)
+
+
 def run_in_ranks(
     work: Callable[..., None],
     *arguments: Any,
@@ -40,49 +67,69 @@ def run_in_ranks(
     timeout_s: float,
     start: Literal["spawn", "fork"] = "spawn",
 ) -> None:
-    """Call `work(local_rank, *arguments)` in each rank: in this process, in new ones, or as torchrun has started them.
+    """Call `work(device of the rank, *arguments)` in each rank: in this process, in new ones, or as torchrun has it.
+
+    `ignite.distributed` tells the work its rank and the number of ranks.
 
     Args:
         work: a function of a module; calls `note_step` after each of its steps.
         arguments: of it.
-        device: of this process; "cuda" gives each rank its own GPU.
+        device: of the environment, see `device_of_rank`.
         ranks: processes; 1 stays in this one, and nothing watches it. Under torchrun it decides.
         timeout_s: seconds that a rank may take for a step, or wait for the others.
         start: "fork" where nothing has computed in this process yet.
 
     Raises:
+        ValueError: see `device_of_rank`.
         RankHungError: a rank took longer; the others are ended.
     """
-    under_torchrun = "LOCAL_RANK" in os.environ
-    if ranks == 1 and not under_torchrun:
-        work(0, *arguments)
+    under_torchrun = {"LOCAL_RANK", "WORLD_SIZE"} <= os.environ.keys()
+    ranks = int(os.environ["WORLD_SIZE"]) if under_torchrun else ranks
+    if ranks == 1:
+        work(device, *arguments)
         return
-    backend = "nccl" if device.type == "cuda" else "gloo"
-    timeout = timedelta(seconds=timeout_s)
     if under_torchrun:
-        idist.initialize(backend, timeout=timeout)
-        try:
-            _watched(idist.get_local_rank(), work, arguments, timeout_s)
-        finally:
-            idist.finalize()
+        _in_rank(int(os.environ["LOCAL_RANK"]), ranks, device, timeout_s, {}, work, arguments)
         return
-    # They meet at a file: a port could be taken, and Ignite's is the same for every run on a machine.
+    device_of_rank(device, ranks - 1, ranks)  # All have one, or none is started.
+    # They meet at a file: a port could be taken.
     with tempfile.TemporaryDirectory(prefix="histo-monai-") as folder:
-        meet = {"nproc_per_node": ranks, "init_method": f"file://{folder}/ranks", "timeout": timeout}
+        meet = {"init_method": f"file://{folder}/ranks", "world_size": ranks}
         try:
-            with idist.Parallel(backend, **meet, start_method=start) as parallel:
-                parallel.run(_watched, work, arguments, timeout_s)
+            start_processes(
+                _in_rank,
+                (ranks, device, timeout_s, meet, work, arguments),
+                nprocs=ranks,
+                start_method=start,
+            )
         except ProcessExitedException as error:
             if error.exit_code != _HUNG:
                 raise
             raise RankHungError(_hung(error.error_index, timeout_s)) from None
 
 
-def _watched(
-    local_rank: int, work: Callable[..., None], arguments: tuple[Any, ...], timeout_s: float
+def _in_rank(
+    local_rank: int,
+    ranks: int,
+    device: torch.device,
+    timeout_s: float,
+    meet: dict[str, Any],
+    work: Callable[..., None],
+    arguments: tuple[Any, ...],
 ) -> None:
+    """Meet the others and work. Not by Ignite's launcher: it takes a GPU wherever there is one."""
+    device = device_of_rank(device, local_rank, ranks)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    if meet:  # Otherwise torchrun has set these.
+        meet = meet | {"rank": local_rank}
+        os.environ["LOCAL_RANK"] = str(local_rank)
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    dist.init_process_group(backend, timeout=timedelta(seconds=timeout_s), **meet)
+    idist.sync()
     with _watch(local_rank, timeout_s):
-        work(local_rank, *arguments)
+        work(device, *arguments)
+    idist.finalize()  # After an error the process ends: to part in order would let the others fail first.
 
 
 @contextlib.contextmanager

@@ -22,6 +22,7 @@ from histo_monai.metrics.comparison import (
     PairedTest,
     compare_models,
     estimate_over_seeds,
+    mean_difference,
 )
 from histo_monai.metrics.delong import DeLongTest, auc, delong_test
 from histo_monai.metrics.estimate import Estimate
@@ -111,6 +112,7 @@ __all__ = [
     "macro_auc_influence",
     "mcnemar_p",
     "mean_absolute_error",
+    "mean_difference",
     "mean_one_versus_rest_accuracy",
     "metric_replicates",
     "paired_difference",

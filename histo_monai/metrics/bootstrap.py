@@ -13,7 +13,8 @@ from histo_monai.metrics.estimate import Estimate
 from histo_monai.products import product
 from histo_monai.randomness import generator
 
-_BLOCK = 32  # Replicates computed at a time: the weights of 40,000 rows then take 10 MB.
+_BLOCK = 32  # Replicates computed at a time, while they fit into _BLOCK_BYTES; at least one.
+_BLOCK_BYTES = 32 * 2**20
 _FEWEST_DEFINED = 0.5
 
 
@@ -43,18 +44,29 @@ class Resampling:
         self.num_groups = int(self.group_of_row.max()) + 1
 
     def blocks(self) -> Iterator[NDArray[np.float64]]:
-        """How often each group was drawn: arrays of shape (G, B), together `num_replicates` columns."""
+        """How often each group was drawn: arrays of shape (G, B), together `num_replicates` columns.
+
+        B is 32, or fewer where there are so many groups that 32 MiB hold no more; the draws are the same.
+        """
         random = generator(self._seed, "bootstrap")
-        for start in range(0, self.num_replicates, _BLOCK):
-            counts = np.empty((min(_BLOCK, self.num_replicates - start), self.num_groups))
-            for row in counts:
+        width = _columns_that_fit(self.num_groups)
+        for start in range(0, self.num_replicates, width):
+            counts = np.empty((self.num_groups, min(width, self.num_replicates - start)))
+            for column in counts.T:
                 drawn = random.integers(self.num_groups, size=self.num_groups)
-                row[:] = np.bincount(drawn, minlength=self.num_groups)
-            yield np.ascontiguousarray(counts.T)
+                column[:] = np.bincount(drawn, minlength=self.num_groups)
+            yield counts
 
     def weights(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
         """How often each row occurs, shape (N, B), given how often each group was drawn, (G, B)."""
         return counts if self._by_row else counts[self.group_of_row]
+
+    def row_weights(self) -> Iterator[NDArray[np.float64]]:
+        """How often each row was drawn: the columns of `blocks`, each shape (N, b), b of them as 32 MiB hold."""
+        width = _columns_that_fit(self.num_rows)
+        for counts in self.blocks():
+            for start in range(0, counts.shape[1], width):
+                yield self.weights(counts[:, start : start + width])
 
     def estimate(
         self, value: float, replicates: ArrayLike, confidence: float = 0.95, *, center: bool = False
@@ -126,9 +138,7 @@ def grouped_bootstrap(
     if weighted:
         value = statistic(*columns, weights=np.ones((lengths[0], 1)))[0]
         replicates = [
-            number
-            for counts in resampling.blocks()
-            for number in statistic(*columns, weights=resampling.weights(counts))
+            number for weights in resampling.row_weights() for number in statistic(*columns, weights=weights)
         ]
     else:
         value = statistic(*columns)
@@ -191,8 +201,13 @@ def _resampled_rows(resampling: Resampling) -> Iterator[NDArray[np.int64]]:
     """Row indices of each replicate; a group drawn twice has each of its rows twice."""
     rows = np.arange(resampling.num_rows)
     for counts in resampling.blocks():
-        for times in resampling.weights(counts).astype(np.int64).T:
-            yield np.repeat(rows, times)
+        for times in counts.astype(np.int64).T:
+            yield np.repeat(rows, times[resampling.group_of_row])
+
+
+def _columns_that_fit(num: int) -> int:
+    """Replicates at a time, of this many numbers each."""
+    return max(1, min(_BLOCK, _BLOCK_BYTES // (8 * num)))
 
 
 def _numbered(groups: ArrayLike, num_rows: int) -> NDArray[np.int64]:

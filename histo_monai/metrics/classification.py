@@ -56,7 +56,8 @@ def weighted_f1(labels: ArrayLike, probabilities: ArrayLike) -> float:
 def macro_auc(labels: ArrayLike, probabilities: ArrayLike) -> float:
     """Mean of the AUCs one class versus the rest, over the classes present; NaN if only one is."""
     classes, shares = checks.classes_and_probabilities(labels, probabilities)
-    return float(macro_auc_of_weights(ranked_classes(classes, shares), np.ones((len(classes), 1)))[0])
+    ranked = ranked_classes(classes, shares, np.zeros_like(classes))
+    return float(macro_auc_of_counts(ranked, np.ones((1, 1)))[0])
 
 
 def expected_calibration_error(labels: ArrayLike, probabilities: ArrayLike, num_bins: int = 15) -> float:
@@ -90,14 +91,16 @@ def reliability(labels: ArrayLike, probabilities: ArrayLike, num_bins: int = 15)
     return bins
 
 
-def ranked_classes(labels: NDArray[np.int64], probabilities: NDArray[np.float64]) -> list[RankedScores]:
+def ranked_classes(
+    labels: NDArray[np.int64], probabilities: NDArray[np.float64], group_of_row: NDArray[np.int64]
+) -> list[RankedScores]:
     """Each present class against the rest."""
-    return [RankedScores(labels == k, probabilities[:, k]) for k in np.unique(labels)]
+    return [RankedScores(labels == k, probabilities[:, k], group_of_row) for k in np.unique(labels)]
 
 
-def macro_auc_of_weights(ranked: list[RankedScores], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Macro AUC under row weights (N, B), shape (B,): over the classes that have weight; NaN if only one has."""
-    areas = np.array([scores.auc(weights) for scores in ranked])
+def macro_auc_of_counts(ranked: list[RankedScores], counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Macro AUC where groups occur so often, (G, B), shape (B,): over the classes drawn; NaN if only one was."""
+    areas = np.array([scores.auc(counts) for scores in ranked])
     present = ~np.isnan(areas)
     num_present = present.sum(axis=0)
     total = np.where(present, areas, 0.0).sum(axis=0)

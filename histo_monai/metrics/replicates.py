@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from histo_monai.metrics import checks
 from histo_monai.metrics.bootstrap import Resampling
-from histo_monai.metrics.classification import macro_auc_of_weights, ranked_classes
+from histo_monai.metrics.classification import macro_auc_of_counts, ranked_classes
 from histo_monai.metrics.tallies import Tallies
 from histo_monai.products import product
 
@@ -60,11 +60,11 @@ def metric_replicates(reference: ArrayLike, said: ArrayLike, resampling: Resampl
 def _of_classes(reference: ArrayLike, said: ArrayLike, resampling: Resampling) -> _Values:
     labels, shares = checks.classes_and_probabilities(reference, said)
     of_group = Tallies.count(labels, shares, group_of_row=resampling.group_of_row)
-    ranked = ranked_classes(labels, shares)
+    ranked = ranked_classes(labels, shares, resampling.group_of_row)
 
     def values(counts: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
         tallies = of_group.resampled(counts)
-        areas = macro_auc_of_weights(ranked, resampling.weights(counts))
+        areas = macro_auc_of_counts(ranked, counts)
         numbers = (
             tallies.accuracy(),
             tallies.mean_one_versus_rest_accuracy(),

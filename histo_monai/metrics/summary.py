@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from histo_monai.metrics import checks
 from histo_monai.metrics.bootstrap import Resampling
-from histo_monai.metrics.classification import macro_auc_of_weights, ranked_classes
+from histo_monai.metrics.classification import macro_auc_of_counts, ranked_classes
 from histo_monai.metrics.estimate import Estimate
 from histo_monai.metrics.icc import Form, intraclass_correlation
 from histo_monai.metrics.ranking import ConcordantPairs
@@ -50,7 +50,7 @@ def classification_estimates(
     classes, shares = checks.classes_and_probabilities(labels, probabilities)
     resampling = Resampling(len(classes), groups, seed=seed, num_replicates=num_replicates)
     of_group = Tallies.count(classes, shares, group_of_row=resampling.group_of_row)
-    ranked = ranked_classes(classes, shares)
+    ranked = ranked_classes(classes, shares, resampling.group_of_row)
 
     def values(counts: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
         tallies = of_group.resampled(counts)
@@ -58,7 +58,7 @@ def classification_estimates(
             "accuracy": tallies.accuracy(),
             "mean_one_versus_rest_accuracy": tallies.mean_one_versus_rest_accuracy(),
             "weighted_f1": tallies.weighted_f1(),
-            "macro_auc": macro_auc_of_weights(ranked, resampling.weights(counts)),
+            "macro_auc": macro_auc_of_counts(ranked, counts),
             "ece": tallies.ece(),
             "brier": tallies.brier(),
         }

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from histo_monai.networks.encoder import NUM_FEATURES
+from histo_monai.networks.precision import at_full_precision
 
 PAIR_FEATURES = 256
 
@@ -40,6 +41,9 @@ class OrderHead(nn.Module):
         )
 
     def forward(self, features: torch.Tensor, pair_mlp: PairMLP) -> torch.Tensor:
-        """(N, 3, 512) -> (N, 6)."""
-        pairs = [pair_mlp(features[:, i], features[:, j]) for i, j in itertools.combinations(range(3), 2)]
-        return self.layers(torch.cat(pairs, dim=-1))
+        """(N, 3, 512) -> (N, 6), float32 whatever autocast does."""
+        pairs = [
+            at_full_precision(pair_mlp, features[:, i], features[:, j])
+            for i, j in itertools.combinations(range(3), 2)
+        ]
+        return at_full_precision(self.layers, torch.cat(pairs, dim=-1))

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from histo_monai.networks.encoder import NUM_FEATURES, Encoder
+from histo_monai.networks.precision import at_full_precision
 
 KEY_FEATURES = 128
 """Length of queries and keys (He et al. 2020, section 3.3)."""
@@ -86,8 +87,7 @@ class Projector(nn.Module):
 
     def forward(self, patches: torch.Tensor) -> torch.Tensor:
         """Points of a batch of patches."""
-        points = self.projection(self.encoder(patches))
-        return F.normalize(points.to(torch.promote_types(points.dtype, torch.float32)), dim=1)
+        return F.normalize(at_full_precision(self.projection, self.encoder(patches)), dim=1)
 
 
 class MomentumContrast(nn.Module):

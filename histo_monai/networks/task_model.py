@@ -13,6 +13,7 @@ from histo_monai.networks.checkpoint import load_into, load_model
 from histo_monai.networks.description import KEPT, check_encoder, check_task_model
 from histo_monai.networks.encoder import NUM_FEATURES, Encoder
 from histo_monai.networks.heads import PAIR_FEATURES, PairMLP
+from histo_monai.networks.precision import at_full_precision
 
 
 class PairHead(nn.Module):
@@ -32,7 +33,8 @@ class PairHead(nn.Module):
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         """(N, 512) -> (N, K)."""
-        return self.linear(self.pair_mlp(features, features).repeat(1, 3))
+        pair = at_full_precision(self.pair_mlp, features, features)
+        return at_full_precision(self.linear, pair.repeat(1, 3))
 
 
 class LinearHead(nn.Module):
@@ -48,7 +50,7 @@ class LinearHead(nn.Module):
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         """(N, 512) -> (N, K)."""
-        return self.linear(features)
+        return at_full_precision(self.linear, features)
 
 
 HEADS: dict[str, type[PairHead] | type[LinearHead]] = {"pair": PairHead, "linear": LinearHead}
@@ -59,7 +61,7 @@ class TaskModel(nn.Module):
     """Patches -> outputs of the task: logits of K classes, or K = 1 score.
 
     Input  (N, 3, H, W), float32, 0..1
-    Output (N, K), float32
+    Output (N, K), float32 whatever autocast does
 
     Args:
         head: a name in `HEADS`.

@@ -48,8 +48,7 @@ def run(method: str) -> None:
     )
 
 
-def _train(local_rank: int, method: str, params: Params, environment: Environment) -> None:
-    device = idist.device() if idist.get_world_size() > 1 else environment.device
+def _train(device: torch.device, method: str, params: Params, environment: Environment) -> None:
     environment.use_cpus(idist.get_world_size())
     torch.manual_seed(derive_seed(params.pretrain.seed, "initialisation"))
     pretext = build_pretext(method, params)

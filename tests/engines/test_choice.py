@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from histo_monai.datasets.tasks import split_rows
+from histo_monai.datasets.tasks import dependence_groups, split_rows
 from histo_monai.engines.choice import Choice, choose, read_choice
-from histo_monai.engines.labeled import LabeledTask
+from histo_monai.engines.labeled import LabeledLoader, LabeledTask
+from histo_monai.metrics import compare_models
 
 
 class Says(nn.Module):
@@ -42,7 +43,7 @@ def test_the_student_is_chosen_only_where_it_is_shown_to_be_better(
 
     def with_errors(count: int) -> torch.Tensor:
         said = nn.functional.one_hot(targets, 2).float()
-        flipped = torch.linspace(0, 39, max(count, 1)).long()[:count]
+        flipped = torch.linspace(0, 36, max(count, 1)).long()[:count]  # not as many of each patient
         said[flipped] = 1 - nn.functional.one_hot(targets[flipped], 2).float()
         return said
 
@@ -52,12 +53,54 @@ def test_the_student_is_chosen_only_where_it_is_shown_to_be_better(
     assert found.difference.n == 10  # patients
 
 
+def test_the_choice_has_the_interval_of_the_comparison(wave_task: Callable[..., LabeledTask]) -> None:
+    task = wave_task(40)
+    rows = split_rows(task.patches, "validation")
+    targets = task.in_order(rows, 7).targets
+    right = nn.functional.one_hot(targets, 2).float()
+    some = torch.arange(40)[:, None] % 7 == 0
+    found = choose(
+        Says(torch.where(some, 1 - right, right)), Says(right), task, rows, task.in_order(rows, 7), seed=3
+    )
+    said = {
+        "student": [right.softmax(1).double().numpy()],
+        "finetuned": [torch.where(some, 1 - right, right).softmax(1).double().numpy()],
+    }
+    compared = compare_models({"": targets.numpy()}, said, dependence_groups(rows), seed=3)
+    (test,) = (test for test in compared.tests if test.metric == "accuracy")
+    assert found.difference.as_dict() == test.difference.as_dict()
+
+
+def test_what_few_patients_show_by_chance_does_not_choose_the_student(
+    wave_task: Callable[..., LabeledTask],
+) -> None:
+    """Student and fine-tuned model are wrong equally often: in 5 % of draws the interval lies beside 0, half above."""
+    task = wave_task(24)  # 6 patients of 4 patches
+    rows = split_rows(task.patches, "validation")
+    targets = task.in_order(rows, 24).targets
+    right = nn.functional.one_hot(targets, 2).float()
+    random = torch.Generator().manual_seed(0)
+
+    def draw() -> torch.Tensor:
+        wrong = torch.randn(6, 1, generator=random).repeat_interleave(4, 0)
+        wrong = wrong + torch.randn(24, 1, generator=random) > 0.5
+        return torch.where(wrong, 1 - right, right)
+
+    def chosen() -> bool:
+        loader = LabeledLoader([(torch.zeros(24, 1, 3, 32, 32, dtype=torch.uint8), None)], targets)  # type: ignore[arg-type]
+        return choose(Says(draw()), Says(draw()), task, rows, loader, seed=0).chosen == "student"
+
+    share = sum(chosen() for _ in range(200)) / 200
+    assert share < 0.045  # percentiles of the bootstrap chose it in 0.075 of these draws
+
+
 def test_scores_are_compared_by_their_squared_errors(wave_task: Callable[..., LabeledTask]) -> None:
     task = wave_task(40, scores=True)
     targets = task.in_order(split_rows(task.patches, "validation"), 7).targets.unsqueeze(1)
-    found = _choose(task, targets + 0.2 * (targets < 0.5) - 0.2 * (targets >= 0.5), targets)
+    error = torch.linspace(0.1, 0.3, 40).unsqueeze(1)
+    found = _choose(task, targets + error * (targets < 0.5) - error * (targets >= 0.5), targets)
     assert found.chosen == "student"
-    assert found.difference.value == pytest.approx(0.04, rel=1e-4)
+    assert found.difference.value == pytest.approx(float(error.square().mean()), rel=1e-4)
     assert found.as_dict()["measure"] == "negative squared error"
 
 

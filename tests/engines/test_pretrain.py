@@ -187,11 +187,11 @@ def test_a_loss_that_is_not_finite_stops_with_one_line() -> None:
     assert "\n" not in str(caught.value)
 
 
-def _one_of_two(rank: int, folder: str) -> None:
+def _one_of_two(device: torch.device, folder: str) -> None:
     torch.set_num_threads(1)
     rsp = _double_rsp()
     result = _pretrain(rsp)
-    if rank == 0:
+    if idist.get_rank() == 0:
         torch.save((result.curves, rsp.network.state_dict()), f"{folder}/two.pt")
 
 

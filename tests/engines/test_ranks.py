@@ -4,53 +4,132 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from pathlib import Path
 
 import ignite.distributed as idist
 import pytest
 import torch
+from ignite.engine import Engine
+from torch.multiprocessing.spawn import start_processes
 
 from histo_monai.__main__ import _one_line
-from histo_monai.engines.ranks import RankHungError, note_step, run_in_ranks
+from histo_monai.engines.means import attach_means
+from histo_monai.engines.ranks import RankHungError, device_of_rank, note_step, run_in_ranks
 
 CPU = torch.device("cpu")
 
 
-def _note(rank: int, folder: str) -> None:
-    Path(folder, f"{rank}-of-{idist.get_world_size()}").touch()
+def _note(device: torch.device, folder: str) -> None:
+    Path(folder, f"{idist.get_rank()}-of-{idist.get_world_size()}").touch()
 
 
-def _waits_for_one_that_sleeps(rank: int) -> None:
-    if rank == 1:
+def _waits_for_one_that_sleeps(device: torch.device) -> None:
+    if idist.get_rank() == 1:
         time.sleep(600)
     idist.barrier()
 
 
-def _sleeps_and_nobody_waits(rank: int) -> None:
-    if rank == 1:
+def _sleeps_and_nobody_waits(device: torch.device) -> None:
+    if idist.get_rank() == 1:
         time.sleep(600)
 
 
-def _is_slow_but_steady(rank: int) -> None:
+def _is_slow_but_steady(device: torch.device) -> None:
     for _ in range(8):
         time.sleep(0.25)
         note_step()
 
 
-def _is_killed(rank: int) -> None:
-    if rank == 1:
+def _is_killed(device: torch.device) -> None:
+    if idist.get_rank() == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(600)
 
 
-def _is_wrong(rank: int) -> None:
-    raise ValueError(f"slide {rank}.tif: truncated")
+def _is_wrong(device: torch.device) -> None:
+    raise ValueError(f"slide {idist.get_rank()}.tif: truncated")
+
+
+def _notes_its_mean(device: torch.device, folder: str) -> None:
+    rank = idist.get_rank()
+    batches = [[1.0, 2.0]] if rank == 0 else [[6.0]]
+    engine = Engine(lambda _, batch: {"loss": torch.tensor(batch, device=device)})
+    attach_means(engine, ["loss"])
+    engine.run(batches)
+    Path(folder, f"{rank}").write_text(f"{device} {engine.state.metrics['loss']}")
 
 
 def test_each_rank_does_its_part(tmp_path: Path) -> None:
     run_in_ranks(_note, str(tmp_path), device=CPU, ranks=2, timeout_s=60, start="fork")
     assert {path.name for path in tmp_path.iterdir()} == {"0-of-2", "1-of-2"}
+
+
+@pytest.fixture
+def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that says that it has GPUs, and on which nobody may touch them."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("a GPU was touched")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", refuse)
+    monkeypatch.setattr(torch.cuda, "current_device", refuse)
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_ranks_on_the_cpu_leave_the_gpus_alone(tmp_path: Path) -> None:
+    run_in_ranks(_notes_its_mean, str(tmp_path), device=CPU, ranks=2, timeout_s=60, start="fork")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"0": "cpu 3.0", "1": "cpu 3.0"}
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_ranks_that_torchrun_started_on_the_cpu_leave_the_gpus_alone(tmp_path: Path) -> None:
+    def as_torchrun(rank: int) -> None:
+        os.environ |= {"RANK": f"{rank}", "LOCAL_RANK": f"{rank}", "WORLD_SIZE": "2"}
+        os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": f"{port}"}
+        run_in_ranks(_notes_its_mean, str(tmp_path), device=CPU, ranks=1, timeout_s=60)
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    start_processes(as_torchrun, nprocs=2, start_method="fork")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"0": "cpu 3.0", "1": "cpu 3.0"}
+
+
+@pytest.mark.usefixtures("two_gpus")
+@pytest.mark.parametrize(
+    ("asked", "num_ranks", "devices"),
+    [
+        ("cpu", 2, ["cpu", "cpu"]),
+        ("cuda", 2, ["cuda:0", "cuda:1"]),
+        ("cuda", 1, ["cuda"]),
+        ("cuda:1", 1, ["cuda:1"]),
+    ],
+)
+def test_a_rank_has_the_device_that_was_asked_for(asked: str, num_ranks: int, devices: list[str]) -> None:
+    found = [device_of_rank(torch.device(asked), rank, num_ranks) for rank in range(num_ranks)]
+    assert [str(device) for device in found] == devices
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_one_gpu_named_for_several_ranks_is_refused_in_one_line_before_any_starts(tmp_path: Path) -> None:
+    for asked, ranks, complaint in (
+        ("cuda:1", 2, "'cuda:1', one GPU, for 2 processes that need one each; set HISTO_MONAI_RANKS to 1"),
+        ("cuda", 3, "process 2 of 3 has no GPU: torch finds 2 here"),
+    ):
+        with pytest.raises(ValueError, match=complaint) as caught:
+            run_in_ranks(_note, str(tmp_path), device=torch.device(asked), ranks=ranks, timeout_s=60)
+        assert "\n" not in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_one_rank_keeps_the_gpu_that_was_named(tmp_path: Path) -> None:
+    seen: list[torch.device] = []
+    run_in_ranks(seen.append, device=torch.device("cuda:1"), ranks=1, timeout_s=60)
+    assert seen == [torch.device("cuda:1")]
 
 
 @pytest.mark.parametrize("work", [_waits_for_one_that_sleeps, _sleeps_and_nobody_waits])

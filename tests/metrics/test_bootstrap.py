@@ -1,11 +1,16 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 from sklearn.metrics import f1_score, roc_auc_score
 
 from histo_monai.metrics import (
     Resampling,
+    bootstrap,
     grouped_bootstrap,
+    metric_replicates,
     paired_difference,
+    ranking,
     weighted_mean,
 )
 
@@ -141,3 +146,66 @@ def test_the_seed_decides_and_nothing_else(rows):
 def test_rows_without_a_group_are_refused(arrays, groups, message):
     with pytest.raises(ValueError, match=message):
         grouped_bootstrap(np.mean, arrays, groups, seed=0)
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+def test_fewer_replicates_at_a_time_are_the_same_replicates(rows, grouped, monkeypatch):
+    groups = rows[0] if grouped else None
+
+    def drawn():
+        resampling = Resampling(60, groups, seed=5, num_replicates=70)
+        blocks = [list(found) for found in (resampling.blocks(), resampling.row_weights())]
+        return blocks, [np.hstack(found) for found in blocks]
+
+    blocks, expected = drawn()
+    assert [len(found) for found in blocks] == [3, 3]
+    monkeypatch.setattr(bootstrap, "_BLOCK_BYTES", 60 * 8 * 5)  # five columns of 60 rows
+    blocks, found = drawn()
+    assert max(len(block.T) for block in blocks[1]) == 5
+    for one, other in zip(found, expected, strict=True):
+        assert np.array_equal(one, other)
+    assert np.array_equal(
+        found[1], found[0][np.unique(rows[0], return_inverse=True)[1]] if grouped else found[0]
+    )
+
+
+@pytest.mark.parametrize("at_a_time", [1, 60, 2**19])
+@pytest.mark.parametrize("decimals", [0, 1, 9])
+def test_areas_are_those_of_the_resampled_rows_however_few_rows_are_passed_at_a_time(
+    rows, at_a_time, decimals, monkeypatch
+):
+    groups, labels, scores = rows
+    monkeypatch.setattr(ranking, "_AT_A_TIME", at_a_time)
+    scores = np.round(scores, decimals)  # with 0 most rows are tied, with 1 some, with 9 none
+    resampling = Resampling(60, groups, seed=5, num_replicates=20)
+    (counts,) = resampling.blocks()
+    found = ranking.RankedScores(labels == 1, scores, resampling.group_of_row).auc(counts)
+    chosen = [np.repeat(np.arange(60), times.astype(int)) for times in resampling.weights(counts).T]
+    expected = [defined_auc(labels[drawn], scores[drawn]) for drawn in chosen]
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_a_score_that_all_rows_share_orders_nothing(monkeypatch):
+    monkeypatch.setattr(ranking, "_AT_A_TIME", 3)
+    area = ranking.RankedScores(np.arange(20) < 7, np.full(20, 0.5), np.zeros(20, np.int64))
+    assert area.auc(np.ones((1, 1))) == 0.5
+
+
+def test_a_million_rows_need_no_weight_for_each_row_and_replicate():
+    random = np.random.default_rng(0)
+    num = 10**6
+    labels, groups = random.integers(2, size=num), random.integers(100, size=num)
+    sure = random.random(num)
+    resampling = Resampling(num, groups, seed=0, num_replicates=32)
+    needed = []
+    for run in (
+        lambda: metric_replicates(labels, np.column_stack([1 - sure, sure]), resampling),
+        lambda: grouped_bootstrap(weighted_mean, (sure,), groups, seed=0, num_replicates=32, weighted=True),
+        lambda: grouped_bootstrap(weighted_mean, (sure,), None, seed=0, num_replicates=8, weighted=True),
+    ):
+        tracemalloc.start()
+        run()
+        needed.append(tracemalloc.get_traced_memory()[1] / 2**20)
+        tracemalloc.stop()
+    # 32 weights of each row are 244 MiB, and the area under the curve took six times as much.
+    assert max(needed) < 96

@@ -6,6 +6,7 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from histo_monai.metrics import (
     classification_estimates,
@@ -14,6 +15,7 @@ from histo_monai.metrics import (
     holm,
     intraclass_correlation,
     mcnemar_p,
+    mean_difference,
 )
 
 CALLED = ("better", "worse")
@@ -228,3 +230,25 @@ def test_models_with_other_numbers_of_seeds_are_refused():
     said["model 1"] = said["model 1"][:1]
     with pytest.raises(ValueError, match="model 0 2, model 1 1, model 2 2"):
         compare_models(references, said, groups, seed=0)
+
+
+def test_a_mean_difference_is_student_t_over_patients_of_one_size():
+    random = np.random.default_rng(4)
+    patient = np.repeat(np.arange(9), 30)
+    first, second = random.random((2, 270)) + random.random((2, 9, 1)).repeat(30, axis=2).reshape(2, 270)
+    found = mean_difference(first, second, patient, seed=0, num_replicates=20000)
+    apart = (first - second).reshape(9, 30).mean(axis=1)
+    expected = stats.ttest_1samp(apart, 0).confidence_interval()
+    assert found.value == pytest.approx(apart.mean())
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), rel=0.02)
+    assert found.n == 9
+
+
+def test_a_mean_difference_that_nothing_is_known_of_has_no_interval():
+    for first, groups in (([1.0, 0.0, 1.0], ["only"] * 3), ([0.5, 0.5], None)):
+        found = mean_difference(first, np.zeros(len(first)), groups, seed=0)
+        assert np.isnan([found.low, found.high]).all()
+    same = mean_difference([1.0, 0.0], [1.0, 0.0], None, seed=0)
+    assert (same.value, same.low, same.high, same.n) == (0, 0, 0, 2)
+    with pytest.raises(ValueError, match="one number for each row"):
+        mean_difference([1.0], [1.0, 0.0], None, seed=0)

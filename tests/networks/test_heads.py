@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import copy
+
+import pytest
 import torch
 from torch import nn
 
-from histo_monai.networks import Encoder, OrderHead, PairMLP
+from histo_monai.networks import Encoder, OrderHead, PairMLP, Projector, TaskModel
 
 
 def _sizes(module: nn.Module) -> list[tuple[int, int]]:
@@ -32,3 +35,37 @@ def test_order_head_is_the_literal_three_branch_network() -> None:
     pairs = [pair_mlp.layers(torch.cat(pair, 1)) for pair in ((a, b), (a, c), (b, c))]
     literal = head.layers(torch.cat(pairs, 1))
     torch.testing.assert_close(head(torch.stack([a, b, c], 1), pair_mlp), literal)
+
+
+@pytest.mark.parametrize("head", ["pair", "linear"])
+def test_outputs_keep_their_digits_under_autocast(head: str) -> None:
+    torch.manual_seed(0)
+    model = TaskModel(head, 2).eval()
+    patches = torch.rand(6, 3, 64, 64)
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        features, outputs = model.encoder(patches), model(patches)
+    assert features.dtype == torch.bfloat16  # so the comparison can fail
+    assert outputs.dtype == torch.float32
+    exact = copy.deepcopy(model.head).double()(features.double())
+    torch.testing.assert_close(outputs.double(), exact, rtol=1e-5, atol=1e-6)  # bfloat16 is wrong by 4e-3
+
+
+def test_heads_of_pretraining_keep_their_digits_under_autocast() -> None:
+    torch.manual_seed(0)
+    pair_mlp, head, features = PairMLP(), OrderHead(), torch.rand(4, 3, 512).bfloat16()
+    exact = copy.deepcopy(head).double()(features.double(), copy.deepcopy(pair_mlp).double())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        orders = head(features, pair_mlp)
+        points = Projector().eval()(torch.rand(2, 3, 64, 64))
+    assert orders.dtype == points.dtype == torch.float32
+    torch.testing.assert_close(orders.double(), exact, rtol=1e-5, atol=1e-6)
+
+
+def test_gradients_of_a_head_reach_the_trunk_under_autocast() -> None:
+    torch.manual_seed(0)
+    model = TaskModel("pair", 2)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = model(torch.rand(4, 3, 64, 64)).square().mean()
+    loss.backward()
+    assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in model.parameters())
+    assert model.encoder.trunk.conv1.weight.grad.abs().max() > 0

@@ -239,11 +239,11 @@ def test_two_processes_see_the_views_of_one() -> None:
         assert torch.equal(views, torch.cat(shares))
 
 
-def _one_of_two(rank: int, folder: str) -> None:
+def _one_of_two(device: torch.device, folder: str) -> None:
     torch.set_num_threads(1)
     moco = _moco(DoubleMoCo, batch_size=8)
     result = _pretrain(moco)
-    torch.save((result.curves, _copied(moco)), f"{folder}/{rank}.pt")
+    torch.save((result.curves, _copied(moco)), f"{folder}/{idist.get_rank()}.pt")
 
 
 @pytest.mark.slow

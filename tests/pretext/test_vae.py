@@ -292,11 +292,11 @@ class DoubleVAE(VAE):
         return Task((task.inputs[0].double(), noise), task.targets.double())
 
 
-def _one_of_two(rank: int, folder: str) -> None:
+def _one_of_two(device: torch.device, folder: str) -> None:
     torch.set_num_threads(1)
     vae = _vae(DoubleVAE, epochs=1)
     result = _pretrain(vae, _patches(16), _patches(12))
-    if rank == 0:
+    if idist.get_rank() == 0:
         torch.save((result.curves, vae.network.state_dict()), f"{folder}/two.pt")
 
 

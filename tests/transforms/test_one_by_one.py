@@ -1,4 +1,6 @@
 import dataclasses
+import subprocess
+import sys
 
 import cv2
 import numpy as np
@@ -171,3 +173,30 @@ def test_opencv_keeps_its_own_number_of_threads_even_after_an_error():
         assert cv2.getNumThreads() == 2
     finally:
         cv2.setNumThreads(before)
+
+
+FORK = """
+import os, sys, cv2, numpy as np, torch
+from histo_monai.transforms import one_by_one
+from histo_monai.transforms.augmentation import MIN_NOISE_POOL
+from histo_monai.transforms.views import PretrainAugmentation
+
+cv2.setNumThreads(4)
+cv2.GaussianBlur(np.zeros((2000, 2000, 3), np.float32), (9, 9), 2)  # on four threads, of which a child has one
+child = os.fork()
+if child == 0:
+    torch.set_num_threads(1)
+    drawn = PretrainAugmentation(32, prob=1.0).randomize(2, 1)
+    patches, pool = torch.zeros(2, 3, 32, 32, dtype=torch.uint8), torch.zeros(2 * MIN_NOISE_POOL)
+    one_by_one.augment(patches, drawn, pool, 32)
+    cv2.setNumThreads(2)
+    cv2.GaussianBlur(np.zeros((2000, 2000, 3), np.float32), (9, 9), 2)
+    os._exit(0)
+assert cv2.getNumThreads() == 4
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0)
+"""
+
+
+def test_a_forked_child_does_not_miss_the_opencv_threads_of_its_parent():
+    run = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stderr
