@@ -11,9 +11,10 @@ import torch
 from histo_monai.datasets.tasks import split_rows
 from histo_monai.engines.fit import Records
 from histo_monai.engines.handlers import TrainingDivergedError
-from histo_monai.engines.labeled import LabeledTask, Schedule, predict
+from histo_monai.engines.labeled import LabeledTask, predict
 from histo_monai.engines.supervised import FinetuneResult, finetune
 from histo_monai.networks import TaskModel
+from histo_monai.schedule import Schedule
 
 TaskBuilder = Callable[..., LabeledTask]
 
