@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 Dataset = Literal["breastpathq", "camelyon16", "kather", "own"]
 Corpus = Literal["breastpathq", "camelyon16", "own"]
-Method = Literal["random", "vae", "moco", "rsp"]
+Method = Literal["random", "pretrained", "vae", "moco", "rsp"]
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,16 @@ class Ascending:
     def __str__(self) -> str:
         count = {None: "one number or more" if self.at_least else "numbers", 3: "three numbers"}[self.length]
         return f"{count}, each larger than the one before"
+
+
+@dataclass(frozen=True)
+class NumberOf:
+    """A list of so many entries."""
+
+    count: int
+
+    def __str__(self) -> str:
+        return f"a list of {self.count}"
 
 
 _MOST = 10**12

@@ -20,7 +20,7 @@ from histo_monai.engines.consistency import (
 )
 from histo_monai.engines.fit import Records
 from histo_monai.engines.labeled import LabeledTask, Schedule
-from histo_monai.networks import TaskModel, TeacherStudent
+from histo_monai.networks import TaskModel, TeacherStudent, build_encoder
 from histo_monai.randomness import Step
 from histo_monai.transforms.randaugment import WeakStrongViews
 from histo_monai.transforms.supervised import SupervisedAugmentation
@@ -32,7 +32,7 @@ SCHEDULE = Schedule(epochs=2, optimizer="sgd", lr=0.05, weight_decay=1e-4, miles
 
 def _pair(task: LabeledTask) -> TeacherStudent:
     torch.manual_seed(0)
-    return TeacherStudent(TaskModel("pair", task.num_outputs))
+    return TeacherStudent(TaskModel(build_encoder(), "pair", task.num_outputs))
 
 
 def _views(size_px: int) -> ConsistencyViews:

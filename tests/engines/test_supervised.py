@@ -13,14 +13,14 @@ from histo_monai.engines.fit import Records
 from histo_monai.engines.handlers import TrainingDivergedError
 from histo_monai.engines.labeled import LabeledTask, Schedule, predict
 from histo_monai.engines.supervised import FinetuneResult, finetune
-from histo_monai.networks import TaskModel
+from histo_monai.networks import TaskModel, build_encoder
 
 TaskBuilder = Callable[..., LabeledTask]
 
 
 def _model(task: LabeledTask) -> TaskModel:
     torch.manual_seed(0)
-    return TaskModel("pair", task.num_outputs)
+    return TaskModel(build_encoder(), "pair", task.num_outputs)
 
 
 def _finetune(model: TaskModel, task: LabeledTask, **changes: Any) -> FinetuneResult:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from histo_monai.networks import Encoder, OrderHead, PairMLP
+from histo_monai.networks import OrderHead, PairMLP, build_encoder
 
 
 def _sizes(module: nn.Module) -> list[tuple[int, int]]:
@@ -11,12 +11,12 @@ def _sizes(module: nn.Module) -> list[tuple[int, int]]:
 
 
 def test_layers_have_the_sizes_of_the_paper() -> None:
-    assert _sizes(PairMLP()) == [(1024, 512), (512, 256)]
+    assert _sizes(PairMLP(512)) == [(1024, 512), (512, 256)]
     assert _sizes(OrderHead()) == [(768, 128), (128, 6)]
 
 
 def test_encoder_gives_512_features_at_any_size_and_normalises_itself() -> None:
-    encoder = Encoder(mean=(0.1, 0.2, 0.3), std=(0.5, 0.6, 0.7)).eval()
+    encoder = build_encoder(mean=(0.1, 0.2, 0.3), std=(0.5, 0.6, 0.7)).eval()
     patches = torch.rand(2, 3, 64, 64)
     by_hand = torch.stack(
         [(patches[:, c] - m) / s for c, (m, s) in enumerate([(0.1, 0.5), (0.2, 0.6), (0.3, 0.7)])], 1
@@ -27,7 +27,7 @@ def test_encoder_gives_512_features_at_any_size_and_normalises_itself() -> None:
 
 def test_order_head_is_the_literal_three_branch_network() -> None:
     torch.manual_seed(0)
-    pair_mlp, head = PairMLP().double(), OrderHead().double()
+    pair_mlp, head = PairMLP(512).double(), OrderHead().double()
     a, b, c = torch.rand(3, 4, 512, dtype=torch.float64).unbind()
     pairs = [pair_mlp.layers(torch.cat(pair, 1)) for pair in ((a, b), (a, c), (b, c))]
     literal = head.layers(torch.cat(pairs, 1))
