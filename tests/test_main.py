@@ -193,7 +193,7 @@ def test_an_unknown_method_and_a_missing_index_are_one_line(
     project: Callable[..., Path], capfd: pytest.CaptureFixture[str]
 ) -> None:
     project()
-    assert "known: random, vae, moco, rsp" in _refused(capfd, "pretrain", "--method", "rps")
+    assert "known: random, pretrained, vae, moco, rsp" in _refused(capfd, "pretrain", "--method", "rps")
     assert "slides.csv: not found; run `dvc repro index` first" in _refused(
         capfd, "pretrain", "--method", "rsp"
     )

@@ -218,7 +218,11 @@ def _of_timm(name: str) -> Architecture:
 
     def build(img_px: int) -> nn.Module:
         size = {"img_size": img_px} if is_fixed else {}
-        return timm.create_model(name, pretrained=False, num_classes=0, **size)
+        trunk = timm.create_model(name, pretrained=False, num_classes=0, **size)
+        for side in getattr(getattr(trunk, "patch_embed", None), "patch_size", ()) if is_fixed else ():
+            if img_px % side:  # timm would leave out what is over
+                raise ValueError(f"its own patches have {side} px")
+        return trunk
 
     if about is None:
         return Architecture(build)

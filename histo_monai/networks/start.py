@@ -11,10 +11,6 @@ from histo_monai.networks.heads import PairMLP
 from histo_monai.networks.weights import Tensors, check_file, fit, read_tensors
 from histo_monai.storage import file_sha256
 
-RSP_MEAN: Color = (0.0, 0.0, 0.0)
-RSP_STD: Color = (1 / 255, 1 / 255, 1 / 255)
-"""RSP's published code trains on pixels of 0..255, not normalized."""
-
 
 class Started(NamedTuple):
     """An encoder, and the tensors of the pair MLP that its file brings; None where it brings none."""
@@ -33,7 +29,8 @@ class EncoderStart:
         sha256: of the file, hexadecimal.
         license: of the weights, in words, for the record.
         mean: of R, G, B at full scale 0..1, with `std`. None takes 0.5 each without weights; with weights, what those
-            published for the architecture were trained with (for a file of RSP's published code: its own).
+            published for the architecture were trained with (files of RSP's published code and of this project: their
+            own).
         std: likewise.
     """
 
@@ -64,7 +61,7 @@ class EncoderStart:
         known = architecture(self.name)
         encoder = build_encoder(self.name, img_px)
         fitted = fit(tensors, encoder.trunk, PairMLP(encoder.num_features), self.weights)
-        mean, std = (RSP_MEAN, RSP_STD) if fitted.pair_mlp else (known.mean, known.std)
+        mean, std = fitted.normalization or (known.mean, known.std)
         encoder.normalize_by(self.mean or mean, self.std or std)
         encoder.trunk.load_state_dict(fitted.trunk)
         encoder.weights = {"sha256": digest, "license": self.license}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import math
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ import safetensors.torch
 import torch
 from torch import nn
 
+from histo_monai.networks.encoder import Color
 from histo_monai.storage.reading import check_regular
 
 _LOG = logging.getLogger(__name__)
@@ -34,7 +36,11 @@ _HEADS = (
     *("fc", "head", "heads", "head_dist", "classifier", "projector", "projection_head", "predictor"),
     *("prototypes", "mask_token", "queue", "queue_ptr"),
 )
-_RSP_PAIR_MLP = {f"fc.{k}.{part}": f"layers.{k}.{part}" for k in (0, 2) for part in ("weight", "bias")}
+_OWN = "encoder.trunk."
+"""Prefix in an encoder.safetensors of this project."""
+_LAYERS = tuple(f"{k}.{part}" for k in (0, 2) for part in ("weight", "bias"))
+_RSP_NORMALIZATION = (0.0, 0.0, 0.0), (1 / 255, 1 / 255, 1 / 255)
+"""RSP's published code trains on pixels of 0..255 as they are."""
 _SHOWN = 5
 
 
@@ -45,11 +51,13 @@ class Fitted:
     Attributes:
         trunk: tensors by the names of the trunk.
         pair_mlp: those of the pair MLP, by its names; None where the file has none, as in every file but those of
-            RSP's published code (a ResNet under `model.`, the pair MLP beside it under `fc.`).
+            RSP's published code (a ResNet under `model.`, the pair MLP beside it under `fc.`) and of this project.
+        normalization: mean and std that such a file was trained with; None where it does not tell.
     """
 
     trunk: Tensors
     pair_mlp: Tensors | None
+    normalization: tuple[Color, Color] | None
 
 
 def check_file(path: Path) -> None:
@@ -98,9 +106,9 @@ def _safetensors(path: Path) -> Tensors:
 
 def _pickled(path: Path) -> Tensors:
     try:
-        with torch.serialization.safe_globals([argparse.Namespace]):
+        with torch.serialization.safe_globals([argparse.Namespace]), warnings.catch_warnings(action="ignore"):
             content = torch.load(path, map_location="cpu", weights_only=True)
-    except (MemoryError, OSError):
+    except MemoryError:
         raise
     except Exception as error:  # a pickle that is cut off or not one can end in any error
         raise ValueError(
@@ -142,8 +150,13 @@ def fit(tensors: Mapping[str, torch.Tensor], trunk: nn.Module, pair_mlp: nn.Modu
     for name in wanted:  # torchvision's older files do not count batches, and nothing reads the count
         if name.endswith("num_batches_tracked"):
             found.setdefault(name, torch.zeros_like(wanted[name]))
-    pairs = _pair_mlp(tensors, prefix)
-    used = {prefix + name for name in found} | {prefix.removesuffix("model.") + name for name in pairs}
+    pairs, normalization = _pair_mlp(tensors, prefix), None
+    used = {prefix + name for name in found} | set(pairs)
+    if prefix == _OWN and {"encoder.mean", "encoder.std"} <= set(tensors):
+        used |= {"encoder.mean", "encoder.std"}
+        normalization = _colors(tensors["encoder.mean"]), _colors(tensors["encoder.std"])
+    elif pairs:
+        normalization = _RSP_NORMALIZATION
     rest = [name for name in tensors if name not in used]
     known = [name for name in rest if _is_known(name, wanted)]
     missing, unknown = [name for name in wanted if name not in found], sorted(set(rest) - set(known))
@@ -153,13 +166,13 @@ def fit(tensors: Mapping[str, torch.Tensor], trunk: nn.Module, pair_mlp: nn.Modu
             "to the architecture of the file"
         )
     found = _resized(found, trunk)
-    given = {_RSP_PAIR_MLP[name]: tensor for name, tensor in pairs.items()}
+    given = {layer: tensors[name] for name, layer in pairs.items()}
     _check_shapes({**found, **given}, {**wanted, **(pair_mlp.state_dict() if given else {})}, path)
     heads = sorted({_bare(name).split(".")[0] for name in known})
     under = f" under {prefix!r}" if prefix else ""
     left = f"; left out: {', '.join(heads[:_SHOWN])} ({len(known)} tensors)" if known else ""
     _LOG.info("%s: %d tensors%s%s", path, len(found) + len(given), under, left)
-    return Fitted(found, given or None)
+    return Fitted(found, given or None, normalization)
 
 
 def _best_prefix(tensors: Iterable[str], wanted: Iterable[str]) -> str:
@@ -181,12 +194,19 @@ def _best_prefix(tensors: Iterable[str], wanted: Iterable[str]) -> str:
     return min(prefixes, key=order)
 
 
-def _pair_mlp(tensors: Mapping[str, torch.Tensor], prefix: str) -> Tensors:
-    """The pair MLP of RSP's published code, by its names there; empty where it is not beside the trunk."""
-    beside = prefix.removesuffix("model.")
-    if beside == prefix or any(beside + name not in tensors for name in _RSP_PAIR_MLP):
+def _pair_mlp(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, str]:
+    """Name in the file -> name in `PairMLP`; empty where the file has no pair MLP beside the trunk."""
+    if prefix == _OWN:
+        names = {f"pair_mlp.layers.{layer}": f"layers.{layer}" for layer in _LAYERS}
+    elif prefix.endswith("model."):
+        names = {f"{prefix.removesuffix('model.')}fc.{layer}": f"layers.{layer}" for layer in _LAYERS}
+    else:
         return {}
-    return {name: tensors[beside + name] for name in _RSP_PAIR_MLP}
+    return names if set(names) <= set(tensors) else {}
+
+
+def _colors(buffer: torch.Tensor) -> Color:
+    return tuple(buffer.flatten().tolist())
 
 
 def _bare(name: str) -> str:
