@@ -246,10 +246,9 @@ def report_fields(
 def in_one_pass(network: SharedTrunk, field: torch.Tensor, window: int, step: int) -> torch.Tensor:
     """Outputs (n, K) of all windows of a field (1, 3, H, W), row after row; window and step in the trunk's 32 px."""
     encoder: Any = network.trunks[0]
-    trunk = encoder.trunk
-    x = trunk.maxpool(trunk.relu(trunk.bn1(trunk.conv1((field - encoder.mean) / encoder.std))))
-    x = trunk.layer4(trunk.layer3(trunk.layer2(trunk.layer1(x))))
-    features = F.avg_pool2d(x, window, stride=step).flatten(2)[0].T
+    whole, encoder.trunk.avgpool = encoder.trunk.avgpool, nn.AvgPool2d(window, step)
+    features = encoder(field).unflatten(1, (encoder.num_features, -1))[0].T
+    encoder.trunk.avgpool = whole
     return network.heads[0](features)
 
 

@@ -219,9 +219,9 @@ def _of_timm(name: str) -> Architecture:
     def build(img_px: int) -> nn.Module:
         size = {"img_size": img_px} if is_fixed else {}
         trunk = timm.create_model(name, pretrained=False, num_classes=0, **size)
-        for side in getattr(getattr(trunk, "patch_embed", None), "patch_size", ()) if is_fixed else ():
-            if img_px % side:  # timm would leave out what is over
-                raise ValueError(f"its own patches have {side} px")
+        side = getattr(getattr(trunk, "patch_embed", None), "patch_size", 1) if is_fixed else 1
+        if any(img_px % part for part in (side if isinstance(side, tuple) else (side,))):
+            raise ValueError(f"its own patches have {side} px")  # timm would leave out what is over
         return trunk
 
     if about is None:
