@@ -30,7 +30,7 @@ import yaml
 
 import histo_monai
 from histo_monai.__main__ import main as call
-from histo_monai.networks import Encoder, TaskModel, describe_task_model, save_model
+from histo_monai.networks import TaskModel, build_encoder, describe_task_model, save_model
 
 ROOT = Path(__file__).resolve().parent.parent
 CHECKS = {
@@ -142,11 +142,15 @@ def prepare(arguments: argparse.Namespace) -> None:
     Path("params.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
     must(["phantom"])
     torch.manual_seed(0)
-    encoder = Encoder().description(architecture="", head="linear", patch_px=PATCH_PX, mpps=[1.0, 2.0, 4.0])
+    encoder = build_encoder().description(
+        architecture="", head="linear", patch_px=PATCH_PX, mpps=[1.0, 2.0, 4.0]
+    )
     encoder |= {"method": "random", "source": "phantom", "corpus": "camelyon16"}
     classes = ["normal", "tumor"]
     about = describe_task_model(encoder, classes=classes, patch_px=PATCH_PX, mpp=MPP)
-    save_model(Path("model.safetensors"), TaskModel("linear", len(classes)).state_dict(), about)
+    save_model(
+        Path("model.safetensors"), TaskModel(build_encoder(), "linear", len(classes)).state_dict(), about
+    )
 
 
 def must(argv: list[str]) -> None:

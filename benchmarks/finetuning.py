@@ -25,7 +25,7 @@ from torch import nn
 
 from histo_monai.engines.device import in_memory_order, precision, to_device
 from histo_monai.environment import read_environment
-from histo_monai.networks import PairHead, TaskModel, TeacherStudent
+from histo_monai.networks import PairHead, TaskModel, TeacherStudent, build_encoder
 
 
 class ThreeBranches(nn.Module):
@@ -69,7 +69,7 @@ def supervised_steps(arguments: argparse.Namespace) -> dict[str, Callable[[], An
         optimizer = torch.optim.SGD(network.parameters(), lr=1e-3, momentum=0.9, nesterov=True)
         return lambda: train(network, optimizer, patches, targets, device)
 
-    model = TaskModel("pair", arguments.classes)
+    model = TaskModel(build_encoder(), "pair", arguments.classes)
     return {"one pass": step_of(model), "three branches": step_of(ThreeBranches(copy.deepcopy(model)))}
 
 
@@ -92,7 +92,7 @@ def consistency_steps(arguments: argparse.Namespace) -> dict[str, Callable[[], A
     labeled, targets = batch(arguments, num)
     weak, _ = batch(arguments, num * arguments.mu)
     strong = weak.flip(-1)
-    model = TaskModel("pair", arguments.classes)
+    model = TaskModel(build_encoder(), "pair", arguments.classes)
     teacher, student = copy.deepcopy(model).eval(), copy.deepcopy(model).eval()
     student.encoder.requires_grad_(False)
     pair = TeacherStudent(model)

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from histo_monai.engines.heatmap import MapSettings, PatchModels, map_slide, value_of
-from histo_monai.networks import TaskModel
+from histo_monai.networks import TaskModel, build_encoder
 from histo_monai.networks.shared_trunk import SharedTrunk
 from histo_monai.phantom.camelyon16 import SlideSpec, lesion_mask, make_world
 from histo_monai.phantom.pyramid import write_pyramid
@@ -109,7 +109,7 @@ def train(
     is_tumor = tissue_fraction(lesion_mask(spec, 4), grid.centers_yx(cells) / 4, grid.downsample / 4) > 0.5
     rng = np.random.default_rng(0)
     torch.manual_seed(0)
-    model = TaskModel("linear", len(CLASSES))
+    model = TaskModel(build_encoder(), "linear", len(CLASSES))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     for _ in range(num_steps):
         rows = np.concatenate([rng.choice(np.flatnonzero(is_tumor == side), 8) for side in (False, True)])
@@ -246,10 +246,9 @@ def report_fields(
 def in_one_pass(network: SharedTrunk, field: torch.Tensor, window: int, step: int) -> torch.Tensor:
     """Outputs (n, K) of all windows of a field (1, 3, H, W), row after row; window and step in the trunk's 32 px."""
     encoder: Any = network.trunks[0]
-    trunk = encoder.trunk
-    x = trunk.maxpool(trunk.relu(trunk.bn1(trunk.conv1((field - encoder.mean) / encoder.std))))
-    x = trunk.layer4(trunk.layer3(trunk.layer2(trunk.layer1(x))))
-    features = F.avg_pool2d(x, window, stride=step).flatten(2)[0].T
+    whole, encoder.trunk.avgpool = encoder.trunk.avgpool, nn.AvgPool2d(window, step)
+    features = encoder(field).unflatten(1, (encoder.num_features, -1))[0].T
+    encoder.trunk.avgpool = whole
     return network.heads[0](features)
 
 
@@ -260,7 +259,7 @@ def exactly_shared(side_px: int, stride_px: int) -> tuple[float, float]:
     only there, they fall below 1. All else is computed once for all patches that hold it, (P / stride)^2 of them away
     from the edge of the tissue.
     """
-    trunk: Any = TaskModel("linear", 2).encoder.trunk
+    trunk: Any = TaskModel(build_encoder(), "linear", 2).encoder.trunk
     shared = total = 0.0
 
     def count(convolution: nn.Module, inside: torch.Tensor) -> torch.Tensor:
@@ -316,7 +315,7 @@ def map_and_weigh(
     path: Path, settings: MapSettings, workers: int, threads: int
 ) -> tuple[int, float, float, float, float]:
     torch.set_num_threads(threads)
-    models = patch_models(TaskModel("linear", len(CLASSES)))
+    models = patch_models(TaskModel(build_encoder(), "linear", len(CLASSES)))
     before, start = peak_gib(), time.perf_counter()
     found: Heatmap = map_slide(path, None, models, settings, device=CPU, workers=workers)
     seconds = time.perf_counter() - start

@@ -24,6 +24,7 @@ from histo_monai.datasets.loaders import ConcentricPatches, EpochBatches, patch_
 from histo_monai.datasets.tables import read_centers, read_surveyed_slides
 from histo_monai.engines.pretrain import placed, training_step
 from histo_monai.environment import read_environment
+from histo_monai.networks import EncoderStart
 from histo_monai.params import load_params
 from histo_monai.pretext import RSP
 from histo_monai.randomness import Step
@@ -51,6 +52,7 @@ def main() -> None:
         pin=device.type == "cuda",
     )
     rsp = RSP(
+        start=EncoderStart(),
         patch_px=arguments.patch_px,
         mpps=params.corpus_section.mpps,
         augmentation_prob=arguments.prob,

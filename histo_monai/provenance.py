@@ -31,7 +31,16 @@ FILES = "files"
 
 PACKAGES = (
     *("torch", "torchvision", "monai", "pytorch-ignite", "cucim", "openslide-python", "numpy", "pandas"),
-    *("scipy", "scikit-learn", "scikit-image", "opencv-python-headless", "pillow", "tifffile", "safetensors"),
+    *(
+        "scipy",
+        "scikit-learn",
+        "scikit-image",
+        "opencv-python-headless",
+        "pillow",
+        "tifffile",
+        "safetensors",
+        "timm",
+    ),
 )
 _CUCIM = ("cucim-cu13", "cucim-cu12", "cucim")  # one library, named after the CUDA that it was built for
 _WITHOUT_IDS = (f"{artifacts.INDEX.as_posix()}/", f"{artifacts.DATA.as_posix()}/models/")

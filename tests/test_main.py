@@ -193,7 +193,7 @@ def test_an_unknown_method_and_a_missing_index_are_one_line(
     project: Callable[..., Path], capfd: pytest.CaptureFixture[str]
 ) -> None:
     project()
-    assert "known: random, vae, moco, rsp" in _refused(capfd, "pretrain", "--method", "rps")
+    assert "known: random, pretrained, vae, moco, rsp" in _refused(capfd, "pretrain", "--method", "rps")
     assert "slides.csv: not found; run `dvc repro index` first" in _refused(
         capfd, "pretrain", "--method", "rsp"
     )
@@ -299,7 +299,14 @@ def test_a_model_says_what_it_is(project: Callable[..., Path]) -> None:
     }
     description = json.loads((folder / "encoder.json").read_text())
     assert description["mpps"] == [1.0, 2.0, 4.0]
-    assert description["normalisation"] == {"mean": [0.5] * 3, "std": [0.5] * 3}
+    assert description["encoder"] == {
+        "name": "resnet18",
+        "img_px": description["patch_px"],
+        "num_features": 512,
+        "mean": [0.5] * 3,
+        "std": [0.5] * 3,
+        "weights": None,
+    }
     assert description["method"] == "random"
     assert description["params"]["rsp"]["lr"] == 0.01
     assert set(description) >= {"provenance", "corpus", "patch_px", "metrics"}

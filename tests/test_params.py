@@ -77,6 +77,12 @@ def _set(tree: Any, dotted: str, value: object) -> Any:
         ("corpora.camelyon16.mpps", [2.0, 1.0, 4.0], "each larger"),
         ("corpora.camelyon16.mpps", [1.0, 2.0], "three numbers"),
         ("patch_px", 8, "[32, 2048]"),
+        ("encoder.name", None, "expected text, got nothing"),
+        ("encoder.weights", 3, "expected text, or null, got 3"),
+        ("encoder.sha256", "ab", "encoder.weights is null"),
+        ("encoder.mean", [0.5, 0.5], "a list of 3"),
+        ("encoder.mean", [0.5, 0.5, 0.5], "beside those of encoder.std"),
+        ("encoder.std", [0.5, 0.5, 0], "in (0, 1]"),
     ],
 )
 def test_a_wrong_value_is_one_line_that_names_the_key_and_what_it_should_hold(
@@ -113,6 +119,14 @@ def test_every_key_is_needed(tree: Any) -> None:
 
 def test_scientific_notation_without_a_dot_is_a_number(tree: Any) -> None:
     assert parse_params(_set(tree, "pretrain.rsp.lr", "1e-4")).pretrain.rsp.lr == 1e-4
+
+
+def test_the_method_pretrained_needs_a_file(tree: Any) -> None:
+    asked = _set(tree, "methods", ["pretrained"])
+    with pytest.raises(ParamsError, match=r"^encoder\.weights: null, .* put a file into data/weights"):
+        parse_params(asked)
+    params = parse_params(_set(asked, "encoder.weights", "data/weights/a.pt"))
+    assert (params.encoder.weights, params.encoder.sha256) == ("data/weights/a.pt", None)
 
 
 def test_own_slides_are_never_simulated(tree: Any) -> None:

@@ -13,7 +13,7 @@ import torch
 from histo_monai.checkup import samples
 from histo_monai.checkup.finding import Finding
 from histo_monai.environment import Environment, read_environment
-from histo_monai.networks import TaskModel
+from histo_monai.networks import TaskModel, build_encoder
 from histo_monai.params import Params
 from histo_monai.slides import Box, open_slide
 
@@ -57,7 +57,8 @@ def patches_per_second(patch_px: int) -> float:
 def images_per_second(params: Params, environment: Environment) -> float:
     """Of steps of a fine-tuning: forward, backward, update."""
     batch = min(_MAX_BATCH[environment.device.type], params.finetune_section.batch_size)
-    model = TaskModel("linear", 2).to(environment.device).train()
+    encoder = build_encoder(params.encoder.name, params.patch_px)
+    model = TaskModel(encoder, "linear", 2).to(environment.device).train()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     images = torch.rand(batch, 3, params.patch_px, params.patch_px, device=environment.device)
 

@@ -143,7 +143,7 @@ class Sight:
     """What models see in patches.
 
     Attributes:
-        features: Shape (n, 512), float32, of the trunk of one of them.
+        features: Shape (n, D), float32, of the encoder of one of them.
         said: Name of a model -> shape (n, K), float32: probabilities of the classes, or the score in 0..1.
     """
 

@@ -3,7 +3,7 @@
 from histo_monai.networks.batchnorm import ProcessBatchNorm2d, synchronise_batchnorm
 from histo_monai.networks.checkpoint import load_into, load_model, save_model
 from histo_monai.networks.decoder import Decoder
-from histo_monai.networks.encoder import NUM_FEATURES, Encoder
+from histo_monai.networks.encoder import ENCODERS, Architecture, Encoder, build_encoder, encoder_from
 from histo_monai.networks.heads import PAIR_FEATURES, OrderHead, PairMLP
 from histo_monai.networks.momentum import (
     EMPTY,
@@ -13,6 +13,7 @@ from histo_monai.networks.momentum import (
     Projector,
     other_keys_of_batch,
 )
+from histo_monai.networks.start import EncoderStart
 from histo_monai.networks.task_model import (
     HEADS,
     LinearHead,
@@ -27,12 +28,14 @@ from histo_monai.networks.teacher_student import TeacherStudent
 
 __all__ = [
     "EMPTY",
+    "ENCODERS",
     "HEADS",
     "KEY_FEATURES",
-    "NUM_FEATURES",
     "PAIR_FEATURES",
+    "Architecture",
     "Decoder",
     "Encoder",
+    "EncoderStart",
     "KeyQueue",
     "LinearHead",
     "MomentumContrast",
@@ -43,7 +46,9 @@ __all__ = [
     "Projector",
     "TaskModel",
     "TeacherStudent",
+    "build_encoder",
     "describe_task_model",
+    "encoder_from",
     "from_encoder",
     "from_task_model",
     "load_into",

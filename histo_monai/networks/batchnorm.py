@@ -17,6 +17,13 @@ class ProcessBatchNorm2d(nn.BatchNorm2d):
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """(N, C, H, W) of this process -> the same shape, normalised over all processes."""
+        return self.activated(self._normalized(input))
+
+    def activated(self, normalized: torch.Tensor) -> torch.Tensor:
+        """What follows inside the layer: nothing."""
+        return normalized
+
+    def _normalized(self, input: torch.Tensor) -> torch.Tensor:
         if not self.training or not dist.is_initialized():
             return super().forward(input)
         world = dist.get_world_size()
@@ -37,14 +44,45 @@ class ProcessBatchNorm2d(nn.BatchNorm2d):
         self.running_var.lerp_(variance * count / (count - 1), momentum)
 
 
-def synchronise_batchnorm(module: nn.Module, device: torch.device) -> nn.Module:
-    """Replace every `BatchNorm2d` by one whose statistics span the processes; same names, same values.
+class ProcessBatchNormAct2d(ProcessBatchNorm2d):
+    """As `ProcessBatchNorm2d`, for timm's `BatchNormAct2d`, whose activation is part of the layer."""
 
-    CUDA takes torch's own SyncBatchNorm, other devices `ProcessBatchNorm2d`. The module is changed in place.
+    drop: nn.Module
+    act: nn.Module
+
+    def activated(self, normalized: torch.Tensor) -> torch.Tensor:
+        """Dropout and activation of the layer."""
+        return self.act(self.drop(normalized))
+
+
+def synchronise_batchnorm(module: nn.Module, device: torch.device) -> nn.Module:
+    """Replace every batch-norm by one whose statistics span the processes; same names, same values.
+
+    CUDA takes torch's own SyncBatchNorm (timm's, where an activation is part of the layer), other devices
+    `ProcessBatchNorm2d`. The module is changed in place.
+
+    Raises:
+        ValueError: a batch-norm is of a kind whose statistics would stay in its process.
     """
+    norms = [child for child in module.modules() if isinstance(child, nn.modules.batchnorm._BatchNorm)]
+    kinds = {id(norm): _spanning(norm) for norm in norms}
     if device.type == "cuda":
-        return nn.SyncBatchNorm.convert_sync_batchnorm(module)
-    for child in module.modules():
-        if type(child) is nn.BatchNorm2d:
-            child.__class__ = ProcessBatchNorm2d
+        if ProcessBatchNormAct2d not in kinds.values():
+            return nn.SyncBatchNorm.convert_sync_batchnorm(module)
+        from timm.layers import convert_sync_batchnorm
+
+        return convert_sync_batchnorm(module)
+    for norm in norms:
+        norm.__class__ = kinds[id(norm)]
     return module
+
+
+def _spanning(norm: nn.Module) -> type[ProcessBatchNorm2d]:
+    if type(norm) is nn.BatchNorm2d:
+        return ProcessBatchNorm2d
+    if isinstance(norm, nn.BatchNorm2d) and type(norm).__name__ == "BatchNormAct2d":
+        return ProcessBatchNormAct2d
+    raise ValueError(
+        f"the encoder has a {type(norm).__name__}, whose statistics would stay in one process; pretrain it in one "
+        "(HISTO_MONAI_RANKS=1), or choose another encoder"
+    )

@@ -14,7 +14,9 @@ from torch import nn
 
 from histo_monai.storage import opened, read_json, sealed, whole_file, write_json
 
-FORMAT = 2  # 2: the description holds the digest of the tensors' file, and its own
+FORMAT = (
+    3  # 3: the description names the encoder; since 2 it holds the digest of the tensors' file, and its own
+)
 _SEAL = "description_sha256"
 
 _MEND = "remove both files and `dvc pull` or `dvc repro` again; where they come back so, see docs/remote.md"

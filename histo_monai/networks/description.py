@@ -7,9 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from histo_monai.networks.encoder import NUM_FEATURES
-
-KEPT = ("method", "head", "architecture", "mpps", "num_features", "normalisation", "source", "corpus")
+KEPT = ("method", "head", "architecture", "mpps", "encoder", "source", "corpus")
 """Keys of an encoder that a model that started from it has, too."""
 
 
@@ -26,7 +24,8 @@ def check_encoder(description: Mapping[str, Any], heads: Mapping[str, Any], path
     """
     if description.get("kind") != "encoder" or description.get("head") not in list(heads):
         raise ValueError(f"{path}: not an encoder to fine-tune from; run the pretrain stage again")
-    _check(description, {**dict.fromkeys(KEPT, _ANYTHING), "mpps": _MPPS, "num_features": _WIDTH}, path)
+    _check(description, {**dict.fromkeys(KEPT, _ANYTHING), "mpps": _MPPS}, path)
+    _check_architecture(description, path)
 
 
 def check_task_model(description: Mapping[str, Any], heads: Mapping[str, Any], path: Path) -> None:
@@ -44,22 +43,45 @@ def check_task_model(description: Mapping[str, Any], heads: Mapping[str, Any], p
         raise ValueError(f"{path}: not a fine-tuned model; run the finetune stage again")
     keys = {**dict.fromkeys(KEPT, _ANYTHING), "classes": _CLASSES, "patch_px": _SIDE, "mpp": _MPP}
     _check(description, keys, path)
+    _check_architecture(description, path)
 
 
 _Rule = tuple[str, Callable[[Any], bool]]
 
 
-def _check(description: Mapping[str, Any], rules: Mapping[str, _Rule], path: Path) -> None:
+def _check_architecture(description: Mapping[str, Any], path: Path) -> None:
+    about = description["encoder"]
+    if not isinstance(about, dict):
+        about = {}
+    _check(about, _ENCODER, path, "encoder.")
+
+
+def _check(description: Mapping[str, Any], rules: Mapping[str, _Rule], path: Path, section: str = "") -> None:
     for key, (expected, holds) in rules.items():
         if key not in description or not holds(description[key]):
             found = repr(description[key])[:80] if key in description else "nothing"
             raise ValueError(
-                f"{path.with_suffix('.json')}: {key} is {found}, expected {expected}; run the stage that makes it again"
+                f"{path.with_suffix('.json')}: {section}{key} is {found}, expected {expected}; "
+                "run the stage that makes it again"
             )
 
 
 def _is_positive(value: Any) -> bool:
     return type(value) in (int, float) and 0 < value < math.inf
+
+
+def _is_color(value: Any) -> bool:
+    if not isinstance(value, list) or len(value) != 3:
+        return False
+    return all(type(part) in (int, float) and math.isfinite(part) for part in value)
+
+
+def _are_weights(value: Any) -> bool:
+    if value is None:
+        return True
+    if not isinstance(value, dict) or set(value) != {"sha256", "license"}:
+        return False
+    return isinstance(value["sha256"], str) and isinstance(value["license"], str | None)
 
 
 def _are_mpps(value: Any) -> bool:
@@ -75,7 +97,6 @@ def _are_classes(value: Any) -> bool:
 
 
 _ANYTHING: _Rule = ("something", lambda value: True)
-_WIDTH: _Rule = (f"{NUM_FEATURES}", lambda value: value == NUM_FEATURES)
 _MPPS: _Rule = ("a list of positive numbers, µm per pixel", _are_mpps)
 _MPP: _Rule = ("a positive number, µm per pixel, or null", lambda value: value is None or _is_positive(value))
 _SIDE: _Rule = (
@@ -83,3 +104,14 @@ _SIDE: _Rule = (
     lambda value: type(value) is int and 0 < value < 2**16,
 )
 _CLASSES: _Rule = ("names of classes, none twice and none empty, or null for a score", _are_classes)
+_ENCODER: dict[str, _Rule] = {
+    "name": ("the name of an architecture", lambda value: isinstance(value, str) and 0 < len(value) < 200),
+    "img_px": ("a side in px, 32 to 2048", lambda value: type(value) is int and 32 <= value <= 2048),
+    "num_features": (
+        "a number of features, at least 1",
+        lambda value: type(value) is int and 0 < value < 2**20,
+    ),
+    "mean": ("three numbers", _is_color),
+    "std": ("three positive numbers", lambda value: _is_color(value) and min(value) > 0),
+    "weights": ("sha256 and license of the file that it started from, or null", _are_weights),
+}

@@ -1,29 +1,74 @@
-"""The trunk that every method shares: a ResNet-18 up to and including global average pooling."""
+"""The encoders by name: torchvision's ResNets, any other architecture of timm, and what stands in `ENCODERS` beside."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 import torchvision
 from torch import nn
 
-NUM_FEATURES = 512
-"""Features of a patch: the width of ResNet-18 after global average pooling."""
+Color = tuple[float, ...]
+"""Three numbers, of R, G and B at full scale 0..1."""
+HALF: Color = (0.5, 0.5, 0.5)
+IMAGENET_MEAN: Color = (0.485, 0.456, 0.406)
+IMAGENET_STD: Color = (0.229, 0.224, 0.225)
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """How an encoder's trunk is built.
+
+    Attributes:
+        build: side of the patches in px -> the trunk, (N, 3, P, P) -> (N, D), at its random initialization.
+        mean: of R, G, B at full scale 0..1, that weights published for it were trained with.
+        std: likewise.
+        any_size: whether it takes patches of other sides than the one it was built for.
+    """
+
+    build: Callable[[int], nn.Module]
+    mean: Color = HALF
+    std: Color = HALF
+    any_size: bool = True
+
+
+def _resnet(name: str, img_px: int) -> nn.Module:
+    trunk: nn.Module = torchvision.models.get_model(name, weights=None)
+    trunk.fc = nn.Identity()
+    return trunk
+
+
+_RESNETS = (
+    *(f"resnet{depth}" for depth in (18, 34, 50, 101, 152)),
+    *("resnext50_32x4d", "resnext101_32x8d", "resnext101_64x4d", "wide_resnet50_2", "wide_resnet101_2"),
+)
+ENCODERS: dict[str, Architecture] = {
+    name: Architecture(partial(_resnet, name), IMAGENET_MEAN, IMAGENET_STD) for name in _RESNETS
+}
+"""Name in `encoder.name` -> architecture. What is not here is looked for in timm; an encoder of your own is a line."""
 
 
 class Encoder(nn.Module):
-    """RGB patches -> features. Normalisation is part of the network, so no caller can forget it.
+    """RGB patches -> features. Normalization is part of the network, so no caller can forget it.
 
-    Input  (N, 3, H, W), float32, 0..1, any H and W of at least 32 px
-    Output (N, 512), float32
-
-    Weights start random (He et al. 2016, torchvision's initialisation); `torch.manual_seed` decides them.
+    Input  (N, 3, H, W), float32, 0..1; of side `img_px`, or of any that the trunk can take where `any_size`
+    Output (N, D), float32
 
     Args:
+        trunk: patches -> features.
+        name: in `ENCODERS`, or of timm.
+        img_px: side of the patches that it was built for.
+        num_features: D.
+        any_size: see `Architecture`.
         mean: subtracted from each of R, G, B.
         std: divides each of R, G, B afterwards.
+
+    Attributes:
+        weights: of the file that it started from, SHA-256 (`sha256`) and license text (`license`); None without.
     """
 
     mean: torch.Tensor
@@ -31,23 +76,47 @@ class Encoder(nn.Module):
 
     def __init__(
         self,
-        mean: tuple[float, float, float] = (0.5, 0.5, 0.5),
-        std: tuple[float, float, float] = (0.5, 0.5, 0.5),
+        trunk: nn.Module,
+        *,
+        name: str,
+        img_px: int,
+        num_features: int,
+        any_size: bool,
+        mean: Color,
+        std: Color,
     ) -> None:
         super().__init__()
+        self.normalize_by(mean, std)
+        self.trunk = trunk
+        self.name = name
+        self.img_px = img_px
+        self.num_features = num_features
+        self.any_size = any_size
+        self.weights: dict[str, Any] | None = None
+
+    def normalize_by(self, mean: Color, std: Color) -> None:
+        """Set what is subtracted from R, G, B, and what divides them afterwards."""
         self.register_buffer("mean", torch.tensor(mean).view(1, 3, 1, 1))
         self.register_buffer("std", torch.tensor(std).view(1, 3, 1, 1))
-        self.trunk = torchvision.models.resnet18(weights=None)
-        self.trunk.fc = nn.Identity()
+        self._normalization = {"mean": list(mean), "std": list(std)}
 
     def forward(self, patches: torch.Tensor) -> torch.Tensor:
-        """Features of a batch of patches."""
+        """Features of a batch of patches.
+
+        Raises:
+            ValueError: the trunk was built for patches of another side.
+        """
+        if not self.any_size and patches.shape[-2:] != (self.img_px, self.img_px):
+            raise ValueError(
+                f"encoder {self.name} was built for patches of {self.img_px} px and got "
+                f"{' x '.join(map(str, patches.shape[-2:]))} px; run the pretrain stage again with this patch_px"
+            )
         return self.trunk((patches - self.mean) / self.std)
 
     def description(
         self, *, architecture: str, head: str, patch_px: int, mpps: Sequence[float]
     ) -> dict[str, Any]:
-        """What a pretrained encoder is, for the JSON beside it.
+        """What a pretrained encoder is, for the JSON beside it; `encoder_from` builds it again from `encoder`.
 
         Args:
             architecture: all that is kept of the pretraining, in words.
@@ -55,11 +124,118 @@ class Encoder(nn.Module):
             patch_px: side of the patches that it was pretrained on.
             mpps: their resolutions, µm/px.
         """
+        about = {"name": self.name, "img_px": self.img_px, "num_features": self.num_features}
         return {
             "architecture": architecture,
             "head": head,
             "patch_px": patch_px,
             "mpps": list(mpps),
-            "num_features": NUM_FEATURES,
-            "normalisation": {"mean": self.mean.flatten().tolist(), "std": self.std.flatten().tolist()},
+            "encoder": {**about, **self._normalization, "weights": self.weights},
         }
+
+
+def build_encoder(
+    name: str = "resnet18", img_px: int = 64, *, mean: Color = HALF, std: Color = HALF
+) -> Encoder:
+    """An encoder at its random initialization; `torch.manual_seed` decides it. Nothing is downloaded.
+
+    Args:
+        name: in `ENCODERS`, or of timm.
+        img_px: side of the patches.
+        mean: of R, G, B at full scale 0..1.
+        std: likewise.
+
+    Raises:
+        ValueError: the name is unknown, or the architecture does not take patches of this side.
+    """
+    known = architecture(name)
+    try:
+        trunk = known.build(img_px)
+        num_features = _num_features(trunk, img_px)
+    except (AssertionError, IndexError, RuntimeError, TypeError, ValueError) as error:
+        why = " ".join(str(error).split())[:200] or type(error).__name__
+        raise ValueError(
+            f"encoder.name is {name!r}, which gives no features of patches of {img_px} px ({why}); set patch_px to a "
+            "side that it takes (a transformer: a multiple of its own patch), or choose another encoder"
+        ) from None
+    return Encoder(
+        trunk,
+        name=name,
+        img_px=img_px,
+        num_features=num_features,
+        any_size=known.any_size,
+        mean=mean,
+        std=std,
+    )
+
+
+def encoder_from(about: Mapping[str, Any]) -> Encoder:
+    """The encoder that a description tells of, its weights random.
+
+    Args:
+        about: `encoder` of a description, checked by `check_encoder` or `check_task_model`.
+
+    Raises:
+        ValueError: see `build_encoder`; or it has another number of features than the description says.
+    """
+    encoder = build_encoder(
+        about["name"], about["img_px"], mean=tuple(about["mean"]), std=tuple(about["std"])
+    )
+    if encoder.num_features != about["num_features"]:
+        raise ValueError(
+            f"encoder.num_features is {about['num_features']}, but {encoder.name} has {encoder.num_features}; "
+            "run the stage that makes it again"
+        )
+    encoder.weights = about["weights"]
+    return encoder
+
+
+def architecture(name: str) -> Architecture:
+    """The architecture of a name in `ENCODERS` or of timm.
+
+    Raises:
+        ValueError: there is none; tells of names that are close.
+    """
+    return ENCODERS[name] if name in ENCODERS else _of_timm(name)
+
+
+def _of_timm(name: str) -> Architecture:
+    import timm  # takes a second, for which the other encoders need not wait
+
+    if not timm.is_model(
+        name
+    ):  # also of "hf-hub:..." and "local-dir:...", which timm would read from elsewhere
+        close = difflib.get_close_matches(name, [*ENCODERS, *timm.list_models()], n=3)
+        advice = f"did you mean {' or '.join(map(repr, close))}?" if close else "see docs/encoders.md"
+        raise ValueError(
+            f"encoder.name is {name[:80]!r}, no ResNet of torchvision and no name of timm; {advice}"
+        )
+    try:
+        about = timm.get_pretrained_cfg(name)
+    except RuntimeError as error:  # a tag behind the name that it does not have
+        raise ValueError(f"encoder.name is {name[:80]!r}: {' '.join(str(error).split())}") from None
+    is_fixed = about is not None and about.fixed_input_size
+
+    def build(img_px: int) -> nn.Module:
+        size = {"img_size": img_px} if is_fixed else {}
+        trunk = timm.create_model(name, pretrained=False, num_classes=0, **size)
+        side = getattr(getattr(trunk, "patch_embed", None), "patch_size", 1) if is_fixed else 1
+        if any(img_px % part for part in (side if isinstance(side, tuple) else (side,))):
+            raise ValueError(f"its own patches have {side} px")  # timm would leave out what is over
+        return trunk
+
+    if about is None:
+        return Architecture(build)
+    return Architecture(build, tuple(about.mean), tuple(about.std), any_size=not is_fixed)
+
+
+def _num_features(trunk: nn.Module, img_px: int) -> int:
+    """D, by a pass of shapes alone (on torch's meta device): what a trunk tells of itself differs between libraries."""
+    tensors = dict(trunk.named_parameters()) | dict(trunk.named_buffers())
+    shapes = {name: tensor.detach().to("meta") for name, tensor in tensors.items()}
+    patch = torch.empty(1, 3, img_px, img_px, device="meta")
+    features = torch.func.functional_call(trunk.eval(), shapes, (patch,))
+    trunk.train()
+    if not isinstance(features, torch.Tensor) or features.ndim != 2:
+        raise ValueError("its output is not one vector for each patch")
+    return features.shape[1]

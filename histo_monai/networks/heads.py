@@ -7,23 +7,26 @@ import itertools
 import torch
 from torch import nn
 
-from histo_monai.networks.encoder import NUM_FEATURES
 from histo_monai.networks.precision import at_full_precision
 
 PAIR_FEATURES = 256
 
 
 class PairMLP(nn.Module):
-    """Two features side by side -> one vector of 256: 1024 -> 512 -> ReLU -> 256, shared by all pairs."""
+    """Two features side by side -> one vector of 256: 2 D -> 512 -> ReLU -> 256, shared by all pairs.
 
-    def __init__(self) -> None:
+    Args:
+        num_features: D of the encoder; the paper's has 512.
+    """
+
+    def __init__(self, num_features: int) -> None:
         super().__init__()
         self.layers = nn.Sequential(
-            nn.Linear(2 * NUM_FEATURES, 512), nn.ReLU(inplace=True), nn.Linear(512, PAIR_FEATURES)
+            nn.Linear(2 * num_features, 512), nn.ReLU(inplace=True), nn.Linear(512, PAIR_FEATURES)
         )
 
     def forward(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-        """(N, 512) and (N, 512) -> (N, 256)."""
+        """(N, D) and (N, D) -> (N, 256)."""
         return self.layers(torch.cat([first, second], dim=-1))
 
 
@@ -41,7 +44,7 @@ class OrderHead(nn.Module):
         )
 
     def forward(self, features: torch.Tensor, pair_mlp: PairMLP) -> torch.Tensor:
-        """(N, 3, 512) -> (N, 6), float32 whatever autocast does."""
+        """(N, 3, D) -> (N, 6), float32 whatever autocast does."""
         pairs = [
             at_full_precision(pair_mlp, features[:, i], features[:, j])
             for i, j in itertools.combinations(range(3), 2)

@@ -10,7 +10,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 
-from histo_monai.networks.encoder import NUM_FEATURES, Encoder
+from histo_monai.networks.encoder import Encoder
 from histo_monai.networks.precision import at_full_precision
 
 KEY_FEATURES = 128
@@ -74,16 +74,19 @@ class KeyQueue(nn.Module):
 
 
 class Projector(nn.Module):
-    """Patches -> points on the unit sphere: trunk, Linear 512 -> 128, length 1.
+    """Patches -> points on the unit sphere: encoder, Linear D -> 128, length 1.
 
     Input  (N, 3, H, W), float32, 0..1
     Output (N, 128), float32 whatever autocast does (float64 in a network of float64)
+
+    Args:
+        encoder: becomes part of it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, encoder: Encoder) -> None:
         super().__init__()
-        self.encoder = Encoder()
-        self.projection = nn.Linear(NUM_FEATURES, KEY_FEATURES)
+        self.encoder = encoder
+        self.projection = nn.Linear(encoder.num_features, KEY_FEATURES)
 
     def forward(self, patches: torch.Tensor) -> torch.Tensor:
         """Points of a batch of patches."""
@@ -99,6 +102,7 @@ class MomentumContrast(nn.Module):
     of He et al. 2020 needs several processes.)
 
     Args:
+        encoder: that the query network starts from; becomes part of it.
         queue_size: K.
         key_momentum: m of key <- m key + (1 - m) query, after each step.
 
@@ -106,12 +110,12 @@ class MomentumContrast(nn.Module):
         ValueError: the momentum is outside 0..1, or the queue is empty.
     """
 
-    def __init__(self, queue_size: int, key_momentum: float) -> None:
+    def __init__(self, encoder: Encoder, queue_size: int, key_momentum: float) -> None:
         super().__init__()
         if not 0.0 <= key_momentum <= 1.0:
             raise ValueError(f"key_momentum lies in 0..1, got {key_momentum}")
         self.key_momentum = key_momentum
-        self.query = Projector()
+        self.query = Projector(encoder)
         self.key = copy.deepcopy(self.query).requires_grad_(False)
         self.queue = KeyQueue(queue_size)
         self.train(self.training)

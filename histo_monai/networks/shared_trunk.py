@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Mapping
 
 import torch
 from torch import nn
-from torch.nn.utils.fusion import fuse_conv_bn_eval
+from torch.fx.experimental.optimization import fuse
 
 from histo_monai.networks.encoder import Encoder
 from histo_monai.networks.task_model import TaskModel
+
+_LOG = logging.getLogger(__name__)
 
 
 class SharedTrunk(nn.Module):
     """Models by name; a trunk runs once for all models whose encoders hold equal tensors (a student and its teacher's).
 
-    For inference alone: nothing in it trains, and batch-norms are folded into the convolutions before them, which
-    changes outputs by float32 rounding. The models that are given stay as they are.
+    For inference alone: nothing in it trains, and batch-norms are folded into the convolutions before them, where
+    `folded` can, which changes outputs by float32 rounding. The models that are given stay as they are.
 
     Input  (N, 3, H, W), float32, 0..1
     Output name -> (N, K), float32
@@ -41,7 +44,7 @@ class SharedTrunk(nn.Module):
         self.eval().requires_grad_(False)
 
     def features(self, patches: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Name -> (N, 512); models that share a trunk have one tensor."""
+        """Name -> (N, D); models that share a trunk have one tensor."""
         found = [trunk(patches) for trunk in self.trunks]
         return {name: found[number] for name, number in self._trunk_of.items()}
 
@@ -54,23 +57,21 @@ class SharedTrunk(nn.Module):
 def folded(encoder: Encoder) -> Encoder:
     """A copy in evaluation mode whose batch-norms are part of the convolutions before them.
 
-    Exact but for rounding: a convolution followed by a fixed scale and shift per channel is another convolution.
+    Exact but for rounding: a convolution followed by a fixed scale and shift per channel is another convolution. Left
+    as they are, and only slower for it: trunks without batch-norm (transformers), batch-norms with an activation
+    inside (`BatchNormAct2d` of timm), and trunks that torch.fx cannot trace.
     """
     encoder = copy.deepcopy(encoder).eval()
-    trunk = encoder.trunk
-    blocks = [block for layer in (trunk.layer1, trunk.layer2, trunk.layer3, trunk.layer4) for block in layer]
-    for part in (trunk, *blocks):
-        for convolution, norm in (("conv1", "bn1"), ("conv2", "bn2")):
-            if hasattr(part, convolution):
-                fused = fuse_conv_bn_eval(getattr(part, convolution), getattr(part, norm))
-                setattr(part, convolution, fused)
-                setattr(part, norm, nn.Identity())
-    for block in blocks:
-        if block.downsample is not None:
-            block.downsample = fuse_conv_bn_eval(*block.downsample)
+    if any(type(module) is nn.BatchNorm2d for module in encoder.trunk.modules()):
+        try:
+            encoder.trunk = fuse(encoder.trunk)
+        except Exception as error:  # tracing runs code of any architecture
+            _LOG.debug("%s is not folded: %s", encoder.name, error)
     return encoder
 
 
 def _equal(one: Encoder, other: Encoder) -> bool:
-    tensors = other.state_dict()
-    return all(torch.equal(tensor, tensors[name]) for name, tensor in one.state_dict().items())
+    tensors, others = one.state_dict(), other.state_dict()
+    if one.name != other.name or tensors.keys() != others.keys():
+        return False
+    return all(torch.equal(tensor, others[name]) for name, tensor in tensors.items())

@@ -11,7 +11,7 @@ from torch import nn
 
 from histo_monai.networks.checkpoint import load_into, load_model
 from histo_monai.networks.description import KEPT, check_encoder, check_task_model
-from histo_monai.networks.encoder import NUM_FEATURES, Encoder
+from histo_monai.networks.encoder import Encoder, encoder_from
 from histo_monai.networks.heads import PAIR_FEATURES, PairMLP
 from histo_monai.networks.precision import at_full_precision
 
@@ -23,33 +23,35 @@ class PairHead(nn.Module):
     they are computed once and repeated. Outputs and gradients are those of the network with three branches.
 
     Args:
+        num_features: D of the encoder.
         num_outputs: K.
     """
 
-    def __init__(self, num_outputs: int) -> None:
+    def __init__(self, num_features: int, num_outputs: int) -> None:
         super().__init__()
-        self.pair_mlp = PairMLP()
+        self.pair_mlp = PairMLP(num_features)
         self.linear = nn.Linear(3 * PAIR_FEATURES, num_outputs)
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """(N, 512) -> (N, K)."""
+        """(N, D) -> (N, K)."""
         pair = at_full_precision(self.pair_mlp, features, features)
         return at_full_precision(self.linear, pair.repeat(1, 3))
 
 
 class LinearHead(nn.Module):
-    """One linear layer over the pooled features, 512 -> K.
+    """One linear layer over the features, D -> K.
 
     Args:
+        num_features: D of the encoder.
         num_outputs: K.
     """
 
-    def __init__(self, num_outputs: int) -> None:
+    def __init__(self, num_features: int, num_outputs: int) -> None:
         super().__init__()
-        self.linear = nn.Linear(NUM_FEATURES, num_outputs)
+        self.linear = nn.Linear(num_features, num_outputs)
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """(N, 512) -> (N, K)."""
+        """(N, D) -> (N, K)."""
         return at_full_precision(self.linear, features)
 
 
@@ -64,14 +66,15 @@ class TaskModel(nn.Module):
     Output (N, K), float32 whatever autocast does
 
     Args:
+        encoder: becomes part of it.
         head: a name in `HEADS`.
         num_outputs: K.
     """
 
-    def __init__(self, head: str, num_outputs: int) -> None:
+    def __init__(self, encoder: Encoder, head: str, num_outputs: int) -> None:
         super().__init__()
-        self.encoder = Encoder()
-        self.head = HEADS[head](num_outputs)
+        self.encoder = encoder
+        self.head = HEADS[head](encoder.num_features, num_outputs)
 
     def forward(self, patches: torch.Tensor) -> torch.Tensor:
         """Outputs of a batch of patches."""
@@ -93,7 +96,7 @@ def from_encoder(path: Path, num_outputs: int) -> tuple[TaskModel, dict[str, Any
     """
     state, description = load_model(path)
     check_encoder(description, HEADS, path)
-    model = TaskModel(description["head"], num_outputs)
+    model = TaskModel(_encoder(description, path), description["head"], num_outputs)
     load_into(model.encoder, state, "encoder.", path)
     rest = sorted({name.split(".")[0] for name in state} - {"encoder"})
     parts = dict(model.head.named_children())
@@ -114,9 +117,17 @@ def from_task_model(path: Path) -> tuple[TaskModel, dict[str, Any]]:
     """
     state, description = load_model(path)
     check_task_model(description, HEADS, path)
-    model = TaskModel(description["head"], num_outputs(description["classes"]))
+    encoder = _encoder(description, path)
+    model = TaskModel(encoder, description["head"], num_outputs(description["classes"]))
     load_into(model, state, "", path)
     return model, description
+
+
+def _encoder(description: Mapping[str, Any], path: Path) -> Encoder:
+    try:
+        return encoder_from(description["encoder"])
+    except ValueError as error:
+        raise ValueError(f"{path.with_suffix('.json')}: {error}") from None
 
 
 def num_outputs(classes: list[str] | None) -> int:

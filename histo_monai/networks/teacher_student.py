@@ -36,7 +36,7 @@ class TeacherStudent(nn.Module):
 
     @torch.no_grad()
     def features(self, patches: torch.Tensor) -> torch.Tensor:
-        """(N, 3, H, W) -> (N, 512) of the frozen trunk."""
+        """(N, 3, H, W) -> (N, D) of the frozen encoder."""
         return self.encoder(patches)
 
     def replace_teacher(self) -> None:

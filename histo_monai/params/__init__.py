@@ -89,6 +89,7 @@ def parse_params(tree: object) -> Params:
         raise ParamsError(
             f"consistency.methods.{method}: missing key; expected the settings of consistency.method"
         )
+    _check_encoder(params)
     queue, samples = params.pretrain.moco.queue_size, params.corpus_section.num_train
     if "moco" in params.methods and queue > samples:
         raise ParamsError(
@@ -96,3 +97,19 @@ def parse_params(tree: object) -> Params:
             f"epoch fills the queue, got {queue}"
         )
     return params
+
+
+def _check_encoder(params: Params) -> None:
+    encoder = params.encoder
+    if "pretrained" in params.methods and encoder.weights is None:
+        raise ParamsError(
+            "encoder.weights: null, but `methods` holds pretrained; put a file into data/weights and name it here, "
+            "with its sha256"
+        )
+    for key in ("sha256", "license"):
+        if encoder.weights is None and getattr(encoder, key) is not None:
+            raise ParamsError(
+                f"encoder.{key}: given, but encoder.weights is null; name the file, or set null"
+            )
+    if (encoder.mean is None) != (encoder.std is None):
+        raise ParamsError("encoder.mean: expected numbers beside those of encoder.std, or null beside null")

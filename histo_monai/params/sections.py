@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+from histo_monai.params.pretrain_sections import EncoderParams, PretrainParams
 from histo_monai.params.slide_sections import (
     AggregateParams,
     CrossfitParams,
@@ -19,7 +20,6 @@ from histo_monai.settings.rules import (
     Count,
     CountOrZero,
     Dataset,
-    Fraction,
     Method,
     MicronsPerPixel,
     Milestones,
@@ -155,76 +155,6 @@ class IndexParams:
 
 
 @dataclass(frozen=True)
-class AugmentationParams:
-    """How likely each operation of the pretraining augmentation is (paper: section 1 of the method)."""
-
-    prob: Fraction
-
-
-@dataclass(frozen=True)
-class LookaheadParams:
-    """Lookahead (Zhang et al. 2019): every `steps` iterations the slow weights move by `slow_step`."""
-
-    steps: Count
-    slow_step: Annotated[float, Range(0.0, 1.0, exclusive_low=True)]
-
-
-@dataclass(frozen=True)
-class RSPParams:
-    """Optimiser of resolution sequence prediction: SGD with Nesterov momentum inside Lookahead."""
-
-    epochs: Count
-    batch_size: Annotated[int, Range(2)]
-    lr: Positive
-    momentum: Annotated[float, Range(0.0, 0.999, exclusive_low=True)]
-    weight_decay: Annotated[float, Range(0.0)]
-    lookahead: LookaheadParams
-
-
-@dataclass(frozen=True)
-class MoCoParams:
-    """Momentum contrast: SGD with Nesterov momentum; `key_momentum` of the key encoder, for every step."""
-
-    epochs: Count
-    batch_size: Annotated[int, Range(2)]
-    lr: Positive
-    momentum: Annotated[float, Range(0.0, 0.999, exclusive_low=True)]
-    weight_decay: Annotated[float, Range(0.0)]
-    queue_size: Count
-    key_momentum: Annotated[float, Range(0.0, 1.0)]
-    temperature: Positive
-
-
-@dataclass(frozen=True)
-class VAEParams:
-    """Variational autoencoder: Adam; weight of the KL term, and channels of the decoder's last block."""
-
-    epochs: Count
-    batch_size: Annotated[int, Range(2)]
-    lr: Positive
-    weight_decay: Annotated[float, Range(0.0)]
-    kl_weight: Annotated[float, Range(0.0)]
-    decoder_width: Count
-
-
-@dataclass(frozen=True)
-class RandomParams:
-    """Nothing to set: the encoder stays as it is initialised."""
-
-
-@dataclass(frozen=True)
-class PretrainParams:
-    """Self-supervised pretraining."""
-
-    seed: Seed
-    augmentation: AugmentationParams
-    random: RandomParams
-    vae: VAEParams
-    moco: MoCoParams
-    rsp: RSPParams
-
-
-@dataclass(frozen=True)
 class TrainingParams:
     """A training with labels. "sgd" has Nesterov momentum 0.9, "adam" betas 0.9 and 0.999; lr x 0.1 at `milestones`."""
 
@@ -290,6 +220,7 @@ class Params:
     mu: Count
     n_aug: Annotated[int, Range(1, 10)]
     patch_px: Annotated[int, Range(32, 2048)]
+    encoder: EncoderParams
     whole_slides: bool
     corpora: Corpora
     labels: Labels

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from histo_monai.losses import info_nce, positive_is_nearest
-from histo_monai.networks import MomentumContrast, other_keys_of_batch
+from histo_monai.networks import EncoderStart, MomentumContrast, other_keys_of_batch
 from histo_monai.pretext.pictures import mosaic_of_matches
 from histo_monai.pretext.protocol import Task
 from histo_monai.randomness import Step, derive_seed
@@ -34,6 +34,7 @@ class MoCo:
     validation has other negatives (`measure`).
 
     Args:
+        start: encoder, and the file that it starts from, if any.
         patch_px: side of the patches that the trunk sees.
         mpps: resolutions of the corpus, µm/px, finest first; only the finest is read.
         augmentation_prob: not used: every view has all of `ContrastiveViews`.
@@ -56,6 +57,7 @@ class MoCo:
     def __init__(
         self,
         *,
+        start: EncoderStart,
         patch_px: int,
         mpps: tuple[float, ...],
         augmentation_prob: float,
@@ -72,7 +74,7 @@ class MoCo:
             raise ValueError("momentum contrast reads the finest resolution, got none")
         if not temperature > 0:
             raise ValueError(f"the temperature is positive, got {temperature}")
-        self._network = MomentumContrast(queue_size, key_momentum)
+        self._network = MomentumContrast(start.build(patch_px).encoder, queue_size, key_momentum)
         self.epochs = epochs
         self.batch_size = batch_size
         self.patch_px = patch_px
@@ -139,8 +141,9 @@ class MoCo:
 
     def description(self) -> Mapping[str, Any]:
         """Architecture, resolution and normalisation of the encoder."""
-        return self.network.query.encoder.description(
-            architecture="resnet18 trunk", head="linear", patch_px=self.patch_px, mpps=self.mpps
+        encoder = self.network.query.encoder
+        return encoder.description(
+            architecture=f"{encoder.name} trunk", head="linear", patch_px=self.patch_px, mpps=self.mpps
         )
 
     def picture(self, outputs: Points, task: Task) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from histo_monai.networks import EncoderStart
 from histo_monai.pretext.rsp import RSP
 
 BATCH_SIZE = 64
@@ -12,13 +13,22 @@ class Random(RSP):
     """RSP that does not train: same network, same initialisation, no epoch.
 
     Args:
+        start: encoder; its weights, if any, are left alone.
         patch_px: side of the patches.
         mpps: the three resolutions, µm/px, finest first.
         augmentation_prob: not used, since nothing trains.
     """
 
-    def __init__(self, *, patch_px: int, mpps: tuple[float, ...], augmentation_prob: float) -> None:
+    def __init__(
+        self,
+        *,
+        start: EncoderStart,
+        patch_px: int,
+        mpps: tuple[float, ...],
+        augmentation_prob: float,
+    ) -> None:
         super().__init__(
+            start=start.without_weights(),
             patch_px=patch_px,
             mpps=mpps,
             augmentation_prob=augmentation_prob,

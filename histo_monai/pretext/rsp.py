@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from histo_monai.networks import Encoder, OrderHead, PairMLP
+from histo_monai.networks import Encoder, EncoderStart, OrderHead, PairMLP
 from histo_monai.pretext.lookahead import Lookahead
 from histo_monai.pretext.pictures import mosaic_of_triples
 from histo_monai.pretext.protocol import Task
@@ -28,12 +28,15 @@ class RSPNetwork(nn.Module):
 
     The patches are put in order after the trunk, not before: the trunk treats each patch alone (its batch-norm does
     not care about order), so this is the same function, and all six orders of a triple cost one pass of the trunk.
+
+    Args:
+        encoder: becomes part of it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, encoder: Encoder) -> None:
         super().__init__()
-        self.encoder = Encoder()
-        self.pair_mlp = PairMLP()
+        self.encoder = encoder
+        self.pair_mlp = PairMLP(encoder.num_features)
         self.head = OrderHead()
 
     def forward(self, patches: torch.Tensor, orders: torch.Tensor) -> torch.Tensor:
@@ -63,6 +66,7 @@ class RSP:
     Training shows each triple in one order, drawn anew for every sample and epoch. Validation shows it in all six.
 
     Args:
+        start: encoder, and the file that it starts from, if any; a pair MLP in the file is loaded, too.
         patch_px: side of the patches that the trunk sees.
         mpps: the three resolutions, µm/px, finest first.
         augmentation_prob: see `PretrainAugmentation`.
@@ -84,6 +88,7 @@ class RSP:
     def __init__(
         self,
         *,
+        start: EncoderStart,
         patch_px: int,
         mpps: tuple[float, ...],
         augmentation_prob: float,
@@ -99,7 +104,11 @@ class RSP:
             raise ValueError(
                 f"resolution sequence prediction orders three resolutions, got {len(mpps)}: {mpps}"
             )
-        self._network = RSPNetwork()
+        started = start.build(patch_px)
+        self._network = RSPNetwork(started.encoder)
+        self.brings_pair_mlp = started.pair_mlp is not None
+        if started.pair_mlp is not None:
+            self._network.pair_mlp.load_state_dict(started.pair_mlp)
         self.epochs = epochs
         self.batch_size = batch_size
         self.patch_px = patch_px
@@ -154,8 +163,9 @@ class RSP:
 
     def description(self) -> Mapping[str, Any]:
         """Architecture, resolutions and normalisation of the encoder."""
-        return self.network.encoder.description(
-            architecture="resnet18 trunk, pair MLP 1024-512-256",
+        encoder = self.network.encoder
+        return encoder.description(
+            architecture=f"{encoder.name} trunk, pair MLP {2 * encoder.num_features}-512-256",
             head="pair",
             patch_px=self.patch_px,
             mpps=self.mpps,

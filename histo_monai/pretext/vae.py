@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from histo_monai.losses import gaussian_reconstruction, kl_to_standard_normal
-from histo_monai.networks import NUM_FEATURES, Decoder, Encoder
+from histo_monai.networks import Decoder, Encoder, EncoderStart
 from histo_monai.pretext.protocol import Task
 from histo_monai.pretext.reconstructions import reconstructions_and_samples
 from histo_monai.randomness import Step, generator
@@ -44,15 +44,16 @@ class VAENetwork(nn.Module):
     a cut would give none beyond its edges. Mean and log-variance are computed in float32 also under autocast.
 
     Args:
+        encoder: becomes part of it.
         patch_px: P, a power of two from 32.
         decoder_width: see `Decoder`.
     """
 
-    def __init__(self, patch_px: int, decoder_width: int) -> None:
+    def __init__(self, encoder: Encoder, patch_px: int, decoder_width: int) -> None:
         super().__init__()
-        self.encoder = Encoder()
-        self.mean = nn.Linear(NUM_FEATURES, NUM_LATENTS)
-        self.log_variance = nn.Linear(NUM_FEATURES, NUM_LATENTS)
+        self.encoder = encoder
+        self.mean = nn.Linear(encoder.num_features, NUM_LATENTS)
+        self.log_variance = nn.Linear(encoder.num_features, NUM_LATENTS)
         self.decoder = Decoder(NUM_LATENTS, patch_px, decoder_width)
 
     def forward(self, patches: torch.Tensor, noise: torch.Tensor) -> Decoded:
@@ -78,6 +79,7 @@ class VAE:
     negative evidence lower bound of an image in units of -1..1, with unit variance of the pixels.
 
     Args:
+        start: encoder, and the file that it starts from, if any.
         patch_px: side of the patches, a power of two from 32.
         mpps: resolutions of the corpus, µm/px, finest first; only the first is read.
         augmentation_prob: not used, since nothing is augmented.
@@ -98,6 +100,7 @@ class VAE:
     def __init__(
         self,
         *,
+        start: EncoderStart,
         patch_px: int,
         mpps: tuple[float, ...],
         augmentation_prob: float,
@@ -108,7 +111,7 @@ class VAE:
         kl_weight: float,
         decoder_width: int,
     ) -> None:
-        self._network = VAENetwork(patch_px, decoder_width)
+        self._network = VAENetwork(start.build(patch_px).encoder, patch_px, decoder_width)
         self.epochs = epochs
         self.batch_size = batch_size
         self.patch_px = patch_px
@@ -162,8 +165,9 @@ class VAE:
 
     def description(self) -> Mapping[str, Any]:
         """Architecture, resolution and normalisation of the encoder."""
-        return self.network.encoder.description(
-            architecture="resnet18 trunk", head="linear", patch_px=self.patch_px, mpps=self.mpps
+        encoder = self.network.encoder
+        return encoder.description(
+            architecture=f"{encoder.name} trunk", head="linear", patch_px=self.patch_px, mpps=self.mpps
         )
 
     def picture(self, outputs: Decoded, task: Task) -> np.ndarray:

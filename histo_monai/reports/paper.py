@@ -52,14 +52,22 @@ def paper_numbers() -> pd.DataFrame:
 
 
 def is_papers_experiment(
-    *, source: str, dataset: str, corpus: str, mpps: Sequence[float], patch_px: int
+    *,
+    source: str,
+    dataset: str,
+    corpus: str,
+    mpps: Sequence[float],
+    patch_px: int,
+    encoder: str,
+    has_weights: bool,
 ) -> bool:
-    """Whether the data are the paper's: real, of its resolutions (µm per pixel) and patch size, with its corpus."""
+    """Whether the experiment is the paper's: its data, resolutions (µm per pixel), patch size, corpus and encoder."""
     return (
         source == "raw"
         and _CORPUS.get(dataset) == corpus
         and tuple(mpps) == _MPPS[corpus]
         and patch_px == _PATCH_PX
+        and (encoder, has_weights) == ("resnet18", False)
     )
 
 

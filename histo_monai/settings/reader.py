@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from histo_monai.settings.registry import Registry
-from histo_monai.settings.rules import Ascending, NamedIn, Range, SectionsOf, Unique
+from histo_monai.settings.rules import Ascending, NamedIn, NumberOf, Range, SectionsOf, Unique
 
 _SCIENTIFIC = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]{1,3}")
+_UNIONS = (types.UnionType, typing.Union)  # of a value and None
 _SHORT = reprlib.Repr()
 _SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxstring, _SHORT.maxother = 2, 10, 80, 80
 
@@ -45,8 +46,13 @@ def read_section(cls: Any, tree: object, where: str) -> Any:
 
 
 def _value(hint: Any, value: Any, where: str) -> Any:
+    if typing.get_origin(hint) not in _UNIONS:
+        return _given(hint, value, where, _describe(hint))
+    return None if value is None else _given(typing.get_args(hint)[0], value, where, _describe(hint))
+
+
+def _given(hint: Any, value: Any, where: str, expected: str) -> Any:
     rules: tuple[Any, ...] = ()
-    expected = _describe(hint)
     if typing.get_origin(hint) is Annotated:
         hint, *rest = typing.get_args(hint)
         rules = tuple(rest)
@@ -104,6 +110,8 @@ def _holds(rule: object, value: Any) -> bool:
         return value in rule
     if isinstance(rule, Unique):
         return len(value) > 0 and len(set(value)) == len(value)
+    if isinstance(rule, NumberOf):
+        return len(value) == rule.count
     if isinstance(rule, Ascending):
         enough = len(value) >= rule.at_least and rule.length in (None, len(value))
         return enough and all(a < b for a, b in itertools.pairwise(value))
@@ -113,6 +121,8 @@ def _holds(rule: object, value: Any) -> bool:
 
 
 def _describe(hint: Any) -> str:
+    if typing.get_origin(hint) in _UNIONS:
+        return f"{_describe(typing.get_args(hint)[0])}, or null"
     if typing.get_origin(hint) is Annotated:
         inner, *rules = typing.get_args(hint)
         if isinstance(rules[0], NamedIn | SectionsOf):

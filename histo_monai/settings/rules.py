@@ -10,7 +10,7 @@ from histo_monai.settings.registry import Registry
 
 Dataset = Literal["breastpathq", "camelyon16", "kather", "own"]
 Corpus = Literal["breastpathq", "camelyon16", "own"]
-Method = Literal["random", "vae", "moco", "rsp"]
+Method = Literal["random", "pretrained", "vae", "moco", "rsp"]
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,16 @@ class SectionsOf:
 
     def __str__(self) -> str:
         return f"a section each for some of {', '.join(self.registry)}"
+
+
+@dataclass(frozen=True)
+class NumberOf:
+    """A list of so many entries."""
+
+    count: int
+
+    def __str__(self) -> str:
+        return f"a list of {self.count}"
 
 
 _MOST = 10**12

@@ -245,6 +245,8 @@ def _printed(params: Params, split: str, model: _Model, metric: str) -> PaperNum
         corpus=params.corpus,
         mpps=params.corpus_section.mpps,
         patch_px=params.patch_px,
+        encoder=params.encoder.name,
+        has_weights=params.encoder.weights is not None,
     )
     number = None
     if theirs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import ignite.distributed as idist
@@ -21,7 +22,7 @@ from histo_monai.engines.pretrain import PretrainResult, pretrain
 from histo_monai.engines.ranks import run_in_ranks
 from histo_monai.engines.resume import fingerprint
 from histo_monai.environment import Environment, code_version, read_environment
-from histo_monai.networks import save_model
+from histo_monai.networks import EncoderStart, save_model
 from histo_monai.params import Params, load_params
 from histo_monai.pretext import PRETEXTS, Pretext
 from histo_monai.provenance import made_from, without_ids, write_metrics
@@ -54,7 +55,8 @@ def _train(device: torch.device, method: str, params: Params, environment: Envir
     pretext = build_pretext(method, params)
     slides, centers = read_surveyed_slides(artifacts.SLIDES_CSV), read_centers(artifacts.CENTERS_CSV)
     tables = [artifacts.SLIDES_CSV, artifacts.CENTERS_CSV]
-    provenance = made_from(params, tables, [slides]) if idist.get_rank() == 0 else {}
+    read = [*tables, *_weights_read(pretext, params)]
+    provenance = made_from(params, read, [slides]) if idist.get_rank() == 0 else {}
     load = partial(_loader, slides, centers, pretext=pretext, params=params, environment=environment)
     stage = f"pretrain-{method}"
     result = pretrain(
@@ -82,12 +84,28 @@ def _train(device: torch.device, method: str, params: Params, environment: Envir
 def build_pretext(method: str, params: Params) -> Pretext:
     """The method with its section of params, flattened: `lookahead.steps` becomes `lookahead_steps`."""
     arguments = flatten(dataclasses.asdict(getattr(params.pretrain, method)))
+    encoder = params.encoder
+    start = EncoderStart(
+        name=encoder.name,
+        weights=None if encoder.weights is None else Path(encoder.weights),
+        sha256=encoder.sha256,
+        license=encoder.license,
+        mean=encoder.mean,
+        std=encoder.std,
+    )
     return PRETEXTS[method](
+        start=start,
         patch_px=params.patch_px,
         mpps=params.corpus_section.mpps,
         augmentation_prob=params.pretrain.augmentation.prob,
         **arguments,
     )
+
+
+def _weights_read(pretext: Pretext, params: Params) -> list[Path]:
+    """The file of weights, where the method starts from it."""
+    used = pretext.description()["encoder"]["weights"] is not None
+    return [Path(params.encoder.weights)] if used and params.encoder.weights else []
 
 
 def flatten(tree: dict[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import yaml
 
 from histo_monai.__main__ import main
 from histo_monai.engines import heatmap as heatmap_module
-from histo_monai.networks import Encoder, TaskModel, describe_task_model, save_model
+from histo_monai.networks import TaskModel, build_encoder, describe_task_model, save_model
 from histo_monai.slides.annotations import read_geojson
 from histo_monai.storage import claim, file_sha256
 from histo_monai.wholeslide.heatmap import read_heatmap
@@ -39,9 +39,11 @@ def _write_slide(path: Path, mpp: float | None = MPP, seed: int | None = None) -
 
 def _write_model(path: Path, classes: list[str] | None, mpp: float | None = MPP, seed: int = 0) -> None:
     torch.manual_seed(seed)
-    encoder = Encoder().description(architecture="", head="linear", patch_px=PATCH_PX, mpps=[0.5, 1.0, 2.0])
+    encoder = build_encoder().description(
+        architecture="", head="linear", patch_px=PATCH_PX, mpps=[0.5, 1.0, 2.0]
+    )
     encoder |= {"method": "random", "source": "raw", "corpus": "own"}
-    model = TaskModel("linear", len(classes or "1"))
+    model = TaskModel(build_encoder(), "linear", len(classes or "1"))
     about = describe_task_model(encoder, classes=classes, patch_px=PATCH_PX, mpp=mpp)
     save_model(path, model.state_dict(), about)
 

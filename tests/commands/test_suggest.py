@@ -18,7 +18,7 @@ import yaml
 from histo_monai.__main__ import main
 from histo_monai.commands import suggest
 from histo_monai.datasets import own
-from histo_monai.networks import Encoder, TaskModel, describe_task_model, save_model
+from histo_monai.networks import TaskModel, build_encoder, describe_task_model, save_model
 from histo_monai.slides.annotations import read_geojson
 from histo_monai.wholeslide.suggestion import choose_diverse
 
@@ -50,9 +50,11 @@ def _write_slide(path: Path, seed: int) -> None:
 
 def _write_models(classes: list[str] | None) -> None:
     torch.manual_seed(0)
-    encoder = Encoder().description(architecture="", head="pair", patch_px=PATCH_PX, mpps=[0.5, 1.0, 2.0])
+    encoder = build_encoder().description(
+        architecture="", head="pair", patch_px=PATCH_PX, mpps=[0.5, 1.0, 2.0]
+    )
     encoder |= {"method": "random", "source": "raw", "corpus": "own"}
-    model = TaskModel("pair", len(classes or "1"))
+    model = TaskModel(build_encoder(), "pair", len(classes or "1"))
     for name in ("finetuned", "student"):
         with torch.no_grad():
             model.head.linear.weight *= 3

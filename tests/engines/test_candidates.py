@@ -14,7 +14,7 @@ from histo_monai.datasets.labeled import labeled_table
 from histo_monai.datasets.splits import labeled_rows
 from histo_monai.engines.candidates import Search, draw_candidates, look_at, slides_to_search
 from histo_monai.engines.labeled import LabeledTask, predict
-from histo_monai.networks import TaskModel
+from histo_monai.networks import TaskModel, build_encoder
 
 GLASS, TISSUE = (240, 240, 240), (190, 110, 170)
 SEARCH = Search(patch_px=32, mpp=1.0, side_um=32.0, tissue_mpp=8.0, min_tissue_fraction=0.9, per_slide=1000)
@@ -118,7 +118,7 @@ def test_a_look_gives_the_predictions_of_each_model_and_the_features_of_the_trun
 ) -> None:
     task = wave_task()
     torch.manual_seed(0)
-    models = {name: TaskModel("pair", 2) for name in ("finetuned", "student")}
+    models = {name: TaskModel(build_encoder(), "pair", 2) for name in ("finetuned", "student")}
     models["student"].encoder.load_state_dict(models["finetuned"].encoder.state_dict())
     rows = labeled_rows(task.patches, 0.5)
     sight = look_at(rows, models, task, features_of="student", batch_size=5)

@@ -33,7 +33,7 @@ from histo_monai.engines.heatmap import (
     shares,
     value_of,
 )
-from histo_monai.networks import TaskModel, save_model
+from histo_monai.networks import TaskModel, build_encoder, save_model
 from histo_monai.slides import Box, SlideError, open_slide
 from histo_monai.wholeslide import blocks as blocks_module
 from histo_monai.wholeslide.heatmap import Grid, Heatmap, read_heatmap, write_heatmap
@@ -108,10 +108,11 @@ def tissue(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _save(path: Path, seed: int, classes: list[str] | None = None, **changes: object) -> Path:
     torch.manual_seed(seed)
-    model = TaskModel("linear", len(classes or [0]))
-    told = ("method", "architecture", "mpps", "num_features", "normalisation", "source", "corpus")
+    model = TaskModel(build_encoder(), "linear", len(classes or [0]))
+    about = model.encoder.description(architecture="", head="linear", patch_px=32, mpps=[1.0])
+    told = {**about, **dict.fromkeys(("method", "source", "corpus"), "")}
     description = {"kind": "task model", "head": "linear", "classes": classes, "patch_px": 32, "mpp": 1.0}
-    save_model(path, model.state_dict(), {**dict.fromkeys(told, ""), **description, **changes})
+    save_model(path, model.state_dict(), {**told, **description, **changes})
     return path
 
 

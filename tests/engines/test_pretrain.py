@@ -14,6 +14,7 @@ from histo_monai.engines.fit import Records
 from histo_monai.engines.handlers import TrainingDivergedError
 from histo_monai.engines.pretrain import PretrainResult, pretrain
 from histo_monai.engines.ranks import run_in_ranks
+from histo_monai.networks import EncoderStart
 from histo_monai.pretext import RSP, Random, Task
 from histo_monai.randomness import Step
 
@@ -41,6 +42,7 @@ class Stripes(Dataset[Any]):
 def _rsp(**changes: Any) -> RSP:
     torch.manual_seed(0)
     settings = {
+        "start": EncoderStart(),
         "patch_px": SIDE,
         "mpps": (1.0, 2.0, 4.0),
         "augmentation_prob": 0.0,
@@ -117,7 +119,7 @@ def test_the_weights_kept_are_those_of_the_lowest_validation_loss(tmp_path: Path
 
 def test_no_epoch_keeps_the_initialisation() -> None:
     torch.manual_seed(0)
-    random = Random(patch_px=SIDE, mpps=(1.0, 2.0, 4.0), augmentation_prob=0.5)
+    random = Random(start=EncoderStart(), patch_px=SIDE, mpps=(1.0, 2.0, 4.0), augmentation_prob=0.5)
     before = {name: value.clone() for name, value in random.network.state_dict().items()}
     result = _pretrain(random)
     assert result.curves == []

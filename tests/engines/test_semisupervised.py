@@ -17,7 +17,7 @@ from histo_monai.engines.fit import Records
 from histo_monai.engines.labeled import LabeledTask
 from histo_monai.engines.semisupervised import StudentResult, StudentStep, train_student
 from histo_monai.engines.supervised import Training
-from histo_monai.networks import TaskModel, TeacherStudent
+from histo_monai.networks import TaskModel, TeacherStudent, build_encoder
 from histo_monai.randomness import Step
 from histo_monai.schedule import Schedule
 from histo_monai.semisupervised.paper import Paper, PaperSettings
@@ -32,7 +32,7 @@ SCHEDULE = Schedule(epochs=2, optimizer="sgd", lr=0.05, weight_decay=1e-4, miles
 def _paper(task: LabeledTask, weight: float = 1.0, n_aug: int = 7) -> Paper:
     torch.manual_seed(0)
     return Paper(
-        model=TaskModel("pair", task.num_outputs),
+        model=TaskModel(build_encoder(), "pair", task.num_outputs),
         objective=task.objective,
         patch_px=task.patch_px,
         n_aug=n_aug,

@@ -13,7 +13,7 @@ from histo_monai.engines.fit import Records
 from histo_monai.engines.handlers import TrainingDivergedError
 from histo_monai.engines.labeled import LabeledTask, predict
 from histo_monai.engines.supervised import FinetuneResult, finetune
-from histo_monai.networks import TaskModel
+from histo_monai.networks import TaskModel, build_encoder
 from histo_monai.schedule import Schedule
 
 TaskBuilder = Callable[..., LabeledTask]
@@ -21,7 +21,7 @@ TaskBuilder = Callable[..., LabeledTask]
 
 def _model(task: LabeledTask) -> TaskModel:
     torch.manual_seed(0)
-    return TaskModel("pair", task.num_outputs)
+    return TaskModel(build_encoder(), "pair", task.num_outputs)
 
 
 def _finetune(model: TaskModel, task: LabeledTask, **changes: Any) -> FinetuneResult:

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from timm.layers import BatchNormAct2d
 from torch import nn
 
 from histo_monai.networks import ProcessBatchNorm2d, synchronise_batchnorm
@@ -12,7 +14,9 @@ from histo_monai.networks import ProcessBatchNorm2d, synchronise_batchnorm
 
 def _network() -> nn.Sequential:
     torch.manual_seed(0)
-    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 2, 3)).double()
+    return nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 2, 3), BatchNormAct2d(2)
+    ).double()
 
 
 def _images() -> torch.Tensor:
@@ -46,3 +50,8 @@ def test_without_processes_it_is_the_batchnorm_of_torch() -> None:
     assert isinstance(ours.get_submodule("1"), ProcessBatchNorm2d)
     assert torch.equal(plain(_images()), ours(_images()))
     assert torch.equal(plain.eval()(_images()), ours.eval()(_images()))
+
+
+def test_a_batchnorm_whose_statistics_would_stay_in_a_process_is_refused() -> None:
+    with pytest.raises(ValueError, match="a BatchNorm1d, whose statistics would stay in one process"):
+        synchronise_batchnorm(nn.Sequential(nn.BatchNorm1d(2)), torch.device("cpu"))

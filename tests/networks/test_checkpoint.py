@@ -44,7 +44,7 @@ def test_a_loaded_description_can_be_passed_on_to_another_model(tmp_path: Path) 
     save_model(student, {"a": torch.ones(2)}, load_model(teacher)[1])
     state, description = load_model(student)
     assert torch.equal(state["a"], torch.ones(2))
-    assert description == {"kind": "test", "mpps": [0.1, 1e-7], "µm": None, "format": 2}
+    assert description == {"kind": "test", "mpps": [0.1, 1e-7], "µm": None, "format": 3}
 
 
 @pytest.mark.parametrize(
@@ -90,10 +90,10 @@ def test_the_description_of_another_model_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("description", "line"),
     [
-        ({"format": 99}, "format 99, this version reads 2; update histo_monai"),
-        ({"format": 1}, "format 1, this version reads 2; run the stage that makes it again"),
-        ({}, "format None, this version reads 2; run the stage"),
-        ({"format": 2}, "not the description that was saved"),
+        ({"format": 99}, "format 99, this version reads 3; update histo_monai"),
+        ({"format": 2}, "format 2, this version reads 3; run the stage that makes it again"),
+        ({}, "format None, this version reads 3; run the stage"),
+        ({"format": 3}, "not the description that was saved"),
         ([2], "expected an object with keys, got list; it describes the model"),
     ],
 )

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from histo_monai.networks import Encoder, OrderHead, PairMLP, Projector, TaskModel
+from histo_monai.networks import OrderHead, PairMLP, Projector, TaskModel, build_encoder
 
 
 def _sizes(module: nn.Module) -> list[tuple[int, int]]:
@@ -14,12 +14,12 @@ def _sizes(module: nn.Module) -> list[tuple[int, int]]:
 
 
 def test_layers_have_the_sizes_of_the_paper() -> None:
-    assert _sizes(PairMLP()) == [(1024, 512), (512, 256)]
+    assert _sizes(PairMLP(512)) == [(1024, 512), (512, 256)]
     assert _sizes(OrderHead()) == [(768, 128), (128, 6)]
 
 
 def test_encoder_gives_512_features_at_any_size_and_normalises_itself() -> None:
-    encoder = Encoder(mean=(0.1, 0.2, 0.3), std=(0.5, 0.6, 0.7)).eval()
+    encoder = build_encoder(mean=(0.1, 0.2, 0.3), std=(0.5, 0.6, 0.7)).eval()
     patches = torch.rand(2, 3, 64, 64)
     by_hand = torch.stack(
         [(patches[:, c] - m) / s for c, (m, s) in enumerate([(0.1, 0.5), (0.2, 0.6), (0.3, 0.7)])], 1
@@ -30,7 +30,7 @@ def test_encoder_gives_512_features_at_any_size_and_normalises_itself() -> None:
 
 def test_order_head_is_the_literal_three_branch_network() -> None:
     torch.manual_seed(0)
-    pair_mlp, head = PairMLP().double(), OrderHead().double()
+    pair_mlp, head = PairMLP(512).double(), OrderHead().double()
     a, b, c = torch.rand(3, 4, 512, dtype=torch.float64).unbind()
     pairs = [pair_mlp.layers(torch.cat(pair, 1)) for pair in ((a, b), (a, c), (b, c))]
     literal = head.layers(torch.cat(pairs, 1))
@@ -63,7 +63,7 @@ def test_heads_of_pretraining_keep_their_digits_under_autocast() -> None:
 
 def test_gradients_of_a_head_reach_the_trunk_under_autocast() -> None:
     torch.manual_seed(0)
-    model = TaskModel("pair", 2)
+    model = TaskModel(build_encoder(), "pair", 2)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         loss = model(torch.rand(4, 3, 64, 64)).square().mean()
     loss.backward()

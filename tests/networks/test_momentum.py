@@ -5,7 +5,14 @@ from collections import deque
 import pytest
 import torch
 
-from histo_monai.networks import EMPTY, KEY_FEATURES, KeyQueue, MomentumContrast, other_keys_of_batch
+from histo_monai.networks import (
+    EMPTY,
+    KEY_FEATURES,
+    KeyQueue,
+    MomentumContrast,
+    build_encoder,
+    other_keys_of_batch,
+)
 
 
 def _keys(n: int, seed: int = 0) -> torch.Tensor:
@@ -18,7 +25,7 @@ def _images(n: int, seed: int = 0) -> torch.Tensor:
 
 def _network(key_momentum: float = 0.9) -> MomentumContrast:
     torch.manual_seed(0)
-    return MomentumContrast(queue_size=8, key_momentum=key_momentum).double()
+    return MomentumContrast(build_encoder(), queue_size=8, key_momentum=key_momentum).double()
 
 
 def _disturb(network: MomentumContrast) -> None:
@@ -150,4 +157,4 @@ def test_reduced_precision_leaves_points_and_queue_in_float32() -> None:
 @pytest.mark.parametrize(("queue_size", "key_momentum"), [(0, 0.9), (8, -0.1), (8, 1.1)])
 def test_impossible_numbers_are_refused(queue_size: int, key_momentum: float) -> None:
     with pytest.raises(ValueError, match=r"at least 1 expected|lies in 0\.\.1"):
-        MomentumContrast(queue_size, key_momentum)
+        MomentumContrast(build_encoder(), queue_size, key_momentum)

@@ -5,14 +5,14 @@ import copy
 import pytest
 import torch
 
-from histo_monai.networks import TaskModel
+from histo_monai.networks import TaskModel, build_encoder
 from histo_monai.networks.shared_trunk import SharedTrunk, folded
 
 
 def _model(head: str, seed: int) -> TaskModel:
     """A model whose batch-norms have seen images: their statistics, scales and shifts are not those of the start."""
     torch.manual_seed(seed)
-    model = TaskModel(head, 3)
+    model = TaskModel(build_encoder(), head, 3)
     for norm in (module for module in model.modules() if isinstance(module, torch.nn.BatchNorm2d)):
         torch.nn.init.uniform_(norm.weight, 0.5, 1.5)
         torch.nn.init.uniform_(norm.bias, -0.5, 0.5)

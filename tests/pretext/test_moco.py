@@ -17,7 +17,7 @@ from histo_monai.datasets.loaders import EpochBatches, patch_loader
 from histo_monai.engines.fit import Records
 from histo_monai.engines.pretrain import PretrainResult, pretrain, training_step
 from histo_monai.engines.ranks import run_in_ranks
-from histo_monai.networks import LinearHead, TeacherStudent, from_encoder, save_model
+from histo_monai.networks import EncoderStart, LinearHead, TeacherStudent, from_encoder, save_model
 from histo_monai.pretext.moco import MoCo
 from histo_monai.pretext.protocol import Task
 from histo_monai.randomness import Step
@@ -26,6 +26,7 @@ SIDE = 32
 CPU = torch.device("cpu")
 
 SETTINGS = {
+    "start": EncoderStart(),
     "patch_px": SIDE,
     "mpps": (1.0, 2.0, 4.0),
     "augmentation_prob": 0.5,

@@ -7,10 +7,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from histo_monai.networks import EncoderStart, build_encoder
 from histo_monai.pretext import ORDERS, RSP, Random, RSPNetwork
 from histo_monai.randomness import Step
 
 SETTINGS = {
+    "start": EncoderStart(),
     "patch_px": 32,
     "mpps": (1.0, 2.0, 4.0),
     "augmentation_prob": 0.5,
@@ -36,7 +38,7 @@ def test_orders_are_all_six() -> None:
 
 def test_ordering_features_equals_ordering_patches() -> None:
     torch.manual_seed(0)
-    network = RSPNetwork().double().eval()
+    network = RSPNetwork(build_encoder()).double().eval()
     views = torch.rand(2, 3, 3, 32, 32, dtype=torch.float64)
     logits = network(views, torch.arange(6).expand(2, -1))
     for k, order in enumerate(ORDERS):
@@ -102,7 +104,7 @@ def test_random_is_the_initialisation_of_rsp() -> None:
     torch.manual_seed(5)
     rsp = RSP(**SETTINGS)
     torch.manual_seed(5)
-    random = Random(patch_px=32, mpps=(1.0, 2.0, 4.0), augmentation_prob=0.5)
+    random = Random(start=EncoderStart(), patch_px=32, mpps=(1.0, 2.0, 4.0), augmentation_prob=0.5)
     assert random.epochs == 0
     for name, value in rsp.encoder_state().items():
         assert torch.equal(random.encoder_state()[name], value)

@@ -13,7 +13,7 @@ from histo_monai.datasets.loaders import EpochBatches, patch_loader
 from histo_monai.engines.fit import Records
 from histo_monai.engines.pretrain import PretrainResult, pretrain
 from histo_monai.engines.ranks import run_in_ranks
-from histo_monai.networks import LinearHead, from_encoder, save_model
+from histo_monai.networks import EncoderStart, LinearHead, build_encoder, from_encoder, save_model
 from histo_monai.phantom.kather import CLASSES, Patient, render_patches
 from histo_monai.pretext.protocol import Task
 from histo_monai.pretext.rsp import RSPNetwork
@@ -22,6 +22,7 @@ from histo_monai.randomness import Step
 
 SIDE = 32
 SETTINGS: dict[str, Any] = {
+    "start": EncoderStart(),
     "patch_px": SIDE,
     "mpps": (1.0, 2.0, 4.0),
     "augmentation_prob": 0.5,
@@ -81,7 +82,7 @@ def _pretrain(vae: VAE, training: torch.Tensor, validation: torch.Tensor, **reco
 
 def test_the_network_decodes_the_mean_moved_by_noise_of_the_posterior() -> None:
     torch.manual_seed(0)
-    network = VAENetwork(SIDE, decoder_width=2).double().eval()
+    network = VAENetwork(build_encoder(), SIDE, decoder_width=2).double().eval()
     patches, noise = torch.rand(3, 3, SIDE, SIDE).double(), torch.randn(3, 512).double()
     features = network.encoder(patches)
     mean = features @ network.mean.weight.T + network.mean.bias
@@ -195,7 +196,7 @@ def test_measures_are_their_definitions() -> None:
 def test_the_trunk_starts_as_that_of_every_method() -> None:
     vae = _vae()
     torch.manual_seed(0)
-    other = RSPNetwork().encoder.state_dict()
+    other = RSPNetwork(build_encoder()).encoder.state_dict()
     for name, value in vae.network.encoder.state_dict().items():
         assert torch.equal(value, other[name])
 

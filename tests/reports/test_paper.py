@@ -2,7 +2,7 @@ import pytest
 
 from histo_monai.reports.paper import PaperNumber, is_papers_experiment, paper_number, paper_numbers, told
 
-REAL = {"source": "raw", "patch_px": 256}
+REAL = {"source": "raw", "patch_px": 256, "encoder": "resnet18", "has_weights": False}
 BREAST = {"dataset": "breastpathq", "corpus": "breastpathq", "mpps": (0.5, 1.0, 2.0)}
 
 
@@ -56,13 +56,15 @@ def test_what_the_paper_does_not_print_is_not_given(dataset, split, metric):
     assert paper_number("breastpathq", "test", "icc_a", method="rsp", stage="finetune", alpha=0.2) is None
 
 
-def test_only_real_data_of_its_corpus_resolutions_and_patch_size_are_the_papers():
+def test_only_real_data_of_its_corpus_resolutions_patch_size_and_encoder_are_the_papers():
     assert is_papers_experiment(**REAL, **BREAST)
     camelyon = {"corpus": "camelyon16", "mpps": (0.25, 0.5, 1.0)}
     assert is_papers_experiment(**REAL, dataset="kather", **camelyon)
     for other in (
         {"source": "phantom"},
         {"patch_px": 64},
+        {"encoder": "resnet50"},
+        {"has_weights": True},
         {"mpps": (2.0, 4.0, 8.0)},
         {"dataset": "own"},
         {"corpus": "camelyon16"},

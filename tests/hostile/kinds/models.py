@@ -96,8 +96,8 @@ BROKEN: dict[str, Callable[[], object]] = {
     "the description of another": partial(
         lambda: (JSON.unlink(), shutil.copy("data/models/random-0/finetuned/model.json", JSON))
     ),
-    "a format from the future": _bytes(JSON, lambda data: data.replace(b'"format": 2', b'"format": 99')),
-    "a format in words": _bytes(JSON, lambda data: data.replace(b'"format": 2', b'"format": "two"')),
+    "a format from the future": _bytes(JSON, lambda data: data.replace(b'"format": 3', b'"format": 99')),
+    "a format in words": _bytes(JSON, lambda data: data.replace(b'"format": 3', b'"format": "two"')),
     "a device as description": lambda: (JSON.unlink(), JSON.symlink_to("/dev/zero")),
 }
 

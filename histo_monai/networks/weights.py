@@ -1,0 +1,265 @@
+"""Files of published weights -> the tensors of a trunk. Loading one never runs code, and never loads by halves."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import math
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import nn
+
+from histo_monai.networks.encoder import Color
+from histo_monai.storage.reading import check_regular
+
+_LOG = logging.getLogger(__name__)
+
+Tensors = dict[str, torch.Tensor]
+
+PICKLED = (".pt", ".pth", ".ckpt", ".tar", ".bin")
+_NESTED = ("teacher", "state_dict", "model_state_dict", "model")
+"""Keys below which checkpoints keep the tensors, the first that is there."""
+_PREFERRED = ("teacher", "momentum_encoder")
+_AFTER = ("student", "encoder_k")
+_PREFIXES = (
+    *("module", "model", "backbone", "encoder", "encoder_q", "base_encoder", "trunk"),
+    *(*_PREFERRED, *_AFTER),
+)
+_HEADS = (
+    *("fc", "head", "heads", "head_dist", "classifier", "projector", "projection_head", "predictor"),
+    *("prototypes", "mask_token", "queue", "queue_ptr"),
+)
+_OWN = "encoder.trunk."
+"""Prefix in an encoder.safetensors of this project."""
+_LAYERS = tuple(f"{k}.{part}" for k in (0, 2) for part in ("weight", "bias"))
+_RSP_NORMALIZATION = (0.0, 0.0, 0.0), (1 / 255, 1 / 255, 1 / 255)
+"""RSP's published code trains on pixels of 0..255 as they are."""
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What of a file is an encoder.
+
+    Attributes:
+        trunk: tensors by the names of the trunk.
+        pair_mlp: those of the pair MLP, by its names; None where the file has none, as in every file but those of
+            RSP's published code (a ResNet under `model.`, the pair MLP beside it under `fc.`) and of this project.
+        normalization: mean and std that such a file was trained with; None where it does not tell.
+    """
+
+    trunk: Tensors
+    pair_mlp: Tensors | None
+    normalization: tuple[Color, Color] | None
+
+
+def check_file(path: Path) -> None:
+    """Refuse what cannot be a file of weights, before it is read.
+
+    Raises:
+        ValueError: it is missing, no regular file, or has another suffix than `.safetensors` and `PICKLED`.
+    """
+    if path.suffix not in (".safetensors", *PICKLED):
+        raise ValueError(
+            f"{path}: encoder.weights ends in .safetensors ({', '.join(PICKLED)} where it must be)"
+        )
+    try:
+        check_regular(path)
+    except OSError as error:
+        raise ValueError(
+            f"{path}: cannot be read ({error.strerror}); put the file of encoder.weights there, or set it to null"
+        ) from None
+
+
+def read_tensors(path: Path) -> Tensors:
+    """All tensors of a file of weights, by their names in it.
+
+    Args:
+        path: `.safetensors`, or one of `PICKLED`, of which torch reads what is no code (`weights_only`) and the plain
+            `argparse.Namespace` that many checkpoints carry.
+
+    Raises:
+        ValueError: see `check_file`; or it is not whole, holds code, or holds no tensors.
+    """
+    check_file(path)
+    found = _safetensors(path) if path.suffix == ".safetensors" else _pickled(path)
+    if not found:
+        raise ValueError(f"{path}: holds no tensors by name; save the state_dict of the network")
+    return found
+
+
+def _safetensors(path: Path) -> Tensors:
+    try:
+        return safetensors.torch.load_file(path)
+    except safetensors.SafetensorError as error:
+        raise ValueError(
+            f"{path}: not a whole safetensors file ({_one_line(error)}); fetch it again"
+        ) from None
+
+
+def _pickled(path: Path) -> Tensors:
+    try:
+        with torch.serialization.safe_globals([argparse.Namespace]), warnings.catch_warnings(action="ignore"):
+            content = torch.load(path, map_location="cpu", weights_only=True)
+    except MemoryError:
+        raise
+    except Exception as error:  # a pickle that is cut off or not one can end in any error
+        raise ValueError(
+            f"{path}: not a whole file of tensors, or it holds code, which is never run ({_one_line(error)}); fetch it "
+            "again, or save its state_dict as .safetensors where you trust it"
+        ) from None
+    for _ in _NESTED:
+        inner = [key for key in _NESTED if isinstance(content, Mapping) and _is_tree(content.get(key))]
+        if inner:
+            content = content[inner[0]]
+    if not isinstance(content, Mapping):
+        return {}
+    return {str(name): value for name, value in content.items() if isinstance(value, torch.Tensor)}
+
+
+def _is_tree(value: Any) -> bool:
+    return isinstance(value, Mapping)
+
+
+def fit(tensors: Mapping[str, torch.Tensor], trunk: nn.Module, pair_mlp: nn.Module, path: Path) -> Fitted:
+    """Find a trunk's tensors in a file, under whatever prefix they stand.
+
+    Of several complete copies a teacher or momentum encoder comes first, a student or key encoder last. Heads and
+    other copies are left out, which the log tells.
+
+    Args:
+        tensors: of `read_tensors`.
+        trunk: whose names and shapes are looked for.
+        pair_mlp: likewise, see `Fitted`.
+        path: of the file, for messages.
+
+    Raises:
+        ValueError: a tensor is missing, has another shape, is not finite, or is one that neither the trunk nor a head
+            has; names up to five of them.
+    """
+    wanted = trunk.state_dict()
+    prefix = _best_prefix(tensors, wanted)
+    found = {name: tensors[prefix + name] for name in wanted if prefix + name in tensors}
+    for name in wanted:  # torchvision's older files do not count batches, and nothing reads the count
+        if name.endswith("num_batches_tracked"):
+            found.setdefault(name, torch.zeros_like(wanted[name]))
+    pairs, normalization = _pair_mlp(tensors, prefix), None
+    used = {prefix + name for name in found} | set(pairs)
+    if prefix == _OWN and {"encoder.mean", "encoder.std"} <= set(tensors):
+        used |= {"encoder.mean", "encoder.std"}
+        normalization = _colors(tensors["encoder.mean"]), _colors(tensors["encoder.std"])
+    elif pairs:
+        normalization = _RSP_NORMALIZATION
+    rest = [name for name in tensors if name not in used]
+    known = [name for name in rest if _is_known(name, wanted)]
+    missing, unknown = [name for name in wanted if name not in found], sorted(set(rest) - set(known))
+    if missing or unknown:
+        raise ValueError(
+            f"{path}: does not fit the encoder: {_some(missing)} missing, {_some(unknown)} left over; set encoder.name "
+            "to the architecture of the file"
+        )
+    found = _resized(found, trunk)
+    given = {layer: tensors[name] for name, layer in pairs.items()}
+    _check_shapes({**found, **given}, {**wanted, **(pair_mlp.state_dict() if given else {})}, path)
+    heads = sorted({_bare(name).split(".")[0] for name in known})
+    under = f" under {prefix!r}" if prefix else ""
+    left = f"; left out: {', '.join(heads[:_SHOWN])} ({len(known)} tensors)" if known else ""
+    _LOG.info("%s: %d tensors%s%s", path, len(found) + len(given), under, left)
+    return Fitted(found, given or None, normalization)
+
+
+def _best_prefix(tensors: Iterable[str], wanted: Iterable[str]) -> str:
+    """The prefix of known words below which most of the wanted names stand."""
+    names, wanted = set(tensors), list(wanted)
+    prefixes = {""}
+    for name in names:
+        words = name.split(".")
+        for end in range(1, len(words)):
+            if words[end - 1] not in _PREFIXES:
+                break
+            prefixes.add(".".join(words[:end]) + ".")
+
+    def order(prefix: str) -> tuple[int, int, int, str]:
+        words = prefix.split(".")
+        rank = 0 if set(words) & set(_PREFERRED) else 2 if set(words) & set(_AFTER) else 1
+        return -sum(prefix + name in names for name in wanted), rank, len(words), prefix
+
+    return min(prefixes, key=order)
+
+
+def _pair_mlp(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, str]:
+    """Name in the file -> name in `PairMLP`; empty where the file has no pair MLP beside the trunk."""
+    if prefix == _OWN:
+        names = {f"pair_mlp.layers.{layer}": f"layers.{layer}" for layer in _LAYERS}
+    elif prefix.endswith("model."):
+        names = {f"{prefix.removesuffix('model.')}fc.{layer}": f"layers.{layer}" for layer in _LAYERS}
+    else:
+        return {}
+    return names if set(names) <= set(tensors) else {}
+
+
+def _colors(buffer: torch.Tensor) -> Color:
+    return tuple(buffer.flatten().tolist())
+
+
+def _bare(name: str) -> str:
+    """The name without the prefixes that are known."""
+    words = name.split(".")
+    while len(words) > 1 and words[0] in _PREFIXES:
+        words = words[1:]
+    return ".".join(words)
+
+
+def _is_known(name: str, wanted: Mapping[str, Any]) -> bool:
+    """Whether a tensor is one of a head, or of another copy of the trunk."""
+    bare = _bare(name)
+    return bare in wanted or bare.split(".")[0] in _HEADS
+
+
+def _resized(found: Tensors, trunk: nn.Module) -> Tensors:
+    """Position embeddings of another image size, resampled as timm does when it loads them."""
+    name, wanted = "pos_embed", getattr(trunk, "pos_embed", None)
+    given = found.get(name)
+    if wanted is None or given is None or given.shape == wanted.shape or given.ndim != 3:
+        return found
+    from timm.layers import resample_abs_pos_embed
+
+    about: Any = trunk
+    prefixes = 0 if getattr(about, "no_embed_class", False) else getattr(about, "num_prefix_tokens", 0)
+    if math.isqrt(given.shape[1] - prefixes) ** 2 != given.shape[1] - prefixes:
+        return found
+    _LOG.info("%s resampled from %d to %d places", name, given.shape[1], wanted.shape[1])
+    grid = list(about.patch_embed.grid_size)
+    return {**found, name: resample_abs_pos_embed(given, grid, num_prefix_tokens=prefixes)}
+
+
+def _check_shapes(found: Tensors, wanted: Mapping[str, torch.Tensor], path: Path) -> None:
+    odd = [
+        f"{name} {tuple(tensor.shape)}, not {tuple(wanted[name].shape)}"
+        for name, tensor in found.items()
+        if tensor.shape != wanted[name].shape
+        or tensor.is_floating_point() != wanted[name].is_floating_point()
+    ]
+    if odd:
+        raise ValueError(
+            f"{path}: does not fit the encoder: of another shape or kind are {_some(odd)}; set encoder.name to the "
+            "architecture of the file"
+        )
+    bad = [name for name, tensor in found.items() if not bool(tensor.float().isfinite().all())]
+    if bad:
+        raise ValueError(f"{path}: NaN or infinity in {_some(bad)}; fetch it again")
+
+
+def _some(names: list[str]) -> str:
+    return f"{len(names)}" + (f" ({', '.join(names[:_SHOWN])})" if names else "")
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:160] or type(error).__name__

@@ -1,0 +1,72 @@
+"""Published weights as they are: the encoder of a file without any pretraining of our own, beside `random`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from histo_monai.networks import EncoderStart
+from histo_monai.pretext.random import BATCH_SIZE
+from histo_monai.pretext.rsp import RSP
+
+
+class Pretrained(RSP):
+    """The encoder of a file, written like any other method's, with a linear head.
+
+    A file that brings the pair MLP of RSP has RSP's head. The one validation pass shows how well a head that is not
+    trained orders triples: at chance.
+
+    Args:
+        start: encoder and the file that it starts from.
+        patch_px: side of the patches.
+        mpps: the three resolutions, µm/px, finest first.
+        augmentation_prob: not used, since nothing trains.
+
+    Raises:
+        ValueError: there is no file.
+    """
+
+    def __init__(
+        self,
+        *,
+        start: EncoderStart,
+        patch_px: int,
+        mpps: tuple[float, ...],
+        augmentation_prob: float,
+    ) -> None:
+        if start.weights is None:
+            raise ValueError(
+                "method pretrained has no weights to start from: put a file into data/weights and name it in "
+                "encoder.weights, with its sha256"
+            )
+        super().__init__(
+            start=start,
+            patch_px=patch_px,
+            mpps=mpps,
+            augmentation_prob=augmentation_prob,
+            epochs=0,
+            batch_size=BATCH_SIZE,
+            lr=1.0,
+            momentum=0.9,
+            weight_decay=0.0,
+            lookahead_steps=1,
+            lookahead_slow_step=1.0,
+        )
+
+    def encoder_state(self) -> dict[str, torch.Tensor]:
+        """The encoder; the pair MLP where the file brings one."""
+        state = super().encoder_state()
+        if self.brings_pair_mlp:
+            return state
+        return {name: tensor for name, tensor in state.items() if name.startswith("encoder.")}
+
+    def description(self) -> Mapping[str, Any]:
+        """Architecture, resolutions and normalization of the encoder."""
+        if self.brings_pair_mlp:
+            return super().description()
+        encoder = self.network.encoder
+        return encoder.description(
+            architecture=f"{encoder.name} trunk", head="linear", patch_px=self.patch_px, mpps=self.mpps
+        )

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torchvision
+
+from histo_monai.networks import EncoderStart, PairMLP, from_encoder, save_model
+from histo_monai.pretext import PRETEXTS, Pretrained, Random
+from tests.networks.test_weights import TripletNet
+
+PX = 32
+COMMON: dict[str, Any] = {"patch_px": PX, "mpps": (1.0, 2.0, 4.0), "augmentation_prob": 0.5}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "random": {},
+    "pretrained": {},
+    "rsp": {"epochs": 1, "batch_size": 2, "lr": 0.1, "momentum": 0.9, "weight_decay": 0.0}
+    | {"lookahead_steps": 5, "lookahead_slow_step": 0.5},
+    "moco": {"epochs": 1, "batch_size": 2, "lr": 0.1, "momentum": 0.9, "weight_decay": 0.0}
+    | {"queue_size": 4, "key_momentum": 0.9, "temperature": 0.1},
+    "vae": {
+        "epochs": 1,
+        "batch_size": 2,
+        "lr": 0.1,
+        "weight_decay": 0.0,
+        "kl_weight": 1.0,
+        "decoder_width": 2,
+    },
+}
+
+
+def _start(path: Path, state: dict[str, torch.Tensor]) -> EncoderStart:
+    torch.save(state, path)
+    return EncoderStart(weights=path, sha256=hashlib.sha256(path.read_bytes()).hexdigest(), license="MIT")
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> EncoderStart:
+    torch.manual_seed(7)
+    state = torchvision.models.resnet18(weights=None).state_dict()
+    return _start(tmp_path_factory.mktemp("weights") / "resnet18.pth", state)
+
+
+@pytest.mark.parametrize("method", PRETEXTS)
+def test_every_method_but_random_starts_from_the_weights(method: str, start: EncoderStart) -> None:
+    torch.manual_seed(0)
+    pretext = PRETEXTS[method](start=start, **COMMON, **SETTINGS[method])
+    torch.manual_seed(0)
+    untouched = PRETEXTS["random"](start=EncoderStart(), **COMMON).encoder_state()
+    given = torch.load(start.weights)
+    state = pretext.encoder_state()
+    expected = untouched["encoder.trunk.conv1.weight"] if method == "random" else given["conv1.weight"]
+    assert torch.equal(state["encoder.trunk.conv1.weight"], expected)
+    weights = pretext.description()["encoder"]["weights"]
+    assert weights == (None if method == "random" else {"sha256": start.sha256, "license": "MIT"})
+
+
+def _fine_tuned(pretext: Pretrained | Random, folder: Path) -> Any:
+    about = {"kind": "encoder", "method": "pretrained", "source": "", "corpus": ""}
+    save_model(folder / "encoder.safetensors", pretext.encoder_state(), {**about, **pretext.description()})
+    return from_encoder(folder / "encoder.safetensors", 2)
+
+
+def test_pretrained_gets_a_linear_head_and_its_record_goes_on(start: EncoderStart, tmp_path: Path) -> None:
+    model, description = _fine_tuned(Pretrained(start=start, **COMMON), tmp_path)
+    assert type(model.head).__name__ == "LinearHead"
+    assert torch.equal(model.encoder.trunk.conv1.weight, torch.load(start.weights)["conv1.weight"])
+    assert description["encoder"]["weights"] == {"sha256": start.sha256, "license": "MIT"}
+
+
+def test_the_pair_mlp_of_published_rsp_weights_reaches_the_head(tmp_path: Path) -> None:
+    torch.manual_seed(7)
+    theirs = TripletNet()
+    state = {f"module.{name}": tensor for name, tensor in theirs.state_dict().items()}
+    pretrained = Pretrained(start=_start(tmp_path / "rsp.pth", state), **COMMON)
+    model, _ = _fine_tuned(pretrained, tmp_path)
+    assert isinstance(model.head.pair_mlp, PairMLP)
+    features = torch.rand(2, 512)
+    expected = theirs.fc(torch.cat([features, features], dim=1))
+    torch.testing.assert_close(model.head.pair_mlp(features, features), expected)
+
+
+def test_without_a_file_it_says_where_to_put_one() -> None:
+    with pytest.raises(ValueError, match=r"put a file into data/weights and name it in encoder\.weights"):
+        Pretrained(start=EncoderStart(), **COMMON)
