@@ -25,7 +25,7 @@ from histo_monai.datasets.tables import read_centers, read_surveyed_slides
 from histo_monai.engines.pretrain import placed, training_step
 from histo_monai.environment import read_environment
 from histo_monai.params import load_params
-from histo_monai.pretext import RSP
+from histo_monai.pretext.rsp.method import RSP
 from histo_monai.randomness import Step
 
 

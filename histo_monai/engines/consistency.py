@@ -27,7 +27,8 @@ from histo_monai.engines.labeled import (
 )
 from histo_monai.engines.means import attach_means
 from histo_monai.engines.supervised import Training
-from histo_monai.networks import TaskModel, TeacherStudent
+from histo_monai.networks.task_model import TaskModel
+from histo_monai.networks.teacher_student import TeacherStudent
 from histo_monai.randomness import Step
 from histo_monai.transforms.randaugment import WeakStrongViews
 from histo_monai.transforms.supervised import SupervisedAugmentation

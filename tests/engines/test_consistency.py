@@ -20,7 +20,8 @@ from histo_monai.engines.consistency import (
 )
 from histo_monai.engines.fit import Records
 from histo_monai.engines.labeled import LabeledTask, Schedule
-from histo_monai.networks import TaskModel, TeacherStudent
+from histo_monai.networks.task_model import TaskModel
+from histo_monai.networks.teacher_student import TeacherStudent
 from histo_monai.randomness import Step
 from histo_monai.transforms.randaugment import WeakStrongViews
 from histo_monai.transforms.supervised import SupervisedAugmentation

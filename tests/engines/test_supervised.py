@@ -13,7 +13,7 @@ from histo_monai.engines.fit import Records
 from histo_monai.engines.handlers import TrainingDivergedError
 from histo_monai.engines.labeled import LabeledTask, Schedule, predict
 from histo_monai.engines.supervised import FinetuneResult, finetune
-from histo_monai.networks import TaskModel
+from histo_monai.networks.task_model import TaskModel
 
 TaskBuilder = Callable[..., LabeledTask]
 

@@ -7,7 +7,7 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import nn
 
-from histo_monai.networks import ProcessBatchNorm2d, synchronise_batchnorm
+from histo_monai.networks.batchnorm import ProcessBatchNorm2d, synchronise_batchnorm
 
 
 def _network() -> nn.Sequential:

@@ -3,7 +3,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from histo_monai.networks import Encoder, OrderHead, PairMLP
+from histo_monai.networks.encoder import Encoder
+from histo_monai.networks.heads import OrderHead, PairMLP
 
 
 def _sizes(module: nn.Module) -> list[tuple[int, int]]:

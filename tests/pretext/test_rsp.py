@@ -7,7 +7,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from histo_monai.pretext import ORDERS, RSP, Random, RSPNetwork
+from histo_monai.pretext.orders import ORDERS, RSPNetwork
+from histo_monai.pretext.random.method import Random
+from histo_monai.pretext.rsp.method import RSP
 from histo_monai.randomness import Step
 
 SETTINGS = {

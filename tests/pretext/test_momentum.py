@@ -5,7 +5,13 @@ from collections import deque
 import pytest
 import torch
 
-from histo_monai.networks import EMPTY, KEY_FEATURES, KeyQueue, MomentumContrast, other_keys_of_batch
+from histo_monai.pretext.moco.momentum import (
+    EMPTY,
+    KEY_FEATURES,
+    KeyQueue,
+    MomentumContrast,
+    other_keys_of_batch,
+)
 
 
 def _keys(n: int, seed: int = 0) -> torch.Tensor:
