@@ -14,9 +14,10 @@ import hashlib
 import importlib.util
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-PACKAGE = Path(__file__).parent
+PACKAGE = Path(__file__).resolve().parent
 COMMAND_LINE = f"{PACKAGE.name}.__main__"
 
 
@@ -52,72 +53,102 @@ def imported_files(modules: Iterable[str]) -> list[Path]:
     Raises:
         ModuleNotFoundError: a module has no file.
     """
-    reached: dict[str, Path] = {}
+    reached: dict[str, _Source] = {}
     waiting = [part for module in modules for part in _with_packages(module)]
     while waiting:
         module = waiting.pop()
         if module not in reached:
-            reached[module] = _file_of(module)
-            waiting.extend(imports_of(reached[module], module))
-    files = {path for module, path in reached.items() if module != PACKAGE.name and _holds_code(path)}
-    return sorted(files.union(*map(_data_of, files)))
+            reached[module] = source = _Source.read(module)
+            waiting.extend(source.imports())
+    kept = [
+        source for module, source in reached.items() if module != PACKAGE.name and source.facts.holds_code
+    ]
+    return sorted({source.path for source in kept}.union(*(source.data() for source in kept)))
 
 
-def imports_of(path: Path, module: str) -> frozenset[str]:
-    """Modules of this package that a module imports itself, and the packages that they lie in.
+@dataclass(frozen=True)
+class _Facts:
+    """What the text of a module tells.
 
-    Args:
-        path: its file.
-        module: its dotted name.
+    Attributes:
+        imported: for each import statement that can run: dots before the name, the name, and names taken from it.
+        holds_code: whether it holds anything but words.
+        constants: that stand in it.
     """
-    found: set[str] = set()
-    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    for node in _statements(_parsed(path)):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        else:
-            base = "." * node.level + (node.module or "")
-            base = importlib.util.resolve_name(base, package) if node.level else base
-            names = [
-                base,
-                *(f"{base}.{alias.name}" for alias in node.names if _is_module(f"{base}.{alias.name}")),
-            ]
-        for name in names:
-            found.update(_with_packages(name))
-    return frozenset(name for name in found if _is_ours(name))
+
+    imported: tuple[tuple[int, str, tuple[str, ...]], ...]
+    holds_code: bool
+    constants: frozenset[object]
 
 
-def _statements(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
-    """Import statements at any depth that can run."""
-    for child in _that_run(node):
-        if isinstance(child, ast.Import | ast.ImportFrom):
-            yield child
-        else:
-            yield from _statements(child)
+@dataclass(frozen=True)
+class _Source:
+    """A module as it is written.
 
+    Attributes:
+        module: dotted name.
+        path: its file.
+        facts: of its text.
+    """
 
-def _that_run(node: ast.AST) -> Iterable[ast.AST]:
-    if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
-        return node.orelse
-    return ast.iter_child_nodes(node)
+    module: str
+    path: Path
+    facts: _Facts
+
+    @classmethod
+    def read(cls, module: str) -> _Source:
+        path = _file_of(module)
+        return cls(module, path, _facts(path.read_bytes()))
+
+    def imports(self) -> set[str]:
+        """Modules of this package that it imports itself, and the packages that they lie in."""
+        found: set[str] = set()
+        package = self.module if self.path.name == "__init__.py" else self.module.rpartition(".")[0]
+        for level, name, taken in self.facts.imported:
+            base = importlib.util.resolve_name("." * level + name, package) if level else name
+            parts = [f"{base}.{part}" for part in taken]
+            for each in (base, *(part for part in parts if _is_ours(part) and _place(part))):
+                found.update(_with_packages(each) if _is_ours(each) else ())
+        return found
+
+    def data(self) -> set[Path]:
+        """Files beside it, not of Python, whose names it holds."""
+        files = self.path.parent.iterdir()
+        return {
+            file for file in files if file.suffix not in ("", ".py") and file.name in self.facts.constants
+        }
 
 
 @functools.cache
-def _parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_bytes(), filename=str(path))
+def _facts(content: bytes) -> _Facts:
+    tree = ast.parse(content)
+    imported: list[tuple[int, str, tuple[str, ...]]] = []
+    for node in _import_statements(tree):
+        if isinstance(node, ast.Import):
+            imported += [(0, alias.name, ()) for alias in node.names]
+        else:
+            imported.append((node.level, node.module or "", tuple(alias.name for alias in node.names)))
+    words = (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) for node in tree.body)
+    constants = frozenset(node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    return _Facts(tuple(imported), not all(words), constants)
 
 
-def _holds_code(path: Path) -> bool:
-    return any(
-        not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
-        for node in _parsed(path).body
-    )
+def _import_statements(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
+    """At any depth, those that can run."""
+    for child in _that_run(node):
+        if isinstance(child, ast.Import | ast.ImportFrom):
+            yield child
+        elif isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+            yield from _import_statements(child)
 
 
-def _data_of(path: Path) -> set[Path]:
-    """Files beside a module, not of Python, whose names it holds."""
-    names = {node.value for node in ast.walk(_parsed(path)) if isinstance(node, ast.Constant)}
-    return {file for file in path.parent.iterdir() if file.name in names and file.suffix not in ("", ".py")}
+def _that_run(node: ast.AST) -> Iterable[ast.AST]:
+    if isinstance(node, ast.If):
+        test = node.test
+        name = test.id if isinstance(test, ast.Name) else test.attr if isinstance(test, ast.Attribute) else ""
+        if name == "TYPE_CHECKING":
+            return node.orelse
+    return ast.iter_child_nodes(node)
 
 
 def _is_ours(module: str) -> bool:
@@ -139,10 +170,6 @@ def _place(module: str) -> Path | None:
         if file.is_file():
             return file
     return None
-
-
-def _is_module(module: str) -> bool:
-    return _is_ours(module) and _place(module) is not None
 
 
 def _file_of(module: str) -> Path:
