@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def clone(root: Path, shell: Shell, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files that git tracks, with three methods; every output is there, and its lock is that of the code as it is."""
+    """The files that git tracks, with three methods; every output is there, and the lock is that of the code now."""
     folder = tmp_path_factory.mktemp("status")
     for name in shell("git ls-files --cached --others --exclude-standard", root).split():
         if (root / name).is_file() and name != "dvc.lock":
