@@ -30,7 +30,9 @@ import yaml
 
 import histo_monai
 from histo_monai.__main__ import main as call
-from histo_monai.networks import TaskModel, build_encoder, describe_task_model, save_model
+from histo_monai.networks.checkpoint import save_model
+from histo_monai.networks.encoder import build_encoder
+from histo_monai.networks.task_model import TaskModel, describe_task_model
 
 ROOT = Path(__file__).resolve().parent.parent
 CHECKS = {

@@ -25,7 +25,9 @@ from torch import nn
 
 from histo_monai.engines.device import in_memory_order, precision, to_device
 from histo_monai.environment import read_environment
-from histo_monai.networks import PairHead, TaskModel, TeacherStudent, build_encoder
+from histo_monai.networks.encoder import build_encoder
+from histo_monai.networks.task_model import PairHead, TaskModel
+from histo_monai.networks.teacher_student import TeacherStudent
 
 
 class ThreeBranches(nn.Module):

@@ -38,8 +38,9 @@ from numpy.typing import NDArray
 from torch import nn
 
 from histo_monai.engines.heatmap import MapSettings, PatchModels, map_slide, value_of
-from histo_monai.networks import TaskModel, build_encoder
+from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.shared_trunk import SharedTrunk
+from histo_monai.networks.task_model import TaskModel
 from histo_monai.phantom.camelyon16 import SlideSpec, lesion_mask, make_world
 from histo_monai.phantom.pyramid import write_pyramid
 from histo_monai.phantom.render import render_strips

@@ -24,9 +24,9 @@ from histo_monai.datasets.loaders import ConcentricPatches, EpochBatches, patch_
 from histo_monai.datasets.tables import read_centers, read_surveyed_slides
 from histo_monai.engines.pretrain import placed, training_step
 from histo_monai.environment import read_environment
-from histo_monai.networks import EncoderStart
+from histo_monai.networks.start import EncoderStart
 from histo_monai.params import load_params
-from histo_monai.pretext import RSP
+from histo_monai.pretext.rsp.method import RSP
 from histo_monai.randomness import Step
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import yaml
 
 from histo_monai.params import ParamsError, check_run, load_params, parse_params
 from histo_monai.params.file import read_tree
+from histo_monai.params.selection import selected
 
 
 @pytest.fixture
@@ -328,3 +330,21 @@ def test_a_run_that_params_do_not_ask_for_is_refused(tree: Any) -> None:
 def test_a_seed_of_thousands_of_digits_is_refused_by_its_key(tree: Any) -> None:
     with pytest.raises(ParamsError, match=r"^index\.seed: .* got a number of thousands of digits"):
         parse_params(_set(tree, "index.seed", 10**5000))
+
+
+def test_values_of_a_stage_are_those_of_the_file_by_their_names(root: Path) -> None:
+    params, tree = load_params(root / "params.yaml"), read_tree(root / "params.yaml")
+    names = (
+        "alpha",
+        "corpora.${corpus}",
+        "finetune.${dataset}",
+        "pretrain.${item.method}",
+        "evaluate.batch_size",
+    )
+    assert json.loads(json.dumps(selected(params, names, "moco"))) == {
+        "alpha": tree["alpha"],
+        f"corpora.{tree['corpus']}": tree["corpora"][tree["corpus"]],
+        f"finetune.{tree['dataset']}": tree["finetune"][tree["dataset"]],
+        "pretrain.moco": tree["pretrain"]["moco"],
+        "evaluate.batch_size": tree["evaluate"]["batch_size"],
+    }

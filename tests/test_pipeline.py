@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import typing
 from pathlib import Path
 from typing import Any
 
-import grimp
 import pytest
 import yaml
 
 from histo_monai import params as params_module
 from histo_monai.__main__ import COMMANDS, STAGES
 from histo_monai.pretext import PRETEXTS
+from tests.dvc_deps import with_code_deps
 
 
 @pytest.fixture(scope="module")
 def pipeline(root: Path) -> Any:
     return yaml.safe_load((root / "dvc.yaml").read_text())["stages"]
-
-
-@pytest.fixture(scope="module")
-def imports() -> grimp.ImportGraph:
-    return grimp.build_graph("histo_monai", cache_dir=None)
 
 
 def test_stage_command_and_module_have_one_name(pipeline: Any, root: Path) -> None:
@@ -46,27 +42,38 @@ def test_methods_are_the_pretexts_and_have_sections(root: Path) -> None:
     assert set(PRETEXTS) <= set(section)
 
 
-@pytest.mark.parametrize("stage", sorted(STAGES))
-def test_dependencies_of_a_stage_cover_what_it_imports(
-    stage: str, pipeline: Any, root: Path, imports: grimp.ImportGraph
-) -> None:
-    dependencies = [Path(dep) for dep in pipeline[stage]["deps"] if not dep.startswith("data/")]
-    modules = {f"histo_monai.stages.{stage}", "histo_monai.__main__"}
-    for module in set(modules):
-        modules |= imports.find_upstream_modules(module)
-    modules -= {"histo_monai", "histo_monai.stages"}  # a version and nothing
-    for module in sorted(modules):
-        path = Path(module.replace(".", "/"))
-        file = path / "__init__.py" if (root / path).is_dir() else path.with_suffix(".py")
-        assert any(dep == file or dep in file.parents for dep in dependencies), (
-            f"{stage} does not depend on {file}"
-        )
+def test_every_stage_depends_on_the_files_that_it_imports_and_on_no_others(root: Path) -> None:
+    text = (root / "dvc.yaml").read_text()
+    expected = with_code_deps(text)
+    assert text == expected, "dvc.yaml names other files than the stages import: run `make deps`"
+
+
+def test_dependencies_are_written_anew_between_what_is_written_by_hand(root: Path) -> None:
+    text = (root / "dvc.yaml").read_text()
+    lines = text.splitlines(keepends=True)
+    code = [number for number, line in enumerate(lines) if line.startswith("      - histo_monai/")]
+    lines[code[0]] = "      - histo_monai/gone.py\n"
+    del lines[code[5] : code[9]]
+    lines.insert(code[3], "      - histo_monai/slides\n")
+    assert "".join(lines) != text
+    assert with_code_deps("".join(lines)) == text
+    code_free = [line for line in text.splitlines() if "- histo_monai/" not in line]
+    assert "# Models by name, each a folder" in "\n".join(code_free)
+    without = with_code_deps("\n".join(code_free) + "\n")
+    assert without == text
 
 
 @pytest.mark.parametrize("stage", sorted(STAGES))
 def test_dependencies_of_a_stage_exist(stage: str, pipeline: Any, root: Path) -> None:
-    for dep in pipeline[stage]["deps"]:
-        assert dep.startswith("data/") or (root / dep).exists(), dep
+    for dep, method in itertools.product(pipeline[stage]["deps"], PRETEXTS):
+        path = dep.replace("${item.method}", method)
+        assert path.startswith("data/") or (root / path).exists(), path
+
+
+@pytest.mark.parametrize("stage", ["pretrain", "finetune", "consistency", "crossfit"])
+def test_an_unfinished_training_is_known_by_the_params_of_its_stage(stage: str, pipeline: Any) -> None:
+    module = importlib.import_module(f"histo_monai.stages.{stage}")
+    assert list(module.PARAM_NAMES) == pipeline[stage]["params"]
 
 
 @pytest.mark.parametrize("stage", sorted(STAGES))

@@ -13,7 +13,8 @@ import torch
 from histo_monai.checkup import samples
 from histo_monai.checkup.finding import Finding
 from histo_monai.environment import Environment, read_environment
-from histo_monai.networks import TaskModel, build_encoder
+from histo_monai.networks.encoder import build_encoder
+from histo_monai.networks.task_model import TaskModel
 from histo_monai.params import Params
 from histo_monai.slides import Box, open_slide
 

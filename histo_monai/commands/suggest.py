@@ -22,7 +22,7 @@ from histo_monai.datasets.tables import read_surveyed_slides
 from histo_monai.engines.candidates import Search, Sight, draw_candidates, look_at, slides_to_search
 from histo_monai.engines.labeled import LabeledTask, some_patches
 from histo_monai.environment import Environment, read_environment
-from histo_monai.networks import TaskModel, from_task_model
+from histo_monai.networks.task_model import TaskModel, from_task_model
 from histo_monai.params import OwnLabels, Params, load_params
 from histo_monai.reports.suggestions import MAX_SHOWN, suggested
 from histo_monai.slides.annotations import Region, write_geojson

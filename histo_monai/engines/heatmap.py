@@ -20,8 +20,8 @@ from histo_monai.datasets.loaders import EpochBatches, patch_loader
 from histo_monai.engines.device import precision
 from histo_monai.engines.ranks import note_step, run_in_ranks
 from histo_monai.losses import Classification, Objective, Regression
-from histo_monai.networks import from_task_model
 from histo_monai.networks.shared_trunk import SharedTrunk
+from histo_monai.networks.task_model import from_task_model
 from histo_monai.slides import SlideError, open_slide
 from histo_monai.wholeslide.blocks import CellBlocks
 from histo_monai.wholeslide.cells import slide_grid, tissue_cells

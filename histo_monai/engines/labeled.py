@@ -21,7 +21,7 @@ from histo_monai.datasets.tasks import split_rows, task_classes, task_targets
 from histo_monai.engines.device import in_memory_order, precision, to_device
 from histo_monai.engines.means import attach_means
 from histo_monai.losses import Classification, Objective, Regression
-from histo_monai.networks import num_outputs
+from histo_monai.networks.task_model import num_outputs
 from histo_monai.transforms.views import plain_view
 
 

@@ -24,7 +24,7 @@ from histo_monai.engines.labeled import (
     spread,
 )
 from histo_monai.engines.means import attach_means
-from histo_monai.networks import TaskModel, from_encoder
+from histo_monai.networks.task_model import TaskModel, from_encoder
 from histo_monai.randomness import Step, derive_seed
 from histo_monai.schedule import Schedule
 from histo_monai.transforms.supervised import SupervisedAugmentation

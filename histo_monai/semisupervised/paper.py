@@ -15,7 +15,8 @@ import numpy as np
 import torch
 
 from histo_monai.losses import Objective
-from histo_monai.networks import TaskModel, TeacherStudent
+from histo_monai.networks.task_model import TaskModel
+from histo_monai.networks.teacher_student import TeacherStudent
 from histo_monai.schedule import Schedule
 from histo_monai.semisupervised.protocol import Batch
 from histo_monai.settings.rules import Range

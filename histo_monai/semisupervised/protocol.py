@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from histo_monai.networks import TaskModel
+from histo_monai.networks.task_model import TaskModel
 from histo_monai.randomness import Step
 from histo_monai.schedule import Schedule
 

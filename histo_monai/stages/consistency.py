@@ -18,16 +18,32 @@ from histo_monai.engines.labeled import LabeledTask
 from histo_monai.engines.resume import fingerprint
 from histo_monai.engines.semisupervised import train_student
 from histo_monai.engines.supervised import Training
-from histo_monai.environment import code_version, read_environment
-from histo_monai.networks import from_task_model, save_model
+from histo_monai.environment import read_environment
+from histo_monai.imports import stage_sha256
+from histo_monai.networks.checkpoint import save_model
+from histo_monai.networks.task_model import from_task_model
 from histo_monai.params import load_params
+from histo_monai.params.selection import selected
+from histo_monai.pictures.predictions import weak_and_strong
 from histo_monai.provenance import made_from, without_ids, write_metrics
 from histo_monai.randomness import derive_seed
-from histo_monai.reports.mosaics import weak_and_strong
 from histo_monai.semisupervised import METHODS
 from histo_monai.storage import whole_folder, write_json
 
 _LOG = logging.getLogger(__name__)
+
+PARAM_NAMES = (
+    "dataset",
+    "alpha",
+    "mu",
+    "n_aug",
+    "patch_px",
+    "consistency.method",
+    "consistency.methods.${consistency.method}",
+    "consistency.${dataset}",
+    "evaluate",
+)
+"""What decides the result, as in dvc.yaml."""
 
 
 def run(method: str, seed: int) -> None:
@@ -50,8 +66,7 @@ def run(method: str, seed: int) -> None:
     task.check_fits(description, path)
     stage = f"consistency-{method}-{seed}"
     settings = dataclasses.asdict(params.student_settings)
-    decided_by = [method, seed, params.alpha, params.mu, params.n_aug, params.patch_px]
-    decided_by += [dataclasses.asdict(section), params.consistency.method, settings]
+    decided_by = [method, seed, selected(params, PARAM_NAMES)]
     result = train_student(
         METHODS[params.consistency.method](
             model=model,
@@ -74,7 +89,11 @@ def run(method: str, seed: int) -> None:
         records=Records(
             artifacts.tensorboard_folder(stage),
             artifacts.checkpoint_path(stage),
-            fingerprint(decided_by, [artifacts.PATCHES_CSV, path], code_version().sha256),
+            fingerprint(
+                decided_by,
+                [artifacts.PATCHES_CSV, path],
+                stage_sha256("consistency", METHODS[params.consistency.method].__module__),
+            ),
         ),
     )
     choice = choose(

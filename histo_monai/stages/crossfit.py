@@ -28,15 +28,34 @@ from histo_monai.engines.labeled import LabeledTask
 from histo_monai.engines.resume import fingerprint
 from histo_monai.engines.semisupervised import train_student
 from histo_monai.engines.supervised import Training, finetune_encoder
-from histo_monai.environment import code_version, read_environment
-from histo_monai.networks import describe_task_model, save_model
+from histo_monai.environment import read_environment
+from histo_monai.imports import stage_sha256
+from histo_monai.networks.checkpoint import save_model
+from histo_monai.networks.task_model import describe_task_model
 from histo_monai.params import Params, load_params
+from histo_monai.params.selection import selected
 from histo_monai.provenance import made_from, without_ids, write_metrics
 from histo_monai.randomness import derive_seed, generator
 from histo_monai.semisupervised import METHODS
 from histo_monai.storage import whole_folder
 
 _LOG = logging.getLogger(__name__)
+
+PARAM_NAMES = (
+    "dataset",
+    "whole_slides",
+    "alpha",
+    "mu",
+    "n_aug",
+    "patch_px",
+    "crossfit",
+    "finetune.${dataset}",
+    "consistency.method",
+    "consistency.methods.${consistency.method}",
+    "consistency.${dataset}",
+    "evaluate.batch_size",
+)
+"""What decides the result, as in dvc.yaml."""
 
 
 def run(method: str, seed: int) -> None:
@@ -106,8 +125,12 @@ def _train_fold(
     unlabeled = split_rows(known, "train")
     validation = split_rows(task.patches, "validation")
     encoder = artifacts.model_folder(method) / artifacts.ENCODER
-    decided_by = [method, seed, fold, sorted(held_out), dataclasses.asdict(params)]
-    key = fingerprint(decided_by, [artifacts.PATCHES_CSV, encoder], code_version().sha256)
+    decided_by = [method, seed, fold, sorted(held_out), selected(params, PARAM_NAMES)]
+    key = fingerprint(
+        decided_by,
+        [artifacts.PATCHES_CSV, encoder],
+        stage_sha256("crossfit", METHODS[params.consistency.method].__module__),
+    )
     finetuned_point, student_point = _points(method, seed, fold)
     training = partial(Training.of, predict_batch_size=params.evaluate.batch_size)
     model, description, finetuned = finetune_encoder(

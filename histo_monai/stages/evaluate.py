@@ -25,11 +25,11 @@ from histo_monai.engines.evaluation import (
 )
 from histo_monai.engines.labeled import LabeledTask, some_patches, spread
 from histo_monai.environment import read_environment
-from histo_monai.networks import from_task_model
+from histo_monai.networks.task_model import from_task_model
 from histo_monai.params import load_params
+from histo_monai.pictures.predictions import answers
 from histo_monai.provenance import made_from, write_metrics
 from histo_monai.reports import figures
-from histo_monai.reports.mosaics import answers
 from histo_monai.storage import read_json, whole_folder
 
 _LOG = logging.getLogger(__name__)

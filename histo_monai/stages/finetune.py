@@ -16,15 +16,27 @@ from histo_monai.engines.fit import Records
 from histo_monai.engines.labeled import LabeledTask
 from histo_monai.engines.resume import fingerprint
 from histo_monai.engines.supervised import Training, finetune_encoder
-from histo_monai.environment import code_version, read_environment
-from histo_monai.networks import describe_task_model, save_model
+from histo_monai.environment import read_environment
+from histo_monai.imports import stage_sha256
+from histo_monai.networks.checkpoint import save_model
+from histo_monai.networks.task_model import describe_task_model
 from histo_monai.params import load_params
+from histo_monai.params.selection import selected
+from histo_monai.pictures.predictions import answers
 from histo_monai.provenance import made_from, without_ids, write_metrics
 from histo_monai.randomness import derive_seed
-from histo_monai.reports.mosaics import answers
 from histo_monai.storage import whole_folder
 
 _LOG = logging.getLogger(__name__)
+
+PARAM_NAMES = (
+    "dataset",
+    "alpha",
+    "patch_px",
+    "finetune.${dataset}",
+    "evaluate.batch_size",
+)
+"""What decides the result, as in dvc.yaml."""
 
 
 def run(method: str, seed: int) -> None:
@@ -43,7 +55,7 @@ def run(method: str, seed: int) -> None:
     encoder = artifacts.model_folder(method) / artifacts.ENCODER
     provenance = made_from(params, [artifacts.PATCHES_CSV, encoder], [labeled, validation])
     stage = f"finetune-{method}-{seed}"
-    decided_by = [method, seed, params.alpha, params.patch_px, dataclasses.asdict(section)]
+    decided_by = [method, seed, selected(params, PARAM_NAMES)]
     model, description, result = finetune_encoder(
         encoder,
         task,
@@ -58,7 +70,7 @@ def run(method: str, seed: int) -> None:
         records=Records(
             artifacts.tensorboard_folder(stage),
             artifacts.checkpoint_path(stage),
-            fingerprint(decided_by, [artifacts.PATCHES_CSV, encoder], code_version().sha256),
+            fingerprint(decided_by, [artifacts.PATCHES_CSV, encoder], stage_sha256("finetune")),
         ),
     )
     metrics = {

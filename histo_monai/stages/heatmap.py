@@ -25,8 +25,9 @@ from histo_monai.datasets.tables import read_whole_slides
 from histo_monai.engines.heatmap import MapSettings, SlideJob, map_slides, patches_mpp
 from histo_monai.engines.labeled import LabeledTask
 from histo_monai.engines.resume import fingerprint
-from histo_monai.environment import code_version, read_environment, torchrun_rank
-from histo_monai.networks import from_task_model
+from histo_monai.environment import read_environment, torchrun_rank
+from histo_monai.imports import modules_sha256
+from histo_monai.networks.task_model import from_task_model
 from histo_monai.params import Params, load_params
 from histo_monai.provenance import made_from, write_metrics
 from histo_monai.reports.map_mosaic import map_mosaic
@@ -70,7 +71,7 @@ def run(method: str, seed: int) -> None:
     stage = f"heatmap-{method}-{seed}"
     files = sorted({path for job in jobs for path in job.models.values()})
     decided_by = [dataclasses.asdict(settings), positive]
-    key = fingerprint(decided_by, [artifacts.WHOLE_SLIDES_CSV, *files], code_version().sha256)
+    key = fingerprint(decided_by, [artifacts.WHOLE_SLIDES_CSV, *files], modules_sha256(map_slides.__module__))
     done = artifacts.unfinished_folder(stage) / key[:16]
     map_slides(
         jobs,

@@ -21,15 +21,30 @@ from histo_monai.engines.fit import Records
 from histo_monai.engines.pretrain import PretrainResult, pretrain
 from histo_monai.engines.ranks import run_in_ranks
 from histo_monai.engines.resume import fingerprint
-from histo_monai.environment import Environment, code_version, read_environment
-from histo_monai.networks import EncoderStart, save_model
+from histo_monai.environment import Environment, read_environment
+from histo_monai.imports import stage_sha256
+from histo_monai.networks.checkpoint import save_model
+from histo_monai.networks.start import EncoderStart
 from histo_monai.params import Params, load_params
+from histo_monai.params.selection import selected
 from histo_monai.pretext import PRETEXTS, Pretext
 from histo_monai.provenance import made_from, without_ids, write_metrics
 from histo_monai.randomness import derive_seed
 from histo_monai.storage import whole_folder
 
 _LOG = logging.getLogger(__name__)
+
+PARAM_NAMES = (
+    "source",
+    "corpus",
+    "corpora.${corpus}",
+    "encoder",
+    "patch_px",
+    "pretrain.seed",
+    "pretrain.augmentation",
+    "pretrain.${item.method}",
+)
+"""What decides the result, as in dvc.yaml."""
 
 
 def run(method: str) -> None:
@@ -69,9 +84,9 @@ def _train(device: torch.device, method: str, params: Params, environment: Envir
             artifacts.tensorboard_folder(stage),
             artifacts.checkpoint_path(stage),
             fingerprint(
-                [method, dataclasses.asdict(params)],
+                [method, selected(params, PARAM_NAMES, method)],
                 tables,
-                code_version().sha256,
+                stage_sha256("pretrain", PRETEXTS[method].__module__),
             ),
         ),
     )

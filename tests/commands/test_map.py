@@ -19,7 +19,9 @@ import yaml
 
 from histo_monai.__main__ import main
 from histo_monai.engines import heatmap as heatmap_module
-from histo_monai.networks import TaskModel, build_encoder, describe_task_model, save_model
+from histo_monai.networks.checkpoint import save_model
+from histo_monai.networks.encoder import build_encoder
+from histo_monai.networks.task_model import TaskModel, describe_task_model
 from histo_monai.slides.annotations import read_geojson
 from histo_monai.storage import claim, file_sha256
 from histo_monai.wholeslide.heatmap import read_heatmap

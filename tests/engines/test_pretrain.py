@@ -14,8 +14,10 @@ from histo_monai.engines.fit import Records
 from histo_monai.engines.handlers import TrainingDivergedError
 from histo_monai.engines.pretrain import PretrainResult, pretrain
 from histo_monai.engines.ranks import run_in_ranks
-from histo_monai.networks import EncoderStart
-from histo_monai.pretext import RSP, Random, Task
+from histo_monai.networks.start import EncoderStart
+from histo_monai.pretext import Task
+from histo_monai.pretext.random.method import Random
+from histo_monai.pretext.rsp.method import RSP
 from histo_monai.randomness import Step
 
 SIDE = 32

@@ -17,7 +17,9 @@ from histo_monai.engines.fit import Records
 from histo_monai.engines.labeled import LabeledTask
 from histo_monai.engines.semisupervised import StudentResult, StudentStep, train_student
 from histo_monai.engines.supervised import Training
-from histo_monai.networks import TaskModel, TeacherStudent, build_encoder
+from histo_monai.networks.encoder import build_encoder
+from histo_monai.networks.task_model import TaskModel
+from histo_monai.networks.teacher_student import TeacherStudent
 from histo_monai.randomness import Step
 from histo_monai.schedule import Schedule
 from histo_monai.semisupervised.paper import Paper, PaperSettings

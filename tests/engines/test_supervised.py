@@ -13,7 +13,8 @@ from histo_monai.engines.fit import Records
 from histo_monai.engines.handlers import TrainingDivergedError
 from histo_monai.engines.labeled import LabeledTask, predict
 from histo_monai.engines.supervised import FinetuneResult, finetune
-from histo_monai.networks import TaskModel, build_encoder
+from histo_monai.networks.encoder import build_encoder
+from histo_monai.networks.task_model import TaskModel
 from histo_monai.schedule import Schedule
 
 TaskBuilder = Callable[..., LabeledTask]

@@ -9,7 +9,7 @@ import torch.multiprocessing as mp
 from timm.layers import BatchNormAct2d
 from torch import nn
 
-from histo_monai.networks import ProcessBatchNorm2d, synchronise_batchnorm
+from histo_monai.networks.batchnorm import ProcessBatchNorm2d, synchronise_batchnorm
 
 
 def _network() -> nn.Sequential:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from histo_monai.networks import load_into, load_model, save_model
+from histo_monai.networks.checkpoint import load_into, load_model, save_model
 
 
 def test_a_model_comes_back_as_it_was_saved(tmp_path: Path) -> None:

@@ -10,22 +10,14 @@ import torch
 import torchvision
 from torch import nn
 
-from histo_monai.networks import (
-    ENCODERS,
-    Architecture,
-    LinearHead,
-    MomentumContrast,
-    TaskModel,
-    TeacherStudent,
-    build_encoder,
-    describe_task_model,
-    encoder_from,
-    from_task_model,
-    save_model,
-)
+from histo_monai.networks.checkpoint import save_model
+from histo_monai.networks.encoder import ENCODERS, Architecture, build_encoder, encoder_from
 from histo_monai.networks.shared_trunk import SharedTrunk
-from histo_monai.pretext import RSPNetwork
-from histo_monai.pretext.vae import VAENetwork
+from histo_monai.networks.task_model import LinearHead, TaskModel, describe_task_model, from_task_model
+from histo_monai.networks.teacher_student import TeacherStudent
+from histo_monai.pretext.moco.momentum import MomentumContrast
+from histo_monai.pretext.orders import RSPNetwork
+from histo_monai.pretext.vae.method import VAENetwork
 
 PX = 32
 NAMES = {"test_vit": 64, "test_resnet": 96, "test_efficientnet": 256}

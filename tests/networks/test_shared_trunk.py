@@ -5,8 +5,9 @@ import copy
 import pytest
 import torch
 
-from histo_monai.networks import TaskModel, build_encoder
+from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.shared_trunk import SharedTrunk, folded
+from histo_monai.networks.task_model import TaskModel
 
 
 def _model(head: str, seed: int) -> TaskModel:

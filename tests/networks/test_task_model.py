@@ -7,18 +7,11 @@ import pytest
 import torch
 from torch import nn
 
-from histo_monai.networks import (
-    Encoder,
-    LinearHead,
-    PairHead,
-    PairMLP,
-    TaskModel,
-    TeacherStudent,
-    build_encoder,
-    from_encoder,
-    from_task_model,
-    save_model,
-)
+from histo_monai.networks.checkpoint import save_model
+from histo_monai.networks.encoder import Encoder, build_encoder
+from histo_monai.networks.heads import PairMLP
+from histo_monai.networks.task_model import LinearHead, PairHead, TaskModel, from_encoder, from_task_model
+from histo_monai.networks.teacher_student import TeacherStudent
 
 ENCODER = {
     "kind": "encoder",

@@ -19,8 +19,9 @@ from timm.models.vision_transformer import checkpoint_filter_fn
 from torch import nn
 from torchvision.transforms.functional import normalize
 
-from histo_monai.networks import Encoder, EncoderStart, PairMLP
-from histo_monai.networks.encoder import IMAGENET_MEAN, IMAGENET_STD
+from histo_monai.networks.encoder import IMAGENET_MEAN, IMAGENET_STD, Encoder
+from histo_monai.networks.heads import PairMLP
+from histo_monai.networks.start import EncoderStart
 from histo_monai.networks.weights import read_tensors
 
 PX = 32

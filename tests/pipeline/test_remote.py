@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from histo_monai.networks import load_model
+from histo_monai.networks.checkpoint import load_model
 
 Shell = Callable[..., str]
 

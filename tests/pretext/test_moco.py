@@ -17,8 +17,11 @@ from histo_monai.datasets.loaders import EpochBatches, patch_loader
 from histo_monai.engines.fit import Records
 from histo_monai.engines.pretrain import PretrainResult, pretrain, training_step
 from histo_monai.engines.ranks import run_in_ranks
-from histo_monai.networks import EncoderStart, LinearHead, TeacherStudent, from_encoder, save_model
-from histo_monai.pretext.moco import MoCo
+from histo_monai.networks.checkpoint import save_model
+from histo_monai.networks.start import EncoderStart
+from histo_monai.networks.task_model import LinearHead, from_encoder
+from histo_monai.networks.teacher_student import TeacherStudent
+from histo_monai.pretext.moco.method import MoCo
 from histo_monai.pretext.protocol import Task
 from histo_monai.randomness import Step
 

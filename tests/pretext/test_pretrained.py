@@ -8,8 +8,13 @@ import pytest
 import torch
 import torchvision
 
-from histo_monai.networks import EncoderStart, PairMLP, from_encoder, save_model
-from histo_monai.pretext import PRETEXTS, Pretrained, Random
+from histo_monai.networks.checkpoint import save_model
+from histo_monai.networks.heads import PairMLP
+from histo_monai.networks.start import EncoderStart
+from histo_monai.networks.task_model import from_encoder
+from histo_monai.pretext import PRETEXTS
+from histo_monai.pretext.pretrained.method import Pretrained
+from histo_monai.pretext.random.method import Random
 from tests.networks.test_weights import TripletNet
 
 PX = 32

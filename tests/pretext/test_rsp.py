@@ -7,8 +7,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from histo_monai.networks import EncoderStart, build_encoder
-from histo_monai.pretext import ORDERS, RSP, Random, RSPNetwork
+from histo_monai.networks.encoder import build_encoder
+from histo_monai.networks.start import EncoderStart
+from histo_monai.pretext.orders import ORDERS, RSPNetwork
+from histo_monai.pretext.random.method import Random
+from histo_monai.pretext.rsp.method import RSP
 from histo_monai.randomness import Step
 
 SETTINGS = {

@@ -14,7 +14,7 @@ import pytest
 import torch
 from PIL import Image
 
-from histo_monai.networks import save_model
+from histo_monai.networks.checkpoint import save_model
 from histo_monai.storage import DiskFullError, OutputError, whole_file, whole_folder, write_json
 from histo_monai.storage.atomic import check_replaceable
 

@@ -5,12 +5,12 @@ from collections import deque
 import pytest
 import torch
 
-from histo_monai.networks import (
+from histo_monai.networks.encoder import build_encoder
+from histo_monai.pretext.moco.momentum import (
     EMPTY,
     KEY_FEATURES,
     KeyQueue,
     MomentumContrast,
-    build_encoder,
     other_keys_of_batch,
 )
 

@@ -10,10 +10,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from histo_monai.losses import gaussian_reconstruction, kl_to_standard_normal
-from histo_monai.networks import Decoder, Encoder, EncoderStart
+from histo_monai.networks.encoder import Encoder
+from histo_monai.networks.start import EncoderStart
 from histo_monai.pretext.protocol import Task
-from histo_monai.pretext.reconstructions import reconstructions_and_samples
+from histo_monai.pretext.vae.decoder import Decoder
+from histo_monai.pretext.vae.elbo import gaussian_reconstruction, kl_to_standard_normal
+from histo_monai.pretext.vae.pictures import reconstructions_and_samples
 from histo_monai.randomness import Step, generator
 from histo_monai.transforms.views import plain_view
 

@@ -7,12 +7,11 @@ from typing import Any
 
 import torch
 
-from histo_monai.networks import EncoderStart
-from histo_monai.pretext.random import BATCH_SIZE
-from histo_monai.pretext.rsp import RSP
+from histo_monai.networks.start import EncoderStart
+from histo_monai.pretext.untrained import Untrained
 
 
-class Pretrained(RSP):
+class Pretrained(Untrained):
     """The encoder of a file, written like any other method's, with a linear head.
 
     A file that brings the pair MLP of RSP has RSP's head. The one validation pass shows how well a head that is not
@@ -41,19 +40,7 @@ class Pretrained(RSP):
                 "method pretrained has no weights to start from: put a file into data/weights and name it in "
                 "encoder.weights, with its sha256"
             )
-        super().__init__(
-            start=start,
-            patch_px=patch_px,
-            mpps=mpps,
-            augmentation_prob=augmentation_prob,
-            epochs=0,
-            batch_size=BATCH_SIZE,
-            lr=1.0,
-            momentum=0.9,
-            weight_decay=0.0,
-            lookahead_steps=1,
-            lookahead_slow_step=1.0,
-        )
+        super().__init__(start=start, patch_px=patch_px, mpps=mpps)
 
     def encoder_state(self) -> dict[str, torch.Tensor]:
         """The encoder; the pair MLP where the file brings one."""

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-RIGHT, WRONG, PLAIN = "#1a7f37", "#b2182b", "#777777"
+from histo_monai.pictures.patches import PLAIN, RIGHT, WRONG, frame, pixels, show
 
 
 def answers(
@@ -41,7 +39,7 @@ def answers(
         if i >= num:
             axis.axis("off")
             continue
-        _show(axis, patches[i].transpose(1, 2, 0) / 255)
+        show(axis, patches[i].transpose(1, 2, 0) / 255)
         said = _said(predictions[i], classes)
         if classes is None:
             axis.set_title(f"is {targets[i]:.2f}\nsaid {said}", fontsize=7)
@@ -49,8 +47,8 @@ def answers(
         true = classes[int(targets[i])]
         right = int(np.argmax(predictions[i])) == int(targets[i])
         axis.set_title(f"is {true}\nsaid {said}", fontsize=7, color="black" if right else WRONG)
-        _frame(axis, RIGHT if right else WRONG)
-    return _drawn(figure)
+        frame(axis, RIGHT if right else WRONG)
+    return pixels(figure)
 
 
 def weak_and_strong(
@@ -82,10 +80,10 @@ def weak_and_strong(
             (("teacher", weak, teacher), ("student", strong, student))
         ):
             axis = axes[row, i]
-            _show(axis, views[i].transpose(1, 2, 0))
+            show(axis, views[i].transpose(1, 2, 0))
             axis.set_title(f"{who}: {_said(predictions[i], classes)}", fontsize=7)
-            _frame(axis, color)
-    return _drawn(figure)
+            frame(axis, color)
+    return pixels(figure)
 
 
 def _said(prediction: np.ndarray, classes: list[str] | None) -> str:
@@ -93,21 +91,3 @@ def _said(prediction: np.ndarray, classes: list[str] | None) -> str:
         return f"{float(prediction[0]):.2f}"
     best = int(np.argmax(prediction))
     return f"{classes[best]} {prediction[best]:.2f}"
-
-
-def _show(axis: Axes, pixels: np.ndarray) -> None:
-    axis.imshow(pixels, interpolation="nearest", vmin=0, vmax=1)
-    axis.set_xticks([])
-    axis.set_yticks([])
-
-
-def _frame(axis: Axes, color: str) -> None:
-    for spine in axis.spines.values():
-        spine.set_color(color)
-        spine.set_linewidth(2.5)
-
-
-def _drawn(figure: Figure) -> np.ndarray:
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    return np.asarray(canvas.buffer_rgba())[..., :3].copy()

@@ -6,8 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from histo_monai.networks import Decoder
-from histo_monai.networks.decoder import ResidualUp
+from histo_monai.pretext.vae.decoder import Decoder, ResidualUp
 
 
 def _sizes(decoder: Decoder) -> list[tuple[int, ...]]:

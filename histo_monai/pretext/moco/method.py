@@ -10,12 +10,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from histo_monai.losses import info_nce, positive_is_nearest
-from histo_monai.networks import EncoderStart, MomentumContrast, other_keys_of_batch
-from histo_monai.pretext.pictures import mosaic_of_matches
+from histo_monai.networks.start import EncoderStart
+from histo_monai.pretext.moco.info_nce import info_nce, positive_is_nearest
+from histo_monai.pretext.moco.momentum import MomentumContrast, other_keys_of_batch
+from histo_monai.pretext.moco.pictures import mosaic_of_matches
+from histo_monai.pretext.moco.views import ContrastiveViews
 from histo_monai.pretext.protocol import Task
 from histo_monai.randomness import Step, derive_seed
-from histo_monai.transforms.contrastive import ContrastiveViews
 
 NUM_VALIDATION_VIEWS = 64
 """Pairs of views that validation shows its samples in, by turns."""

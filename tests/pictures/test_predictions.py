@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from histo_monai.reports.mosaics import RIGHT, WRONG, answers, weak_and_strong
+from histo_monai.pictures.predictions import RIGHT, WRONG, answers, weak_and_strong
 
 
 def _pixels_of(picture: np.ndarray, color: str) -> int:

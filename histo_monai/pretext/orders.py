@@ -1,10 +1,9 @@
-"""Resolution sequence prediction: in which of 3! orders do three concentric patches stand? (paper, section 3.1)."""
+"""In which of 3! orders do three concentric patches stand? The network and how it is asked (paper, section 3.1)."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,12 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from histo_monai.networks import Encoder, EncoderStart, OrderHead, PairMLP
-from histo_monai.pretext.lookahead import Lookahead
-from histo_monai.pretext.pictures import mosaic_of_triples
+from histo_monai.networks.encoder import Encoder
+from histo_monai.networks.heads import OrderHead, PairMLP
+from histo_monai.networks.start import EncoderStart
 from histo_monai.pretext.protocol import Task
-from histo_monai.randomness import Step
-from histo_monai.transforms.views import PretrainAugmentation, plain_view
+from histo_monai.pretext.triples import mosaic_of_triples
+from histo_monai.transforms.views import plain_view
 
 ORDERS = tuple(itertools.permutations(range(3)))
 """Class k means: place i of the sequence holds resolution ORDERS[k][i], where 0 is the finest."""
@@ -60,23 +59,15 @@ class RSPNetwork(nn.Module):
         return self.head(shown.flatten(0, 1), self.pair_mlp).unflatten(0, (n, k))
 
 
-class RSP:
-    """The paper's pretext task behind the `Pretext` protocol.
+class OrderPrediction:
+    """What resolution sequence prediction and its untrained baseline share: all but the training.
 
-    Training shows each triple in one order, drawn anew for every sample and epoch. Validation shows it in all six.
+    Validation shows each triple in all six orders.
 
     Args:
         start: encoder, and the file that it starts from, if any; a pair MLP in the file is loaded, too.
         patch_px: side of the patches that the trunk sees.
         mpps: the three resolutions, µm/px, finest first.
-        augmentation_prob: see `PretrainAugmentation`.
-        epochs: passes over the training triples.
-        batch_size: triples per step, over all processes.
-        lr: constant learning rate of SGD.
-        momentum: Nesterov momentum.
-        weight_decay: L2.
-        lookahead_steps: k of Lookahead, in iterations.
-        lookahead_slow_step: alpha of Lookahead.
 
     Raises:
         ValueError: there are not three resolutions.
@@ -85,21 +76,7 @@ class RSP:
     MEASURES: ClassVar[tuple[str, ...]] = ("loss", "accuracy")
     KEEPS_BEST: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        *,
-        start: EncoderStart,
-        patch_px: int,
-        mpps: tuple[float, ...],
-        augmentation_prob: float,
-        epochs: int,
-        batch_size: int,
-        lr: float,
-        momentum: float,
-        weight_decay: float,
-        lookahead_steps: int,
-        lookahead_slow_step: float,
-    ) -> None:
+    def __init__(self, *, start: EncoderStart, patch_px: int, mpps: tuple[float, ...]) -> None:
         if len(mpps) != 3:
             raise ValueError(
                 f"resolution sequence prediction orders three resolutions, got {len(mpps)}: {mpps}"
@@ -109,30 +86,13 @@ class RSP:
         self.brings_pair_mlp = started.pair_mlp is not None
         if started.pair_mlp is not None:
             self._network.pair_mlp.load_state_dict(started.pair_mlp)
-        self.epochs = epochs
-        self.batch_size = batch_size
         self.patch_px = patch_px
         self.mpps: tuple[float, ...] = mpps
-        self._augment = PretrainAugmentation(patch_px, prob=augmentation_prob)
-        self._sgd = partial(
-            torch.optim.SGD, lr=lr, momentum=momentum, weight_decay=weight_decay, nesterov=True
-        )
-        self._lookahead = partial(Lookahead, steps=lookahead_steps, slow_step=lookahead_slow_step)
 
     @property
     def network(self) -> RSPNetwork:
         """Trunk, pair MLP and the head over the orders."""
         return self._network
-
-    def training_task(self, patches: torch.Tensor, rows: torch.Tensor, step: Step) -> Task:
-        """Augment, and draw one order per triple."""
-        share, total = step.share(len(patches))
-        self._augment.set_random_state(step.derive_seed("augmentation"))
-        drawn = self._augment.randomize(total, patches.shape[1]).rows(share)
-        views = self._augment.apply(patches, drawn)
-        orders = step.generator("order").integers(len(ORDERS), size=total)[share]
-        shown = torch.from_numpy(orders).to(patches.device, non_blocking=True).unsqueeze(1)
-        return Task((views, shown), shown)
 
     def validation_task(self, patches: torch.Tensor, rows: torch.Tensor) -> Task:
         """All six orders of every triple, not augmented."""
@@ -144,10 +104,6 @@ class RSP:
         loss = F.cross_entropy(outputs.float().flatten(0, 1), task.targets.flatten(), reduction="none")
         right = (outputs.argmax(dim=-1) == task.targets).float()
         return {"loss": loss.unflatten(0, task.targets.shape).mean(dim=1), "accuracy": right.mean(dim=1)}
-
-    def optimizer(self, network: nn.Module) -> torch.optim.Optimizer:
-        """SGD with Nesterov momentum, inside Lookahead."""
-        return self._lookahead(self._sgd(network.parameters()))
 
     def after_step(self, outputs: torch.Tensor, task: Task) -> None:
         """Nothing follows a step."""

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
+from histo_monai.pretext.moco.views import ContrastiveViews
 from histo_monai.transforms import geometry, intensity, photometric
-from histo_monai.transforms.contrastive import ContrastiveViews
 from histo_monai.transforms.views import plain_view
 
 SIDE = 32

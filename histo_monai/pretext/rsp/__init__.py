@@ -1,0 +1,1 @@
+"""Resolution sequence prediction: the training; what it trains stands in `pretext.orders`."""

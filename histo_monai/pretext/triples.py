@@ -1,0 +1,44 @@
+"""Triples of patches with what a network says of their order; for TensorBoard and `dvc plots`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from histo_monai.pictures.patches import RIGHT, WRONG, frame, grid_of_threes, pixels, show
+
+
+def mosaic_of_triples(
+    patches: np.ndarray,
+    shown: Sequence[tuple[int, ...]],
+    predicted: Sequence[tuple[int, ...]],
+    mpps: Sequence[float],
+    num: int = 8,
+    columns: int = 2,
+) -> np.ndarray:
+    """Triples in the order in which they were shown; under each its true and its predicted resolutions.
+
+    Args:
+        patches: Shape (n, 3, 3, P, P), float32, 0..1, finest first.
+        shown: per triple, the resolution (0 finest) at each place.
+        predicted: the same as the network has it; green frame where it is right, red where not.
+        mpps: µm/px of the three resolutions.
+        num: how many triples to draw.
+        columns: triples side by side.
+
+    Returns:
+        Shape (H, W, 3), uint8.
+    """
+    num = min(num, len(patches))
+    figure, axes = grid_of_threes(num, columns)
+    for i in range(num):
+        right = tuple(shown[i]) == tuple(predicted[i])
+        for place, axis in enumerate(axes[i]):
+            true, guess = mpps[shown[i][place]], mpps[predicted[i][place]]
+            show(axis, patches[i, shown[i][place]].transpose(1, 2, 0))
+            frame(axis, RIGHT if right else WRONG)
+            axis.set_title(
+                f"is {true:g}, said {guess:g} µm/px", fontsize=7, color="black" if true == guess else WRONG
+            )
+    return pixels(figure)

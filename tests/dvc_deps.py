@@ -1,0 +1,77 @@
+"""The files that each stage imports, written among the `deps` of dvc.yaml: `python -m tests.dvc_deps`, or `make deps`.
+
+Only lines that name code are replaced, each by a file; data, comments and everything else stay as they are. What a
+method of pretraining alone needs lies in its folder, which stands there as `histo_monai/pretext/${item.method}`; a
+semi-supervised method is a file, `histo_monai/semisupervised/${consistency.method}.py`.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from histo_monai.imports import COMMAND_LINE, PACKAGE, imported_files, stage_module
+from histo_monai.semisupervised import METHODS
+
+DVC_YAML = Path("dvc.yaml")
+PRETEXT = PACKAGE / "pretext"
+FOLDER_OF_METHOD = "histo_monai/pretext/${item.method}"
+FILE_OF_STUDENT = "histo_monai/semisupervised/${consistency.method}.py"
+SEMISUPERVISED = PACKAGE / "semisupervised"
+SEMISUPERVISED_METHODS = [f"{PACKAGE.name}.semisupervised.{name}" for name in METHODS]
+_CODE = f"      - {PACKAGE.name}/"
+
+
+def code_deps(stage: str) -> list[str]:
+    """What dvc.yaml has to name of the package, for a stage."""
+    files = set(imported_files([COMMAND_LINE, stage_module(stage)]))
+    by_method = PRETEXT / "registry.py" in files
+    if by_method:
+        for folder in method_folders():
+            files.update(path for path in imported_files(_modules(folder)) if folder not in path.parents)
+    students = SEMISUPERVISED / "protocol.py" in files
+    if students:
+        for module in SEMISUPERVISED_METHODS:
+            files.update(path for path in imported_files([module]) if path != _file(module))
+    names = {path.relative_to(PACKAGE.parent).as_posix() for path in files}
+    names |= ({FOLDER_OF_METHOD} if by_method else set()) | ({FILE_OF_STUDENT} if students else set())
+    return sorted(names)
+
+
+def _file(module: str) -> Path:
+    return PACKAGE.parent.joinpath(*module.split(".")).with_suffix(".py")
+
+
+def method_folders() -> list[Path]:
+    """A folder for each method of pretraining."""
+    return sorted(path.parent for path in PRETEXT.glob("*/__init__.py"))
+
+
+def _modules(folder: Path) -> Iterator[str]:
+    for path in sorted(folder.rglob("*.py")):
+        yield ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+def with_code_deps(text: str) -> str:
+    """The text of dvc.yaml with the code that each stage depends on now."""
+    lines, stage, section = [], "", ""
+    for line in text.splitlines(keepends=True):
+        if match := re.fullmatch(r"( {0,4})([\w-]+):.*\n?", line):
+            if len(match[1]) == 2:
+                stage = match[2]
+            section = match[2] if len(match[1]) == 4 else ""
+        if section == "deps" and line.startswith(_CODE):
+            continue
+        lines.append(line)
+        if line.rstrip() == "    deps:":
+            lines += [f"      - {name}\n" for name in code_deps(stage)]
+    return "".join(lines)
+
+
+if __name__ == "__main__":
+    before = DVC_YAML.read_text(encoding="utf-8")
+    after = with_code_deps(before)
+    DVC_YAML.write_text(after, encoding="utf-8")
+    print(f"{DVC_YAML}: {'written' if after != before else 'nothing to change'}", file=sys.stderr)

@@ -1,0 +1,107 @@
+"""`dvc status` after a line of code has changed, where outputs are files of no meaning: nothing is trained here."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from dvc.repo import Repo
+
+Shell = Callable[..., str]
+
+METHODS = ("random", "rsp", "moco")
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def clone(root: Path, shell: Shell, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files that git tracks, with three methods; every output is there, and the lock is that of the code now."""
+    folder = tmp_path_factory.mktemp("status")
+    for name in shell("git ls-files --cached --others --exclude-standard", root).split():
+        if (root / name).is_file() and name != "dvc.lock":
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(root / name, folder / name)
+    params = yaml.safe_load((folder / "params.yaml").read_text())
+    params |= {"methods": list(METHODS), "seeds": [0]}
+    (folder / "params.yaml").write_text(yaml.safe_dump(params))
+    for stage in yaml.safe_load((folder / "dvc.yaml").read_text())["stages"].values():
+        _write_outputs(folder, stage)
+    for name in (params["corpus"], params["dataset"]):
+        _write(folder / f"data/phantom/{name}/slide")
+    shell("git init -q && dvc commit --force", folder)
+    return folder
+
+
+def _write_outputs(folder: Path, stage: Any) -> None:
+    paths = itertools.chain.from_iterable(stage.get(kind, ()) for kind in ("outs", "metrics", "plots"))
+    for path, method in itertools.product(paths, METHODS):
+        output = folder / path.replace("${item.method}", method).replace("${item.seed}", "0")
+        _write(output if output.suffix else output / "file")
+
+
+def _write(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("{}")
+
+
+@pytest.fixture
+def changed(clone: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., set[str]]:
+    """Adds a line to files of code, and gives the stages that DVC would run again for it."""
+    monkeypatch.chdir(clone)
+
+    def change(*patterns: str) -> set[str]:
+        files = {
+            path: path.read_bytes() for pattern in patterns for path in clone.glob(f"histo_monai/{pattern}")
+        }
+        assert len(files) >= len(patterns)
+        for path, text in files.items():
+            path.write_bytes(text + b"\n# a line\n")
+        with Repo() as repo:  # as `dvc status` does, without starting Python for each
+            told = repo.status()
+        for path, text in files.items():
+            path.write_bytes(text)
+        return set(told)
+
+    return change
+
+
+def _of_each(*stages: str, methods: tuple[str, ...] = METHODS) -> set[str]:
+    return {f"{stage}@{method}-0" for stage in stages for method in methods}
+
+
+def test_nothing_has_changed_at_first(clone: Path, shell: Shell) -> None:
+    assert "up to date" in shell("dvc status", clone)
+
+
+def test_a_change_in_the_reports_reaches_only_what_draws_results(changed: Callable[..., set[str]]) -> None:
+    assert changed("reports/*.py", "reports/*.csv") == _of_each("evaluate", "heatmap", "aggregate") | {
+        "compare"
+    }
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_change_in_a_method_reaches_the_pretraining_of_that_method_alone(
+    method: str, changed: Callable[..., set[str]]
+) -> None:
+    assert changed(f"pretext/{method}/*.py") == {f"pretrain@{method}"}
+
+
+def test_a_change_in_what_every_pretraining_runs_reaches_no_other_stage(
+    changed: Callable[..., set[str]],
+) -> None:
+    assert changed("engines/pretrain.py") == {f"pretrain@{method}" for method in METHODS}
+
+
+def test_a_change_in_the_students_network_reaches_no_encoder_and_no_finetuned_model(
+    changed: Callable[..., set[str]],
+) -> None:
+    assert changed("networks/teacher_student.py") == _of_each("consistency", "crossfit")
+
+
+def test_a_change_in_a_command_reaches_nothing(changed: Callable[..., set[str]]) -> None:
+    assert changed("commands/*.py", "checkup/*.py", "__init__.py") == set()
