@@ -14,6 +14,7 @@ import yaml
 from histo_monai import params as params_module
 from histo_monai.__main__ import COMMANDS, STAGES
 from histo_monai.pretext import PRETEXTS
+from histo_monai.semisupervised import METHODS
 from tests.dvc_deps import with_code_deps
 
 
@@ -65,8 +66,8 @@ def test_dependencies_are_written_anew_between_what_is_written_by_hand(root: Pat
 
 @pytest.mark.parametrize("stage", sorted(STAGES))
 def test_dependencies_of_a_stage_exist(stage: str, pipeline: Any, root: Path) -> None:
-    for dep, method in itertools.product(pipeline[stage]["deps"], PRETEXTS):
-        path = dep.replace("${item.method}", method)
+    for dep, method, student in itertools.product(pipeline[stage]["deps"], PRETEXTS, METHODS):
+        path = dep.replace("${item.method}", method).replace("${consistency.method}", student)
         assert path.startswith("data/") or (root / path).exists(), path
 
 
@@ -83,6 +84,7 @@ def test_params_of_a_stage_exist(stage: str, pipeline: Any, root: Path) -> None:
         choices = itertools.product(tree["methods"], typing.get_args(params_module.Dataset))
         for method, dataset in choices:
             named = {"${item.method}": method, "${dataset}": dataset, "${corpus}": tree["corpus"]}
+            named["${consistency.method}"] = tree["consistency"]["method"]
             filled = dotted
             for template, value in named.items():
                 filled = filled.replace(template, value)

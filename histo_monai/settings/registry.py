@@ -26,7 +26,7 @@ class Registry(MutableMapping[str, Any]):
         part = self._parts[name]
         if isinstance(part, str):
             module, _, attribute = part.partition(":")
-            part = getattr(importlib.import_module(module), attribute)
+            part = self._parts[name] = getattr(importlib.import_module(module), attribute)
         return part
 
     def __setitem__(self, name: str, part: Any) -> None:
@@ -34,6 +34,9 @@ class Registry(MutableMapping[str, Any]):
 
     def __delitem__(self, name: str) -> None:
         del self._parts[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._parts  # without importing it
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._parts)

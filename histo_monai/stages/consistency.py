@@ -66,6 +66,7 @@ def run(method: str, seed: int) -> None:
     task.check_fits(description, path)
     stage = f"consistency-{method}-{seed}"
     settings = dataclasses.asdict(params.student_settings)
+    code = stage_sha256("consistency", METHODS[params.consistency.method].__module__)
     decided_by = [method, seed, selected(params, PARAM_NAMES)]
     result = train_student(
         METHODS[params.consistency.method](
@@ -92,7 +93,7 @@ def run(method: str, seed: int) -> None:
             fingerprint(
                 decided_by,
                 [artifacts.PATCHES_CSV, path],
-                stage_sha256("consistency", METHODS[params.consistency.method].__module__),
+                code,
             ),
         ),
     )

@@ -29,7 +29,6 @@ from histo_monai.engines.resume import fingerprint
 from histo_monai.engines.semisupervised import train_student
 from histo_monai.engines.supervised import Training, finetune_encoder
 from histo_monai.environment import read_environment
-from histo_monai.imports import stage_sha256
 from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.task_model import describe_task_model
 from histo_monai.params import Params, load_params
@@ -129,7 +128,7 @@ def _train_fold(
     key = fingerprint(
         decided_by,
         [artifacts.PATCHES_CSV, encoder],
-        stage_sha256("crossfit", METHODS[params.consistency.method].__module__),
+        code,
     )
     finetuned_point, student_point = _points(method, seed, fold)
     training = partial(Training.of, predict_batch_size=params.evaluate.batch_size)

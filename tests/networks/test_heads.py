@@ -43,7 +43,7 @@ def test_order_head_is_the_literal_three_branch_network() -> None:
 @pytest.mark.parametrize("head", ["pair", "linear"])
 def test_outputs_keep_their_digits_under_autocast(head: str) -> None:
     torch.manual_seed(0)
-    model = TaskModel(head, 2).eval()
+    model = TaskModel(build_encoder(), head, 2).eval()
     patches = torch.rand(6, 3, 64, 64)
     with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
         features, outputs = model.encoder(patches), model(patches)
@@ -55,11 +55,11 @@ def test_outputs_keep_their_digits_under_autocast(head: str) -> None:
 
 def test_heads_of_pretraining_keep_their_digits_under_autocast() -> None:
     torch.manual_seed(0)
-    pair_mlp, head, features = PairMLP(), OrderHead(), torch.rand(4, 3, 512).bfloat16()
+    pair_mlp, head, features = PairMLP(512), OrderHead(), torch.rand(4, 3, 512).bfloat16()
     exact = copy.deepcopy(head).double()(features.double(), copy.deepcopy(pair_mlp).double())
     with torch.autocast("cpu", dtype=torch.bfloat16):
         orders = head(features, pair_mlp)
-        points = Projector().eval()(torch.rand(2, 3, 64, 64))
+        points = Projector(build_encoder()).eval()(torch.rand(2, 3, 64, 64))
     assert orders.dtype == points.dtype == torch.float32
     torch.testing.assert_close(orders.double(), exact, rtol=1e-5, atol=1e-6)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from histo_monai.pretext import PRETEXTS
-from histo_monai.pretext.registry import Registry
+from histo_monai.settings.registry import Registry
 
 
 class Toy:
@@ -32,8 +32,8 @@ def test_every_name_leads_to_a_class_in_the_folder_of_that_name(root: Path) -> N
 
 
 def test_a_method_from_elsewhere_is_one_line() -> None:
-    methods = Registry({"rsp": "histo_monai.pretext.rsp.method:RSP"})
-    methods["toy"] = Toy  # type: ignore[assignment]
+    methods = Registry(rsp="histo_monai.pretext.rsp.method:RSP")
+    methods["toy"] = Toy
     assert methods["toy"] is Toy
     assert list(methods) == ["rsp", "toy"]
     methods["late"] = "collections:OrderedDict"
