@@ -125,6 +125,7 @@ def _train_fold(
     validation = split_rows(task.patches, "validation")
     encoder = artifacts.model_folder(method) / artifacts.ENCODER
     decided_by = [method, seed, fold, sorted(held_out), selected(params, PARAM_NAMES)]
+    code = stage_sha256("crossfit", METHODS[params.consistency.method].__module__)
     key = fingerprint(
         decided_by,
         [artifacts.PATCHES_CSV, encoder],
