@@ -29,6 +29,7 @@ from histo_monai.engines.resume import fingerprint
 from histo_monai.engines.semisupervised import train_student
 from histo_monai.engines.supervised import Training, finetune_encoder
 from histo_monai.environment import read_environment
+from histo_monai.imports import stage_sha256
 from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.task_model import describe_task_model
 from histo_monai.params import Params, load_params
