@@ -1,0 +1,100 @@
+"""Parts from elsewhere, each a file and a line, in a run of all stages: nothing of the package is edited."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import safetensors.numpy
+import yaml
+
+from histo_monai.__main__ import main
+from histo_monai.networks.encoder import ENCODERS
+from histo_monai.params import ParamsError, load_params
+from histo_monai.semisupervised import METHODS
+from tests.hostile.project import OWN, PARAMS, RUN, SPLITS, write_slide
+from tests.parts.toy_encoder import NUM_FEATURES, TOY_ENCODER
+from tests.parts.toy_student import ToyStudent
+
+MODELS = Path("data/models/random-0")
+
+
+@pytest.fixture
+def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Seven slides with labels, and params that name the toys."""
+    monkeypatch.chdir(tmp_path)
+    for name, value in (("DEVICE", "cpu"), ("CPUS", "1"), ("WORKERS", "0")):
+        monkeypatch.setenv(f"HISTO_MONAI_{name}", value)
+    monkeypatch.setitem(METHODS, "toy", ToyStudent)
+    monkeypatch.setitem(ENCODERS, "toy", TOY_ENCODER)
+    tree = yaml.safe_load((root / "params.yaml").read_text())
+    for dotted, value in PARAMS.items():
+        *sections, last = dotted.split(".")
+        section = tree
+        for key in sections:
+            section = section[key]
+        section[last] = value
+    tree["encoder"]["name"] = "toy"
+    tree["consistency"] |= {"method": "toy", "methods": {"toy": {"decay": 0.5}}}
+    Path("params.yaml").write_text(yaml.safe_dump(tree))
+    slides, patches = ["slide_id,path,patient_id,label,split"], ["slide_id,y,x,mpp,label"]
+    for number, split in enumerate(SPLITS):
+        write_slide(OWN / f"s{number}.tif", seed=number)
+        slides.append(f"s{number},s{number}.tif,P{number},{('tumor', 'normal')[number % 2]},{split}")
+        patches += [
+            f"s{number},{100 + 60 * i},250,1,{label}" for i, label in enumerate(("tumor", "normal") * 2)
+        ]
+    (OWN / "slides.csv").write_text("\n".join(slides) + "\n")
+    (OWN / "patches.csv").write_text("\n".join(patches) + "\n")
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_a_toy_student_on_a_toy_encoder_goes_through_all_stages(project: Path) -> None:
+    stages = [("index",), ("pretrain", "--method", "random")]
+    stages += [
+        (name, *RUN) for name in ("finetune", "consistency", "evaluate", "crossfit", "heatmap", "aggregate")
+    ]
+    for call in (*stages, ("compare",)):
+        assert main(call) == 0, call
+    description = json.loads((MODELS / "student/model.json").read_text())
+    assert description["encoder"]["name"] == "toy"
+    assert description["encoder"]["num_features"] == NUM_FEATURES
+    assert description["semisupervised"] == {"method": "toy", "decay": 0.5}
+    before, after = (
+        safetensors.numpy.load_file(MODELS / name / "model.safetensors") for name in ("finetuned", "student")
+    )
+    assert before.keys() == after.keys()
+    trunk = [name for name in before if name.endswith("trunk.0.weight")]
+    assert all((before[name] != after[name]).any() for name in trunk)  # the paper's student would leave it
+    curves = pd.read_csv(MODELS / "student/curves.csv")
+    assert {"train_loss", "train_supervised", "train_distance", "validation_loss"} <= set(curves.columns)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"method": "toi"}, "consistency.method: expected one of paper, toy, got 'toi'"),
+        ({"methods": {"toi": {"decay": 0.5}}}, "consistency.methods.toi: unknown key; did you mean 'toy'?"),
+        (
+            {"methods": {"toy": {"decay": 2.0}}},
+            "consistency.methods.toy.decay: expected a number in [0, 1], got 2.0",
+        ),
+        ({"methods": {"toy": {}}}, "consistency.methods.toy.decay: missing key"),
+        (
+            {"methods": {}},
+            "consistency.methods.toy: missing key; expected the settings of consistency.method",
+        ),
+    ],
+)
+def test_settings_of_a_part_are_checked_as_all_params_are(
+    project: Path, change: dict[str, object], says: str
+) -> None:
+    tree = yaml.safe_load(Path("params.yaml").read_text())
+    tree["consistency"] |= change
+    Path("params.yaml").write_text(yaml.safe_dump(tree))
+    with pytest.raises(ParamsError) as caught:
+        load_params(Path("params.yaml"))
+    assert says in str(caught.value)
