@@ -11,6 +11,10 @@ import cv2
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from tqdm import tqdm
 
+from histo_monai.forks import end_opencv_threads_before_forks
+
+end_opencv_threads_before_forks()
+
 Job = tuple[Callable[..., Any], tuple[Any, ...]]
 
 

@@ -21,11 +21,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from histo_monai.forks import end_opencv_threads_before_forks
 from histo_monai.transforms import geometry, photometric
 from histo_monai.transforms.intensity import LUMA
 from histo_monai.transforms.parameters import ViewParameters
 from histo_monai.transforms.sequence import UNUSED
 from histo_monai.transforms.stain import DARKEST
+
+end_opencv_threads_before_forks()
 
 Pixels = NDArray[np.float32]
 
