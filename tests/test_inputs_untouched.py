@@ -101,7 +101,7 @@ class OfThisFolder:
 
     @property
     def metrics(self) -> dict[str, Any]:
-        path = "data/models/random-0/finetuned/metrics.json"
+        path = "data/models/random-0/finetuned/summary.json"
         return {path: json.loads(Path(path).read_text())}
 
     def fetch(self, path: Path, target: Path) -> None:

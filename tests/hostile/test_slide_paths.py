@@ -24,12 +24,12 @@ def message_of(path: Path) -> str:
 
 def no_files(folder: Path) -> Iterator[tuple[Path, str]]:
     os.mkfifo(folder / "pipe.tif")
-    yield folder / "pipe.tif", "a pipe, a socket or a device"
+    yield folder / "pipe.tif", "a pipe, socket or device"
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(folder / "socket.tif"))
-    yield folder / "socket.tif", "a pipe, a socket or a device"
+    yield folder / "socket.tif", "a pipe, socket or device"
     (folder / "device.tif").symlink_to("/dev/zero")
-    yield folder / "device.tif", "a pipe, a socket or a device"
+    yield folder / "device.tif", "a pipe, socket or device"
     (folder / "folder.tif").mkdir()
     yield folder / "folder.tif", "a folder"
     (folder / "one.tif").symlink_to(folder / "other.tif")
