@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from histo_monai import artifacts
+from histo_monai.errors import InputError
 from histo_monai.failures import machine_failure
 from histo_monai.params import check_run, load_params
 from histo_monai.storage import check_apart, claim
@@ -92,7 +93,7 @@ def _printable(line: str) -> str:
 
 
 _LONGEST = 900
-_CAUSED_BY_INPUT = (ValueError, OSError, ArithmeticError)
+_CAUSED_BY_INPUT = (InputError, OSError)
 
 
 def _one_line(error: Exception) -> str | None:

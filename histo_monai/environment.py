@@ -24,6 +24,8 @@ from typing import NamedTuple
 
 import torch
 
+from histo_monai.errors import InputError
+
 
 @dataclass(frozen=True)
 class Environment:
@@ -45,7 +47,7 @@ def read_environment() -> Environment:
     """The environment of this process.
 
     Raises:
-        ValueError: a variable holds what it cannot mean, or asks for a device that is not there.
+        InputError: a variable holds what it cannot mean, or asks for a device that is not there.
     """
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     device = _device(os.environ.get("HISTO_MONAI_DEVICE", ""))
@@ -65,7 +67,7 @@ def torchrun_rank() -> int:
     """Number of this process among those that torchrun started; 0 where it did not.
 
     Raises:
-        ValueError: RANK is no such number.
+        InputError: RANK is no such number.
     """
     return _count("RANK", default=0, low=0)
 
@@ -114,9 +116,9 @@ def _device(text: str) -> torch.device:
     except RuntimeError:
         device = None
     if device is None or device.type not in ("cpu", "cuda"):
-        raise ValueError(f"HISTO_MONAI_DEVICE is {text!r}; expected cpu, cuda or cuda:<n>")
+        raise InputError(f"HISTO_MONAI_DEVICE is {text!r}; expected cpu, cuda or cuda:<n>")
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(
+        raise InputError(
             f"HISTO_MONAI_DEVICE is {text!r}, but torch finds no GPU here; unset it to use the CPU"
         )
     return device
@@ -127,5 +129,5 @@ def _count(name: str, *, default: int, low: int) -> int:
     if not text:
         return default
     if not re.fullmatch("[0-9]{1,6}", text) or int(text) < low:
-        raise ValueError(f"{name} is {text[:40]!r}; expected a whole number from {low} to 999999")
+        raise InputError(f"{name} is {text[:40]!r}; expected a whole number from {low} to 999999")
     return int(text)

@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from histo_monai.errors import InputError
 from histo_monai.params import Params, parse_params
 
 
@@ -44,13 +45,13 @@ class Experiment:
         """Copy a file, as this experiment left it, to `target`; from DVC's cache, or from the remote if it is there.
 
         Raises:
-            ValueError: neither has it.
+            InputError: neither has it.
         """
         try:
             self._files.get_file(path.as_posix(), str(target))
         except Exception as error:  # DVC's errors have no common class, and its filesystems raise their own
             told = " ".join(str(error).split()) or type(error).__name__
-            raise ValueError(
+            raise InputError(
                 f"experiment {self.name}: {path.as_posix()} is not to be had ({told}); `dvc exp pull` or run it again"
             ) from None
 
@@ -77,7 +78,7 @@ def read_experiments(*, all_commits: bool) -> Experiments:
         all_commits: also those whose starting point is another commit, whose code may be another.
 
     Raises:
-        ValueError: DVC cannot list them, e.g. outside a repository; the line is DVC's.
+        InputError: DVC cannot list them, e.g. outside a repository; the line is DVC's.
     """
     command = [
         sys.executable,
@@ -92,7 +93,7 @@ def read_experiments(*, all_commits: bool) -> Experiments:
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR:")]
         told = lines[0].removeprefix("ERROR: ") if lines else f"exit {done.returncode}"
-        raise ValueError(f"dvc exp show: {told}; run from the root of the project, a git repository with DVC")
+        raise InputError(f"dvc exp show: {told}; run from the root of the project, a git repository with DVC")
     return listed(json.loads(done.stdout))
 
 
@@ -154,14 +155,14 @@ def families(experiments: Iterable[Experiment]) -> list[Family]:
     """Experiments by what decides their numbers beside `SWEPT`: params of their own dataset, corpus and stages.
 
     Raises:
-        ValueError: the params of an experiment are not those of this version; names it.
+        InputError: the params of an experiment are not those of this version; names it.
     """
     grouped: dict[str, list[tuple[Experiment, Params, dict[str, Any]]]] = {}
     for experiment in experiments:
         try:
             params = parse_params(experiment.params)
-        except ValueError as error:
-            raise ValueError(
+        except InputError as error:
+            raise InputError(
                 f"experiment {experiment.name}: its params are of another version ({error}); leave it out by "
                 f"`dvc exp remove {experiment.name}`"
             ) from None

@@ -22,6 +22,7 @@ import pandas as pd
 
 from histo_monai import __version__, artifacts
 from histo_monai.environment import code_version
+from histo_monai.errors import InputError
 from histo_monai.params import Params
 from histo_monai.storage import file_sha256, identify, sealed, write_json
 
@@ -68,7 +69,7 @@ def made_from(
         `images`; `packages`, name -> version, None where it is not there.
 
     Raises:
-        ValueError: What is to be recorded is not there.
+        InputError: What is to be recorded is not there.
         OSError: It cannot be read.
     """
     version = code_version()
@@ -197,7 +198,7 @@ def _named(path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise ValueError(
+        raise InputError(
             f"{path}: no such file; run the stage that makes it, `dvc pull`, or check the path in the manifest"
         ) from None
 

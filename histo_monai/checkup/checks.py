@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from histo_monai import artifacts
 from histo_monai.checkup import disk, machine, pipeline, reading, speed, versions
 from histo_monai.checkup.finding import Finding
+from histo_monai.errors import InputError
 from histo_monai.params import Params, load_params
 
 Check = Callable[[Params | None], Iterable[Finding]]
@@ -37,7 +38,7 @@ def examine() -> list[Finding]:
     """Run all checks; one that breaks is a FAIL, and the others run."""
     try:
         params = load_params(artifacts.PARAMS)
-    except ValueError:  # The check of that name says why.
+    except InputError:  # The check of that name says why.
         params = None
     findings = []
     for name, check in CHECKS.items():

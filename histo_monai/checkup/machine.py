@@ -13,6 +13,7 @@ import torch
 
 from histo_monai.checkup.finding import Finding
 from histo_monai.environment import read_environment
+from histo_monai.errors import InputError
 from histo_monai.params import Params
 
 CGROUP_LIMITS = (
@@ -38,7 +39,7 @@ def environment(_params: Params | None) -> Iterator[Finding]:
         )
     try:
         found = read_environment()
-    except ValueError as error:
+    except InputError as error:
         yield Finding("FAIL", "environment", str(error))
         return
     yield Finding(
@@ -92,7 +93,7 @@ def memory(_params: Params | None) -> Iterator[Finding]:
     free, of_what = memory_free()
     try:
         workers = read_environment().workers
-    except ValueError:  # The check of that name says why.
+    except InputError:  # The check of that name says why.
         workers = 0
     unit = 1 if sys.platform == "darwin" else 1024
     each = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

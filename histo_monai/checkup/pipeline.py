@@ -16,6 +16,7 @@ import yaml
 
 from histo_monai import artifacts
 from histo_monai.checkup.finding import Finding
+from histo_monai.errors import InputError
 from histo_monai.params import Params, load_params
 
 LOCK_FILE, DVC, RWLOCK = Path("dvc.lock"), Path(".dvc"), Path(".dvc/tmp/rwlock")
@@ -36,7 +37,7 @@ def params_file(_params: Params | None) -> Iterator[Finding]:
         return
     try:
         params = load_params(artifacts.PARAMS)
-    except ValueError as error:
+    except InputError as error:
         yield Finding("FAIL", "params.yaml", str(error).removeprefix("params.yaml: "))
         return
     told = f"{params.source} {params.dataset}, methods {', '.join(params.methods)}, {len(params.seeds)} seeds"

@@ -20,6 +20,7 @@ import pandas as pd
 from histo_monai import artifacts
 from histo_monai.checkup import samples
 from histo_monai.checkup.finding import Finding, Status
+from histo_monai.errors import InputError
 from histo_monai.params import Params
 
 TIMEOUT_S = 20.0
@@ -160,5 +161,5 @@ def _slide(job: dict[str, Any]) -> dict[str, Any]:
         ]
         off = float(np.abs(pixels.astype(float) - middle.transpose(2, 0, 1)).mean())
         if off > job["tolerance"]:
-            raise ValueError(f"{backend} decodes it {off:.1f} grey levels off")
+            raise InputError(f"{backend} decodes it {off:.1f} grey levels off")
     return {"backend": backend}

@@ -15,6 +15,7 @@ from histo_monai import artifacts
 from histo_monai.checkup.finding import Finding
 from histo_monai.datasets.labeled import read_patches
 from histo_monai.environment import code_version
+from histo_monai.errors import InputError
 from histo_monai.networks.checkpoint import load_model
 from histo_monai.params import load_params
 from histo_monai.provenance import FILES, SEAL, image_digest, package_versions, params_sha256
@@ -32,15 +33,15 @@ def verify_folder(folder: Path) -> list[Finding]:
     """Check every model, every record and what it lists below a folder; nothing is written, no network is used.
 
     Raises:
-        ValueError: There is no such folder, or nothing in it that could be checked.
+        InputError: There is no such folder, or nothing in it that could be checked.
     """
     if not folder.is_dir():
-        raise ValueError(f"{folder}: no such folder")
+        raise InputError(f"{folder}: no such folder")
     models = sorted(_visible(folder, "*.safetensors"))
     records = sorted({path for name in RECORDS for path in _visible(folder, name)})
     lost = [path for path in sorted(_visible(folder, "*.json")) if _is_lost(path)]
     if not models and not records and not lost:
-        raise ValueError(f"{folder}: holds no model, no metrics.json and no map; nothing can be verified")
+        raise InputError(f"{folder}: holds no model, no metrics.json and no map; nothing can be verified")
     findings = [_model(path) for path in models]
     findings += [Finding("FAIL", str(path), "describes a model that is not there", _AGAIN) for path in lost]
     provenances = []
@@ -60,7 +61,7 @@ def _visible(folder: Path, name: str) -> Iterator[Path]:
 def _model(path: Path) -> Finding:
     try:
         _, description = load_model(path)
-    except (ValueError, OSError) as error:
+    except (InputError, OSError) as error:
         return Finding("FAIL", str(path), str(error).removeprefix(f"{path}: "))
     return Finding("PASS", str(path), f"sealed{_commit(description.get('provenance'))}")
 
@@ -165,7 +166,7 @@ def _check_images(checked: _Checked, record: Path, recorded: Mapping[str, Any], 
     try:
         with contextlib.chdir(root):
             found = image_digest(read_patches(table))
-    except (OSError, ValueError):
+    except (OSError, InputError):
         checked.missing.append(f"{recorded['num_files']} images of patches")
         return
     name = f"{recorded['num_files']} images of patches"

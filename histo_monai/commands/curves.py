@@ -15,6 +15,7 @@ import pandas as pd
 
 from histo_monai import artifacts
 from histo_monai.datasets.predictions import STAGE_OF_MODEL, Predictions, check_same_patches, read_predictions
+from histo_monai.errors import InputError
 from histo_monai.experiments import Experiment, Family, families, read_experiments
 from histo_monai.params import load_params, parse_params
 from histo_monai.reports.curve_style import save
@@ -52,7 +53,7 @@ def run(*, all_commits: bool, score: float | None) -> None:
         score: for `labels_needed.csv`; None: the best that any model reached, for each metric.
 
     Raises:
-        ValueError: no experiment has ended well, or a file of one is not to be had.
+        InputError: no experiment has ended well, or a file of one is not to be had.
     """
     params = load_params(artifacts.PARAMS)
     experiments = read_experiments(all_commits=all_commits)
@@ -61,7 +62,7 @@ def run(*, all_commits: bool, score: float | None) -> None:
     if experiments.waiting:
         _LOG.warning("not ended yet and left out: %s", ", ".join(experiments.waiting))
     if not experiments.done:
-        raise ValueError(
+        raise InputError(
             "no experiment has ended well; run one, e.g. `dvc exp run -S alpha=0.25`, or use --all-commits"
         )
     told = []
@@ -117,7 +118,7 @@ def _members(experiments: Sequence[Experiment], scratch: Path) -> tuple[list[Mem
             check_same_patches(first, said)
             trained = (artifacts.finetuned_folder(method, seed) / artifacts.SUMMARY).as_posix()
             if trained not in experiment.metrics:
-                raise ValueError(
+                raise InputError(
                     f"experiment {experiment.name}: has no {trained}, it is of another version; leave it out by "
                     f"`dvc exp remove {experiment.name}`"
                 )

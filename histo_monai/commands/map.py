@@ -14,6 +14,7 @@ from typing import Any
 from histo_monai import artifacts, storage
 from histo_monai.engines.heatmap import MapSettings, SlideJob, map_slides, patches_mpp
 from histo_monai.environment import read_environment, torchrun_rank
+from histo_monai.errors import InputError
 from histo_monai.networks.task_model import from_task_model
 from histo_monai.params import Params, load_params
 from histo_monai.provenance import made_from
@@ -51,13 +52,13 @@ def run(
     what. A call that was killed goes on after its last slide.
 
     Raises:
-        ValueError: the model or a slide cannot be used, two slides have one name, or the folder holds maps of other
+        InputError: the model or a slide cannot be used, two slides have one name, or the folder holds maps of other
             slides that were made in another way.
         OutputError: a file would be overwritten that this command did not write, or the folder cannot be written to,
             or another process writes to it.
     """
     if not folder.strip():
-        raise ValueError("--folder is empty; name the folder to write to")
+        raise InputError("--folder is empty; name the folder to write to")
     params = load_params(artifacts.PARAMS)
     settings, positive = _settings(params, Path(model), stride_um, positive)
     section = params.heatmap
@@ -118,8 +119,8 @@ def _settings(
     stride_um = patch_px * its_mpp if stride_um is None else stride_um
     try:
         whole_stride(stride_um, its_mpp)
-    except ValueError as error:
-        raise ValueError(f"--stride-um: {error}") from None
+    except InputError as error:
+        raise InputError(f"--stride-um: {error}") from None
     settings = MapSettings(
         patch_px=patch_px,
         mpp=its_mpp,
@@ -132,7 +133,7 @@ def _settings(
     if classes is None or positive is not None:
         return settings, positive
     if "tumor" not in classes:
-        raise ValueError(
+        raise InputError(
             f"{model}: its classes are {', '.join(classes)}; say with --positive which one to map"
         )
     return settings, "tumor"
@@ -141,16 +142,16 @@ def _settings(
 def _jobs(slides: Sequence[str], model: Path, mpp: float | None) -> list[SlideJob]:
     low, high = PLAUSIBLE_MPP
     if mpp is not None and not low <= mpp <= high:
-        raise ValueError(f"--mpp is {mpp:g}; expected the µm per pixel of a microscope, {low:g} to {high:g}")
+        raise InputError(f"--mpp is {mpp:g}; expected the µm per pixel of a microscope, {low:g} to {high:g}")
     jobs: dict[str, SlideJob] = {}
     for name in slides:
         path = Path(name)
         if path.stem.lower().endswith(MARK):
-            raise ValueError(f"{path}: is called like a map that this command writes; give it slides")
+            raise InputError(f"{path}: is called like a map that this command writes; give it slides")
         storage.check_name(path.stem, f"{name!r}: the slide's name")
         same = jobs.get(path.stem.casefold())
         if same is not None:
-            raise ValueError(
+            raise InputError(
                 f"{path} and {same.path} have one name, and so would their maps; use two folders"
             )
         jobs[path.stem.casefold()] = SlideJob(f"{path.stem}{MARK}", path, mpp, {COLUMN: model})
@@ -173,7 +174,7 @@ def _check_slide(job: SlideJob, settings: MapSettings) -> None:
             slide_grid(slide, settings.stride_um)
     except SlideError as error:
         hint = "; --mpp gives it for all slides of a call" if job.mpp is None and "mpp" in str(error) else ""
-        raise ValueError(f"{error}{hint}") from None
+        raise InputError(f"{error}{hint}") from None
 
 
 def _check_outputs(folder: Path, job: SlideJob, inputs: Sequence[Path]) -> None:
@@ -217,7 +218,7 @@ def _check_one_look(folder: Path, jobs: Sequence[SlideJob], origins: Origins) ->
         record = storage.read_record(path) if path.name not in ours else None
         odd = now.other_look(record[MADE_FROM]) if record else []
         if odd:
-            raise ValueError(
+            raise InputError(
                 f"{folder}: holds maps of other slides, of {path.name} {', '.join(odd)}; name another folder, or give "
                 "those slides, too"
             )

@@ -22,6 +22,7 @@ from histo_monai.datasets.tables import read_surveyed_slides
 from histo_monai.engines.candidates import Search, Sight, draw_candidates, look_at, slides_to_search
 from histo_monai.engines.labeled import LabeledTask, some_patches
 from histo_monai.environment import Environment, read_environment
+from histo_monai.errors import InputError
 from histo_monai.networks.task_model import TaskModel, from_task_model
 from histo_monai.params import OwnLabels, Params, load_params
 from histo_monai.reports.suggestions import MAX_SHOWN, suggested
@@ -47,13 +48,13 @@ def run(method: str, seed: int, num: int, side_um: float | None, folder: str | N
         folder: None: data/suggestions/<method>-<seed>.
 
     Raises:
-        ValueError: the models or the slides cannot be used, or nothing is worth a suggestion.
+        InputError: the models or the slides cannot be used, or nothing is worth a suggestion.
         OutputError: the folder holds anything but suggestions as they were written, or another process writes them.
     """
     if num < 1:
-        raise ValueError(f"--num is {num}; expected at least 1")
+        raise InputError(f"--num is {num}; expected at least 1")
     if side_um is not None and not 0 < side_um < math.inf:
-        raise ValueError(f"--side-um is {side_um:g}; expected a positive number of µm")
+        raise InputError(f"--side-um is {side_um:g}; expected a positive number of µm")
     target = Path(folder).absolute() if folder else artifacts.DATA / "suggestions" / f"{method}-{seed}"
     params = load_params(artifacts.PARAMS)
     inputs = _inputs(params)
@@ -97,7 +98,7 @@ def _suggest(draft: Path, params: Params, method: str, seed: int, num: int, side
         labeled_fields=_fields(_taken(task.patches, candidates)),
     )
     if not len(chosen):
-        raise ValueError(f"none of {len(candidates)} candidates is both uncertain and unlike what is labeled")
+        raise InputError(f"none of {len(candidates)} candidates is both uncertain and unlike what is labeled")
     if len(chosen) < num:
         _LOG.warning(
             "%d suggestions of %d: the other candidates are certain, or like these", len(chosen), num
@@ -135,7 +136,7 @@ def _models(task: LabeledTask, method: str, seed: int) -> dict[str, TaskModel]:
 
 def _search(params: Params, task: LabeledTask, side_um: float | None) -> Search:
     if task.mpp is None:
-        raise ValueError(
+        raise InputError(
             f"{artifacts.PATCHES_CSV}: the training patches have no resolution, or not one, so that slides cannot be "
             "looked at in the same; give all of them the same field in µm (column mpp)"
         )
@@ -147,7 +148,7 @@ def _search(params: Params, task: LabeledTask, side_um: float | None) -> Search:
         least["that labels.own.regions.mpp asks of a patch"] = regions_um
     for what, least_um in least.items():
         if side_um < least_um * (1 - 1e-6):
-            raise ValueError(
+            raise InputError(
                 f"a square of {side_um:g} µm does not hold the {least_um:g} µm {what}; raise --side-um to that"
             )
     return Search(

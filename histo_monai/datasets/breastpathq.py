@@ -10,6 +10,7 @@ import pandas as pd
 from histo_monai.datasets.files import find_tree, has_tree, is_file, list_images, read_bytes
 from histo_monai.datasets.labeled import LabeledDataset, labeled_table
 from histo_monai.datasets.tables import corpus_table, first_row, read_numbers, read_table
+from histo_monai.errors import InputError
 
 PATCH_PX, PATCH_MPP = 512, 0.5
 _TRAINING, _TESTING = "breastpathq", "breastpathq-test"
@@ -38,11 +39,11 @@ def pretraining_slides(root: Path) -> pd.DataFrame:
         See `tables.CORPUS_COLUMNS`.
 
     Raises:
-        ValueError: no slide is found, or two have the same name.
+        InputError: no slide is found, or two have the same name.
     """
     paths = sorted(path for path in root.rglob("*") if path.suffix.lower() == ".svs")
     if not paths:
-        raise ValueError(f"{root}: no *.svs slide below this folder; put the slides of Post-NAT-BRCA here")
+        raise InputError(f"{root}: no *.svs slide below this folder; put the slides of Post-NAT-BRCA here")
     tested = _slides_of_test_patches(root) if has_tree(root, _TESTING) else set()
     rows = [
         {"slide_id": path.stem, "path": path, "patient_id": path.stem.replace(" ", "_").split("_")[0]}
@@ -73,7 +74,7 @@ def labeled_patches(
         rater_b: where those of the second stand.
 
     Raises:
-        ValueError: a table, a column or a patch is missing, a patch has no score, a score is not in 0..1, or a test
+        InputError: a table, a column or a patch is missing, a patch has no score, a score is not in 0..1, or a test
             slide has no patient in test_patient_ids.csv (if that is there).
     """
     training, testing = find_tree(root, _TRAINING), find_tree(root, _TESTING)
@@ -93,9 +94,9 @@ def _validation_labels(datasets: Path, testing: Path) -> Path:
     """val_labels.csv came with the patches in one release and with the test set in another."""
     found = [path for path in (datasets / "val_labels.csv", testing / "val_labels.csv") if is_file(path)]
     if not found:
-        raise ValueError(f"{datasets / 'val_labels.csv'}: no such file, and none in {testing}")
+        raise InputError(f"{datasets / 'val_labels.csv'}: no such file, and none in {testing}")
     if len(found) == 2 and read_bytes(found[0]) != read_bytes(found[1]):
-        raise ValueError(f"{found[0]} and {found[1]}: two tables that differ; keep the right one")
+        raise InputError(f"{found[0]} and {found[1]}: two tables that differ; keep the right one")
     return found[0]
 
 
@@ -119,7 +120,7 @@ def _ratings(
 ) -> pd.DataFrame:
     """As `_scores`, with `rater_a` and `rater_b` beside their mean."""
     if (rater_a.file, rater_a.column) == (rater_b.file, rater_b.column):
-        raise ValueError(
+        raise InputError(
             f"both raters of BreastPathQ are column {rater_a.column!r} of {rater_a.file}; "
             "name two columns or two files in labels.breastpathq"
         )
@@ -132,7 +133,7 @@ def _ratings(
         alone = both[both[f"score_{other}"].isna()]
         if len(alone):
             row = alone.iloc[0]
-            raise ValueError(
+            raise InputError(
                 f"{row[f'csv_{one}']}, row {row[f'row_{one}']:.0f}: patch {row['slide_id']}_{row['region']} "
                 f"has no score in {folder / file}"
             )
@@ -147,7 +148,7 @@ def _paired(folder: Path, scores: pd.DataFrame) -> pd.DataFrame:
     for name in list_images(folder):
         stem = PurePosixPath(name).stem.lower()
         if stem in found:
-            raise ValueError(
+            raise InputError(
                 f"{folder / name}: a second image of patch {stem}, beside {found[stem]}; keep one"
             )
         found[stem] = name
@@ -155,12 +156,12 @@ def _paired(folder: Path, scores: pd.DataFrame) -> pd.DataFrame:
     missing = ~wanted.isin(list(found))
     if missing.any():
         row = scores[missing].iloc[0]
-        raise ValueError(
+        raise InputError(
             f"{row['csv']}, row {row['row']}: no image {folder}/{row['slide_id']}_{row['region']}.tif"
         )
     extra = sorted(set(found) - set(wanted))
     if extra:
-        raise ValueError(
+        raise InputError(
             f"{folder / found[extra[0]]}: no score in {scores['csv'].iloc[0]}"
             f"{f', nor for {len(extra) - 1} more images' if len(extra) > 1 else ''}; add it or remove the image"
         )
@@ -178,13 +179,13 @@ def _patients(path: Path, slides: pd.Series) -> pd.Series:
     patient = next((by_name[name] for name in by_name if "patient" in name), None)
     if slide is None or patient is None:
         told = "expected one with `slide` and one with `patient` in its name"
-        raise ValueError(f"{path}: has columns {', '.join(table.columns)}; {told}")
+        raise InputError(f"{path}: has columns {', '.join(table.columns)}; {told}")
     several = table.groupby(slide)[patient].transform("nunique") > 1
     if several.any():
         row = first_row(several)
-        raise ValueError(f"{path}, row {row}: slide {table[slide][row]} has two patients")
+        raise InputError(f"{path}, row {row}: slide {table[slide][row]} has two patients")
     patients = slides.map(table.drop_duplicates(slide).set_index(slide)[patient])
     unknown = patients.isna() | (patients == "")
     if unknown.any():
-        raise ValueError(f"{path}: no patient for slide {slides[unknown].iloc[0]} of the test patches")
+        raise InputError(f"{path}: no patient for slide {slides[unknown].iloc[0]} of the test patches")
     return patients

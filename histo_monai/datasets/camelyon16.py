@@ -23,6 +23,7 @@ from histo_monai.datasets.labeled import LabeledDataset, labeled_table
 from histo_monai.datasets.labeled_slides import draw_labeled_patches, refuse_bad_slides
 from histo_monai.datasets.splits import split_slides
 from histo_monai.datasets.tables import corpus_table, whole_slide_table
+from histo_monai.errors import InputError
 from histo_monai.randomness import generator
 
 _SECTION = "labels.camelyon16"
@@ -43,7 +44,7 @@ def pretraining_slides(root: Path, num_normal: int, num_tumor: int) -> pd.DataFr
         See `tables.CORPUS_COLUMNS`.
 
     Raises:
-        ValueError: a folder is missing, or holds fewer slides than asked for, or two files of one id.
+        InputError: a folder is missing, or holds fewer slides than asked for, or two files of one id.
     """
     paths = _first_slides(root, NORMAL, num_normal) | _first_slides(root, TUMOR, num_tumor)
     return corpus_table([{"slide_id": slide_id, "path": path} for slide_id, path in paths.items()])
@@ -54,7 +55,7 @@ def _first_slides(root: Path, kind: str, wanted: int) -> dict[str, Path]:
     folder = root / "training" / kind
     found = slides_by_id(folder, kind)
     if len(found) < wanted:
-        raise ValueError(
+        raise InputError(
             f"{folder}: {len(found)} slides named {kind}_<number>.tif, "
             f"but corpora.camelyon16.num_{kind} asks for {wanted}"
         )
@@ -103,7 +104,7 @@ def labeled_patches(
         processes: slides surveyed at the same time.
 
     Raises:
-        ValueError: a folder or file is missing, slides and annotations do not pair up, or slides cannot be used, and
+        InputError: a folder or file is missing, slides and annotations do not pair up, or slides cannot be used, and
             `skip_bad_slides` is not set; too few slides are left to split; there is no room for as many patches as
             asked for.
     """
@@ -146,7 +147,7 @@ def whole_slides(
         `tables.WHOLE_SLIDE_COLUMNS`, and what a reader of the results must know, one line each.
 
     Raises:
-        ValueError: see `labeled_patches`.
+        InputError: see `labeled_patches`.
     """
     first = {NORMAL: num_reserved_normal, TUMOR: num_reserved_tumor}
     reserved = {slide_id for kind, num in first.items() for slide_id in _first_slides(root, kind, num)}
@@ -198,7 +199,7 @@ def _test_slides(root: Path, found: _Found) -> list[AnnotatedSlide]:
     paths, told = slides_by_id(images, "test"), read_reference(reference)
     labels = {slide_id: one.label for slide_id, one in told.items()}
     if not paths:
-        raise ValueError(
+        raise InputError(
             f"{images}: no slide named test_<number>.tif; put the test slides there, "
             f"or set {_SECTION}.test.num_tumor and num_normal to 0"
         )
@@ -245,7 +246,7 @@ def _split(
     for kind in (NORMAL, TUMOR):
         ids = [s.slide_id for s in slides if (s.annotation is None) == (kind == NORMAL)]
         if len(ids) < 2:
-            raise ValueError(
+            raise InputError(
                 f"{root / 'training' / kind}: {len(ids)} slides are left for labeled patches after those that are "
                 f"pretrained on; one to train and one to validate are needed: add slides, "
                 f"or lower corpora.camelyon16.num_{kind}"

@@ -12,6 +12,7 @@ from pathlib import Path
 from histo_monai.datasets.files import find_tree, has_tree, read_bytes, split_archive
 from histo_monai.datasets.label_survey import NORMAL, TUMOR, Lesions
 from histo_monai.datasets.outlines import read_annotation
+from histo_monai.errors import InputError
 from histo_monai.slides.annotations import LeftOut, parse_asap_xml
 from histo_monai.slides.annotations.asap import HOLE_GROUPS, NO_GROUP
 from histo_monai.slides.annotations.content import is_plain, short
@@ -40,21 +41,21 @@ def read_lesions(path: Path) -> Lesions:
     touches it.
 
     Raises:
-        ValueError: see `slides.annotations.read_asap_xml`; or a group is none of Camelyon16's, or there is no tumor.
+        InputError: see `slides.annotations.read_asap_xml`; or a group is none of Camelyon16's, or there is no tumor.
     """
     left_out: list[LeftOut] = []
     outlines = parse_asap_xml(read_annotation(path), path, left_out.append).outlines
     known = (TUMOR_GROUPS, HOLE_GROUPS, _NO_GROUPS)
     for one in outlines:
         if not any(one.group in groups for groups in known):
-            raise ValueError(
+            raise InputError(
                 f"{path}, annotation {short(one.name)}: group {short(one.group)} is unknown; "
                 f"tumor is {', '.join(TUMOR_GROUPS)}, a hole in it {', '.join(HOLE_GROUPS)}"
             )
     tumors, holes, unclear = ([one for one in outlines if one.group in groups] for groups in known)
     if not tumors:
         what = "holes only" if holes else "no tumor"
-        raise ValueError(f"{path}: outlines {what}; expected a tumor, in group {', '.join(TUMOR_GROUPS)}")
+        raise InputError(f"{path}: outlines {what}; expected a tumor, in group {', '.join(TUMOR_GROUPS)}")
     if unclear:
         left_out.append(LeftOut(path, "outline", "in no group", tuple(one.name for one in unclear)))
     return Lesions(tumors, holes, unclear, tuple(left_out))
@@ -79,14 +80,14 @@ def read_reference(path: Path) -> dict[str, Reference]:
     Two columns or four, with or without a header, names in upper or lower case, with or without `.tif`.
 
     Raises:
-        ValueError: the file is missing, a row is not what it should be, or a slide comes twice; names file and row.
+        InputError: the file is missing, a row is not what it should be, or a slide comes twice; names file and row.
     """
     text = read_bytes(path).decode("utf-8-sig", errors="replace")
     found: dict[str, Reference] = {}
     try:
         rows = list(csv.reader(text.splitlines()))
     except csv.Error as error:
-        raise ValueError(f"{path}: not a csv ({error})") from None
+        raise InputError(f"{path}: not a csv ({error})") from None
     for number, row in enumerate(rows, start=1):
         cells = [cell.strip() for cell in row]
         name = _REFERENCE_ID.fullmatch(cells[0]) if cells else None
@@ -94,17 +95,17 @@ def read_reference(path: Path) -> dict[str, Reference]:
             continue
         label = cells[1].lower() if len(cells) in (2, 4) else ""
         if name is None or label not in (TUMOR, NORMAL) or not all(map(is_plain, cells)):
-            raise ValueError(
+            raise InputError(
                 f"{path}, row {number}: {short(','.join(row))}; expected two or four columns, "
                 "as in test_001,Tumor,IDC,Macro or test_003,Normal"
             )
         slide_id = f"test_{int(name[1]):03d}"
         if slide_id in found:
-            raise ValueError(f"{path}, row {number}: {slide_id} stands in an earlier row already; keep one")
+            raise InputError(f"{path}, row {number}: {slide_id} stands in an earlier row already; keep one")
         size = cells[3].lower() if len(cells) == 4 else ""
         found[slide_id] = Reference(label, "" if size == "none" else size)
     if not found:
-        raise ValueError(f"{path}: no row with a test slide; expected rows like test_001,Tumor,IDC,Macro")
+        raise InputError(f"{path}: no row with a test slide; expected rows like test_001,Tumor,IDC,Macro")
     return found
 
 
@@ -136,7 +137,7 @@ def _by_id(paths: Iterable[Path], kinds: Sequence[str], suffix: str) -> dict[str
         key = match[1].lower(), int(match[2])
         if key in found:
             what = "slide" if suffix == "tif" else "annotation"
-            raise ValueError(
+            raise InputError(
                 f"{path}: a second file for {what} {key[0]}_{key[1]:03d}, beside {found[key].name}; keep one"
             )
         found[key] = path

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from histo_monai.datasets.formats.image_header import image_size
+from histo_monai.errors import InputError
 from histo_monai.slides.complaints import Complaints
 from histo_monai.storage.reading import check_regular
 
@@ -51,7 +52,7 @@ class ArchivePool:
         """The open zip.
 
         Raises:
-            ValueError: it is not a zip, or a damaged one.
+            InputError: it is not a zip, or a damaged one.
         """
         if self._pid != os.getpid():
             # The parent's handles are kept, not closed: closing would act on what the parent still reads.
@@ -66,7 +67,7 @@ class ArchivePool:
         try:
             self._archives[key] = zipfile.ZipFile(path)
         except zipfile.BadZipFile as error:
-            raise ValueError(f"{path}: not a whole zip ({error}); copy or download it again") from None
+            raise InputError(f"{path}: not a whole zip ({error}); copy or download it again") from None
         return self._archives[key]
 
 
@@ -77,16 +78,16 @@ def find_tree(root: Path, name: str) -> Path:
     """Where a published folder lies: `root/name`, or `root/name.zip`, whose members may or may not begin with `name/`.
 
     Raises:
-        ValueError: it is not there, or twice: as a folder and as a zip.
+        InputError: it is not there, or twice: as a folder and as a zip.
     """
     folder, archive = root / name, root / f"{name}.zip"
     if folder.is_dir() and archive.is_file():
-        raise ValueError(f"{folder} and {archive}: the same data twice; keep one of them")
+        raise InputError(f"{folder} and {archive}: the same data twice; keep one of them")
     if folder.is_dir():
         return folder
     if archive.is_file():
         return archive / name if any(_members(archive, f"{name}/")) else archive
-    raise ValueError(
+    raise InputError(
         f"{root}: holds neither {name}/ nor {name}.zip; put the published folder or its zip here"
     )
 
@@ -108,12 +109,12 @@ def unpacked_size(path: Path) -> int:
     """Bytes of a file in a zip, as the zip gives them, before anything is unpacked.
 
     Raises:
-        ValueError: there is no such file in it.
+        InputError: there is no such file in it.
     """
     archive, member = split_archive(path)
     info = _ARCHIVES.get(archive).NameToInfo.get(member) if archive else None
     if info is None:
-        raise ValueError(f"{path}: no such file")
+        raise InputError(f"{path}: no such file")
     return info.file_size
 
 
@@ -121,18 +122,18 @@ def list_images(folder: Path) -> list[str]:
     """Images in a folder and in those below it, as paths relative to it with `/`, sorted; hidden files are left out.
 
     Raises:
-        ValueError: there is no such folder.
+        InputError: there is no such folder.
     """
     archive, member = split_archive(folder)
     if archive is None:
         if not folder.is_dir():
-            raise ValueError(f"{folder}: no such folder")
+            raise InputError(f"{folder}: no such folder")
         found = _files_below(folder)
     else:
         prefix = f"{member}/" if member else ""
         names = list(_members(archive, prefix))
         if not names:
-            raise ValueError(f"{folder}: no such folder in the zip")
+            raise InputError(f"{folder}: no such folder in the zip")
         found = (name.removeprefix(prefix) for name in names)
     return sorted(name for name in found if name.lower().endswith(IMAGE_SUFFIXES) and not _is_hidden(name))
 
@@ -153,7 +154,7 @@ def read_bytes(path: Path) -> bytes:
     """The content of a file.
 
     Raises:
-        ValueError: there is no such file, it is no plain file, larger than `MAX_BYTES` or damaged; names it.
+        InputError: there is no such file, it is no plain file, larger than `MAX_BYTES` or damaged; names it.
     """
     archive, member = split_archive(path)
     try:
@@ -165,16 +166,16 @@ def read_bytes(path: Path) -> bytes:
         _check_num_bytes(path, opened.getinfo(member).file_size)
         return opened.read(member)
     except (FileNotFoundError, NotADirectoryError, KeyError):
-        raise ValueError(f"{path}: no such file") from None
+        raise InputError(f"{path}: no such file") from None
     except OSError as error:
-        raise ValueError(f"{path}: cannot be read ({error.strerror or error})") from None
+        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
     except _DAMAGED as error:
-        raise ValueError(f"{path}: damaged in the zip ({error}); copy or download the zip again") from None
+        raise InputError(f"{path}: damaged in the zip ({error}); copy or download the zip again") from None
 
 
 def _check_num_bytes(path: Path, num: int) -> None:
     if num > MAX_BYTES:
-        raise ValueError(
+        raise InputError(
             f"{path}: {num / 2**30:.1f} GiB; no table, annotation or patch is larger than {MAX_BYTES / 2**30:g} GiB"
         )
 
@@ -188,13 +189,13 @@ def read_image(path: Path) -> NDArray[np.uint8]:
         Shape (H, W, 3), uint8, RGB.
 
     Raises:
-        ValueError: there is no such file, it is damaged or no image, has more than `MAX_IMAGE_PX` or more than 8 bits
+        InputError: there is no such file, it is damaged or no image, has more than `MAX_IMAGE_PX` or more than 8 bits
             per channel.
     """
     data = read_bytes(path)
     size = image_size(data)
     if size is not None and size[0] * size[1] > MAX_IMAGE_PX:
-        raise ValueError(
+        raise InputError(
             f"{path}: {size[0]} × {size[1]} px; a patch has at most {MAX_IMAGE_PX // 2**20} million pixels: "
             "name a slide in slides.csv, and squares of it"
         )
@@ -212,11 +213,11 @@ def read_image(path: Path) -> NDArray[np.uint8]:
         finally:
             cv2.utils.logging.setLogLevel(level)
     if pixels is None:
-        raise ValueError(
+        raise InputError(
             f"{path}: damaged, or no image (TIFF, PNG or JPEG are read); copy or download it again"
         )
     if pixels.dtype != np.uint8:
-        raise ValueError(f"{path}: {pixels.dtype} per channel; save it with 8 bits per channel")
+        raise InputError(f"{path}: {pixels.dtype} per channel; save it with 8 bits per channel")
     return _as_rgb(pixels)
 
 

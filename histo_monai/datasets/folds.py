@@ -9,6 +9,7 @@ import pandas as pd
 
 from histo_monai.datasets.formats.stage_csv import read_stage_csv
 from histo_monai.datasets.tasks import patient_or_slide
+from histo_monai.errors import InputError
 
 COLUMNS = ("slide_id", "fold")
 
@@ -28,7 +29,7 @@ def assign_folds(slides: pd.DataFrame, num_folds: int, generator: np.random.Gene
         Number of the fold of each row, 0 to num_folds - 1.
 
     Raises:
-        ValueError: a label has fewer than two patients or slides, so that its fold would leave none to learn from.
+        InputError: a label has fewer than two patients or slides, so that its fold would leave none to learn from.
     """
     group = patient_or_slide(slides)
     label_of_group = slides.groupby(group)["label"].max().sort_index()
@@ -36,7 +37,7 @@ def assign_folds(slides: pd.DataFrame, num_folds: int, generator: np.random.Gene
     dealt = 0
     for label, groups in label_of_group.groupby(label_of_group):
         if len(groups) < 2:
-            raise ValueError(
+            raise InputError(
                 f"{len(groups)} training slide or patient is {label!r}: to map it by a model that has not seen it, "
                 "another must be left to learn from; give two or more"
             )
@@ -67,7 +68,7 @@ def read_folds(path: Path) -> dict[str, int]:
     """The table that the crossfit stage leaves: slide -> number of its fold.
 
     Raises:
-        ValueError: see `read_stage_csv`.
+        InputError: see `read_stage_csv`.
     """
     table = read_stage_csv(
         path, dict(zip(COLUMNS, ("str", "int64"), strict=True)), stage="crossfit", key=["slide_id"]

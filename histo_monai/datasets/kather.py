@@ -8,6 +8,7 @@ import pandas as pd
 
 from histo_monai.datasets.files import find_tree, list_folders, list_images
 from histo_monai.datasets.labeled import LabeledDataset, labeled_table
+from histo_monai.errors import InputError
 
 CLASSES = ("ADI", "BACK", "DEB", "LYM", "MUC", "MUS", "NORM", "STR", "TUM")
 PATCH_PX, PATCH_MPP = 224, 0.5
@@ -22,7 +23,7 @@ def labeled_patches(root: Path, *, folder: str) -> LabeledDataset:
         folder: of the training patches: NCT-CRC-HE-100K or NCT-CRC-HE-100K-NONORM.
 
     Raises:
-        ValueError: a folder is missing, one of its nine classes is missing or empty, or another folder is among them.
+        InputError: a folder is missing, one of its nine classes is missing or empty, or another folder is among them.
     """
     parts = [_classes(find_tree(root, folder), ""), _classes(find_tree(root, TEST), "test")]
     table = pd.concat(parts, ignore_index=True).assign(mpp=PATCH_MPP, side_px=PATCH_PX)
@@ -36,16 +37,16 @@ def labeled_patches(root: Path, *, folder: str) -> LabeledDataset:
 def _classes(tree: Path, split: str) -> pd.DataFrame:
     unknown = [name for name in list_folders(tree) if name not in CLASSES]
     if unknown:
-        raise ValueError(f"{tree / unknown[0]}: no class of this name; expected {', '.join(CLASSES)}")
+        raise InputError(f"{tree / unknown[0]}: no class of this name; expected {', '.join(CLASSES)}")
     names = list_images(tree)
     parts = [PurePosixPath(name).parts for name in names]
     for name, part in zip(names, parts, strict=True):
         if len(part) != 2:
-            raise ValueError(f"{tree / name}: lies in no class folder; expected {tree}/<class>/<image>")
+            raise InputError(f"{tree / name}: lies in no class folder; expected {tree}/<class>/<image>")
     labels = [part[0] for part in parts]
     missing = [name for name in CLASSES if name not in set(labels)]
     if missing:
-        raise ValueError(f"{tree / missing[0]}: no image of this class; copy or download it again")
+        raise InputError(f"{tree / missing[0]}: no image of this class; copy or download it again")
     return pd.DataFrame(
         {
             "patch_id": [f"{tree.stem}/{name}" for name in names],

@@ -12,6 +12,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from histo_monai.errors import InputError
 from histo_monai.randomness import generator
 from histo_monai.slides import Slide, choose_level, open_slide, sample_centers, tissue_fraction, tissue_mask
 from histo_monai.slides.annotations import LeftOut, Outline, Rule, rasterize
@@ -133,19 +134,19 @@ def survey_labels(
         offers = {TUMOR: canvas.tumor, NORMAL: canvas.normal}
         centers_yx = {label: offers[label](lesions, n, seeds[label]) for label, n in num.items()}
         return LabelSurvey(slide, centers_yx, left_out=lesions.left_out)
-    except (ValueError, OSError) as error:
+    except (InputError, OSError) as error:
         return LabelSurvey(slide, problem=str(error))
 
 
 def _check_slide(opened: Slide, slide: AnnotatedSlide, lesions: Lesions, placement: LabelPlacement) -> None:
     try:
         choose_level(opened.level_mpps, placement.mpp)
-    except ValueError as error:
-        raise ValueError(f"{slide.path}: {error}") from None
+    except InputError as error:
+        raise InputError(f"{slide.path}: {error}") from None
     height, width = opened.size_yx
     corners = [(one.points_yx.min(axis=0), one.points_yx.max(axis=0)) for one in lesions.outlines]
     if corners and not any((low < (height, width)).all() and (high > 0).all() for low, high in corners):
-        raise ValueError(
+        raise InputError(
             f"{slide.annotation}: no outline lies on {slide.path} ({width} × {height} px); is it of another slide?"
         )
 
@@ -165,7 +166,7 @@ class _Canvas:
         tissue_mpp = max(placement.tissue_mpp, slide.mpp)
         tissue = tissue_mask(slide.thumbnail(tissue_mpp))
         if not tissue.any():
-            raise ValueError(f"{slide.path}: no tissue found on it")
+            raise InputError(f"{slide.path}: no tissue found on it")
         parts = 1
         if is_fine:
             most = max(1, math.isqrt(_MOST_MASK_PX // tissue.size))

@@ -11,6 +11,7 @@ import pandas as pd
 
 from histo_monai.datasets.formats.stage_csv import read_stage_csv
 from histo_monai.datasets.tables import PATCH_COLUMNS, SPLITS
+from histo_monai.errors import InputError
 
 DTYPES = {
     **dict.fromkeys(("patch_id", "path", "slide_id", "patient_id", "label", "split"), "str"),
@@ -42,17 +43,17 @@ def labeled_table(rows: pd.DataFrame | Sequence[Mapping[str, Any]]) -> pd.DataFr
     Texts that are not given are empty, numbers missing (NaN). `patch_id`, `path` and `side_px` are needed.
 
     Raises:
-        ValueError: there is no row, a column is unknown or a needed one is missing, or a patch_id comes twice.
+        InputError: there is no row, a column is unknown or a needed one is missing, or a patch_id comes twice.
     """
     table = pd.DataFrame(rows).reset_index(drop=True)
     if table.empty:
-        raise ValueError("no labeled patch at all")
+        raise InputError("no labeled patch at all")
     for column in ("patch_id", "path", "side_px"):
         if column not in table or table[column].isna().any():
-            raise ValueError(f"labeled patches need a {column} in every row")
+            raise InputError(f"labeled patches need a {column} in every row")
     unknown = [column for column in table.columns if column not in PATCH_COLUMNS]
     if unknown:
-        raise ValueError(f"column {unknown[0]!r} is none of a labeled patch: {', '.join(PATCH_COLUMNS)}")
+        raise InputError(f"column {unknown[0]!r} is none of a labeled patch: {', '.join(PATCH_COLUMNS)}")
     full = table.reindex(columns=list(PATCH_COLUMNS))
     for column, kind in DTYPES.items():
         if kind == "str":
@@ -62,7 +63,7 @@ def labeled_table(rows: pd.DataFrame | Sequence[Mapping[str, Any]]) -> pd.DataFr
     if twice.any():
         first, second = full.loc[twice, "path"].iloc[:2]
         name = full.loc[twice, "patch_id"].iloc[0]
-        raise ValueError(f"patch_id {name!r} is given twice, for {first} and {second}; ids are unique")
+        raise InputError(f"patch_id {name!r} is given twice, for {first} and {second}; ids are unique")
     return full
 
 
@@ -80,12 +81,12 @@ def read_patches(path: Path) -> pd.DataFrame:
     """Read what `write_patches` wrote: the columns and types of `labeled_table`; it may hold no row.
 
     Raises:
-        ValueError: see `read_stage_csv`; or a training patch has no rank.
+        InputError: see `read_stage_csv`; or a training patch has no rank.
     """
     types = {column: DTYPES[column] for column in PATCH_COLUMNS}
     table = read_stage_csv(path, types, stage="index", key=["patch_id"], among={"split": ("", *SPLITS)})
     unranked = (table["split"] == "train") & table["label_rank"].isna()
     if unranked.any():
         name = table.loc[unranked, "patch_id"].iloc[0]
-        raise ValueError(f"{path}: training patch {name} has no label_rank; run `dvc repro index` again")
+        raise InputError(f"{path}: training patch {name} has no label_rank; run `dvc repro index` again")
     return table

@@ -20,6 +20,7 @@ from histo_monai.datasets.label_survey import (
 from histo_monai.datasets.processes import map_over_processes
 from histo_monai.datasets.survey import fair_shares
 from histo_monai.datasets.tables import first_five
+from histo_monai.errors import InputError
 from histo_monai.slides.annotations import left_out_in_words
 
 _SURPLUS = 8
@@ -58,7 +59,7 @@ def draw_labeled_patches(
         annotations, a line for each reason; and one line for every slide that could not be used.
 
     Raises:
-        ValueError: slides cannot be used and `skip_bad_slides` is not set, or the slides have no room for as many
+        InputError: slides cannot be used and `skip_bad_slides` is not set, or the slides have no room for as many
             patches as asked for.
     """
     slides = [s for s in slides if any(n and s.offers(label) for label, n in wanted[s.split].items())]
@@ -81,7 +82,7 @@ def draw_labeled_patches(
 def refuse_bad_slides(problems: Sequence[str], skip_bad_slides: bool) -> None:
     """Raise a `ValueError` of one line that names the first problems, where they are not to be skipped."""
     if problems and not skip_bad_slides:
-        raise ValueError(
+        raise InputError(
             f"{len(problems)} slides cannot give labeled patches: {first_five(problems)}. "
             "Mend or remove them, or set index.skip_bad_slides: true to go on without them"
         )
@@ -111,7 +112,7 @@ def _take(
     if room.sum() < wanted:
         field_um = f"a field of {placement.field_um:g} µm"
         lower = "index.min_tissue_fraction" if label == NORMAL else f"{section}.min_tumor_fraction"
-        raise ValueError(
+        raise InputError(
             f"{split}: the {np.count_nonzero(room)} slides with a place for {field_um} that is {label} have room for "
             f"{room.sum()} patches, {wanted} are asked for; lower {section}.{split}.num_{label} or {lower}, "
             "or give more slides"

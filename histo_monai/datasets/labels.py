@@ -16,6 +16,7 @@ from histo_monai.datasets.labeled import LabeledDataset, empty_table
 from histo_monai.datasets.pixels import survey_images
 from histo_monai.datasets.splits import draw_splits, label_ranks
 from histo_monai.datasets.tables import SPLITS
+from histo_monai.errors import InputError
 from histo_monai.randomness import generator
 
 LABELED: dict[str, Callable[..., LabeledDataset]] = {
@@ -61,7 +62,7 @@ def build_labels(
         processes: files read at the same time; decides nothing.
 
     Raises:
-        ValueError: an image cannot be used, training or validation lacks a class, or two splits share a patient, a
+        InputError: an image cannot be used, training or validation lacks a class, or two splits share a patient, a
             slide or an image, or the corpus has a test slide.
     """
     table = labeled.table
@@ -94,7 +95,7 @@ def without_labels(missing: Path, around: Surroundings, processes: int) -> Label
         processes: decides nothing.
 
     Raises:
-        ValueError: a whole slide to be tested is in the pretraining.
+        InputError: a whole slide to be tested is in the pretraining.
     """
     table = empty_table()
     facts = table[["side_px"]].assign(digest="", fingerprint="")
@@ -118,15 +119,15 @@ def _check_classes(table: pd.DataFrame) -> list[str]:
     classes = {split: set(table.loc[table["split"] == split, "label"]) for split in SPLITS}
     for split in ("train", "validation"):
         if not classes[split]:
-            raise ValueError(f"no patch has the split {split}; mark some, or leave the column split empty")
+            raise InputError(f"no patch has the split {split}; mark some, or leave the column split empty")
     if len(classes["train"]) == 1 and "" not in classes["train"]:
-        raise ValueError(
+        raise InputError(
             f"all training patches are of class {classes['train'].pop()!r}; give at least two classes"
         )
     for split, other in (("train", "validation"), ("validation", "train"), ("test", "train")):
         lacking = sorted(classes[split] - classes[other])
         if lacking:
-            raise ValueError(
+            raise InputError(
                 f"class {lacking[0]!r} is in {split} but not in {other}; give patches of it to both"
             )
     if not classes["test"]:

@@ -11,6 +11,7 @@ import pandas as pd
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from histo_monai.errors import InputError
 from histo_monai.randomness import generator
 from histo_monai.slides import SlidePool, concentric_boxes
 
@@ -32,7 +33,7 @@ class ConcentricPatches(Dataset[Patches]):
         max_open_slides: handles that one process keeps open.
 
     Raises:
-        ValueError: a center names a slide that is not in `slides`.
+        InputError: a center names a slide that is not in `slides`.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class ConcentricPatches(Dataset[Patches]):
         rows = pd.Index(slides["slide_id"]).get_indexer(pd.Index(centers["slide_id"]))
         if (rows < 0).any():
             missing = centers["slide_id"].iloc[int((rows < 0).argmax())]
-            raise ValueError(
+            raise InputError(
                 f"centers.csv names slide {missing!r}, which slides.csv does not hold; run the index stage again"
             )
         self.slide_row = rows.astype(np.int32)
@@ -97,18 +98,18 @@ class EpochBatches(Sampler[list[int]]):
         world_size: number of processes.
 
     Raises:
-        ValueError: with a seed: the batch does not divide among the processes, or is larger than the table.
+        InputError: with a seed: the batch does not divide among the processes, or is larger than the table.
     """
 
     def __init__(
         self, num_samples: int, batch_size: int, *, seed: int | None, rank: int = 0, world_size: int = 1
     ) -> None:
         if seed is not None and batch_size % world_size:
-            raise ValueError(
+            raise InputError(
                 f"batch_size {batch_size} does not divide among {world_size} processes; make it a multiple"
             )
         if seed is not None and num_samples < batch_size:
-            raise ValueError(
+            raise InputError(
                 f"{num_samples} training samples do not fill one batch of {batch_size}; lower batch_size"
             )
         self.num_samples = num_samples

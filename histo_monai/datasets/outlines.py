@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from histo_monai.datasets.files import read_bytes, split_archive, unpacked_size
+from histo_monai.errors import InputError
 from histo_monai.slides.annotations import Region, asap_regions, parse_asap_xml, read_geojson
 from histo_monai.slides.annotations.content import check_size, read_content
 
@@ -13,7 +14,7 @@ def read_annotation(path: Path) -> bytes:
     """The content of an annotation file, on disk or in a zip.
 
     Raises:
-        ValueError: it cannot be read, is empty or larger than any annotation; names it.
+        InputError: it cannot be read, is empty or larger than any annotation; names it.
     """
     if split_archive(path)[0] is None:
         return read_content(path)
@@ -28,12 +29,12 @@ def read_regions(path: Path) -> list[Region]:
     and logged.
 
     Raises:
-        ValueError: the suffix is another, or the file is not what it says; names it.
+        InputError: the suffix is another, or the file is not what it says; names it.
     """
     if path.suffix.lower() == ".xml":
         regions = asap_regions(parse_asap_xml(read_annotation(path), path))
     elif path.suffix.lower() == ".geojson":
         regions = read_geojson(path)[0]
     else:
-        raise ValueError(f"{path}: outlines are read from .xml (ASAP) and .geojson (QuPath)")
+        raise InputError(f"{path}: outlines are read from .xml (ASAP) and .geojson (QuPath)")
     return [one for one in regions if one.label] or regions

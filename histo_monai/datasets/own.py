@@ -20,6 +20,7 @@ from histo_monai.datasets.tables import (
     read_table,
     whole_slide_table,
 )
+from histo_monai.errors import InputError
 
 LABELED_COLUMNS = (
     *("patch_id", "path", "slide_id", "y", "x", "mpp"),
@@ -41,7 +42,7 @@ def pretraining_slides(root: Path) -> pd.DataFrame:
         See `tables.CORPUS_COLUMNS`.
 
     Raises:
-        ValueError: the file or a needed column is missing, a column is unknown, an id comes twice, or a value is not
+        InputError: the file or a needed column is missing, a column is unknown, an id comes twice, or a value is not
             what its column holds; names file and row.
     """
     table = read_slides(root)
@@ -57,7 +58,7 @@ def whole_slides(root: Path) -> tuple[pd.DataFrame, list[str]]:
         `annotations/<slide_id>.geojson` or `.xml` where there are any, and no warning.
 
     Raises:
-        ValueError: see `pretraining_slides`.
+        InputError: see `pretraining_slides`.
     """
     table = read_slides(root)
     drawn = annotation_files(root)
@@ -99,14 +100,14 @@ def labeled_patches(
         name regions that give no patch.
 
     Raises:
-        ValueError: there are neither patches.csv nor annotations, or they give no patch; a needed value is missing, a
+        InputError: there are neither patches.csv nor annotations, or they give no patch; a needed value is missing, a
             value is not what its column holds, a slide is not in slides.csv, or a patch reaches outside its slide; the
             same square has two answers; an annotation cannot be read, or regions of different classes overlap; names
             file and row or region.
     """
     path = root / "patches.csv"
     if not is_labeled(root):
-        raise ValueError(
+        raise InputError(
             f"{path}: not found; list your labeled patches there: "
             "path|slide_id,y,x[,mpp,label|score,patient_id,split], "
             f"or outline regions in {root / ANNOTATIONS}/<slide_id>.geojson"
@@ -117,10 +118,10 @@ def labeled_patches(
         placement = RegionPlacement(patch_px, region_mpp, min_region_fraction, num_per_region)
         drawn, warnings = region_patches(root, read_slides(root), placement, processes)
         if len(listed) and listed["score"].notna().any():
-            raise ValueError(f"{path}: holds scores, but {root / ANNOTATIONS} gives labels; keep one kind")
+            raise InputError(f"{path}: holds scores, but {root / ANNOTATIONS} gives labels; keep one kind")
     table = pd.concat([part for part in (listed, drawn) if len(part)] or [listed], ignore_index=True)
     if table.empty:
-        raise ValueError(f"{root / ANNOTATIONS}: gives no patch ({'; '.join(warnings)})")
+        raise InputError(f"{root / ANNOTATIONS}: gives no patch ({'; '.join(warnings)})")
     _check_mixture(root, table, listed.index)
     table = labeled_table(table)
     _check_one_answer(root, table, listed.index)
@@ -150,7 +151,7 @@ def _checked(path: Path) -> pd.DataFrame:
     if ambiguous.any():
         row = first_row(ambiguous)
         told = "both" if table.loc[row, "path"] else "neither"
-        raise ValueError(f"{path}, row {row}: expected a path or a slide_id, got {told}")
+        raise InputError(f"{path}, row {row}: expected a path or a slide_id, got {told}")
     for name, low, high, expected in (
         ("y", 0.0, 2**31, "level-0 pixels, 0 or more"),
         ("x", 0.0, 2**31, "level-0 pixels, 0 or more"),
@@ -176,7 +177,7 @@ def _check_mixture(root: Path, table: pd.DataFrame, listed: pd.Index) -> None:
     bare = table["split"] == ""
     if bare.any() and table["split"].isin(["train", "validation"]).any():
         where = _where(root, table, listed, int(bare.to_numpy().argmax()))
-        raise ValueError(
+        raise InputError(
             f"{where}: no split, while other rows are for training or validation; "
             "fill the column split, or leave all but test empty"
         )
@@ -194,7 +195,7 @@ def _check_one_answer(root: Path, table: pd.DataFrame, listed: pd.Index) -> None
             f"{_where(root, table, listed, i)} (patch {table.loc[i, 'patch_id']}: {answer[i]})"
             for i in (first[second], second)
         )
-        raise ValueError(f"{one} and {other}: the same square with two answers; keep one of them")
+        raise InputError(f"{one} and {other}: the same square with two answers; keep one of them")
 
 
 def _where(root: Path, table: pd.DataFrame, listed: pd.Index, place: int) -> str:
@@ -208,16 +209,16 @@ def _check_labels(path: Path, table: pd.DataFrame) -> None:
     odd = ~table["label"].map(str.isprintable)
     if odd.any():
         row = first_row(odd)
-        raise ValueError(
+        raise InputError(
             f"{path}, row {row}: label is {table.loc[row, 'label']!r}; a class has a name of one line, in letters"
         )
     has_label, has_score = table["label"] != "", table["score"].notna()
     if has_label.any() and has_score.any():
         row = first_row(has_label if has_score.iloc[0] else has_score)
-        raise ValueError(f"{path}, row {row}: labels and scores in one table; keep one kind")
+        raise InputError(f"{path}, row {row}: labels and scores in one table; keep one kind")
     bare = ~(has_label | has_score)
     if bare.any():
-        raise ValueError(f"{path}, row {first_row(bare)}: neither label nor score; every row needs one")
+        raise InputError(f"{path}, row {first_row(bare)}: neither label nor score; every row needs one")
 
 
 def _with_slides(path: Path, table: pd.DataFrame, slides: pd.DataFrame, patch_px: int) -> pd.DataFrame:
@@ -227,13 +228,13 @@ def _with_slides(path: Path, table: pd.DataFrame, slides: pd.DataFrame, patch_px
     unknown = of_slide & (slide_row < 0)
     if unknown.any():
         row = first_row(unknown)
-        raise ValueError(
+        raise InputError(
             f"{path}, row {row}: slide {table.loc[row, 'slide_id']!r} is not in {path.parent}/slides.csv"
         )
     for name in ("y", "x", "mpp"):
         bare = of_slide & table[name].isna()
         if bare.any():
-            raise ValueError(
+            raise InputError(
                 f"{path}, row {first_row(bare)}: {name} is empty; a patch of a slide needs y, x, mpp"
             )
     of = slides.iloc[slide_row].set_axis(table.index)
@@ -241,7 +242,7 @@ def _with_slides(path: Path, table: pd.DataFrame, slides: pd.DataFrame, patch_px
     differs = of_slide & given & (of["patient_id"] != "") & (table["patient_id"] != of["patient_id"])
     if differs.any():
         row = first_row(differs)
-        raise ValueError(
+        raise InputError(
             f"{path}, row {row}: patient {table.loc[row, 'patient_id']!r}, "
             f"but slides.csv says {of.loc[row, 'patient_id']!r} of this slide"
         )

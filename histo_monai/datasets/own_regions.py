@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from histo_monai.datasets.processes import map_over_processes
 from histo_monai.datasets.region_squares import Squares
 from histo_monai.datasets.tables import first_five
+from histo_monai.errors import InputError
 from histo_monai.slides import choose_level, open_slide
 from histo_monai.slides.annotations import LeftOut, Point, Region, left_out_in_words, read_annotations
 from histo_monai.slides.annotations.boxes import BoxTree
@@ -90,18 +91,18 @@ def annotation_files(root: Path) -> dict[str, Path]:
     """`annotations/<slide_id>.geojson` or `.xml` below a folder, by slide_id; none where there is no such folder.
 
     Raises:
-        ValueError: there is another file, or two of one slide.
+        InputError: there is another file, or two of one slide.
     """
     found: dict[str, Path] = {}
     for path in sorted((root / ANNOTATIONS).glob("*")):
         if path.name.startswith("."):
             continue
         if path.suffix.lower() not in _SUFFIXES or not path.is_file():
-            raise ValueError(
+            raise InputError(
                 f"{path}: expected files <slide_id>.geojson or <slide_id>.xml; move it elsewhere"
             )
         if path.stem in found:
-            raise ValueError(
+            raise InputError(
                 f"{path}: a second file for slide {path.stem!r}, beside {found[path.stem].name}; keep one"
             )
         found[path.stem] = path
@@ -126,14 +127,14 @@ def region_patches(
         Columns of `tables.PATCH_COLUMNS` (those that something is known of), and what was left out, a line each.
 
     Raises:
-        ValueError: a file is none of annotations, its slide is not in slides.csv or cannot be opened, no region lies on
+        InputError: a file is none of annotations, its slide is not in slides.csv or cannot be opened, no region lies on
             it, or two regions of different classes overlap in a square; names file and region.
     """
     files = annotation_files(root)
     rows = slides.set_index("slide_id", drop=False)
     for slide_id, path in files.items():
         if slide_id not in rows.index:
-            raise ValueError(f"{path}: slide {slide_id!r} is not in {root / 'slides.csv'}")
+            raise InputError(f"{path}: slide {slide_id!r} is not in {root / 'slides.csv'}")
     of = rows.loc[list(files)]
     mpps = [None if np.isnan(mpp) else float(mpp) for mpp in of["mpp"]]
     jobs = ([Path(path) for path in of["path"]], mpps, list(files.values()))
@@ -142,7 +143,7 @@ def region_patches(
     problems = [survey.problem for survey in surveys if survey.problem]
     if problems:
         more = f"; and {len(problems) - 1} more files" if len(problems) > 1 else ""
-        raise ValueError(f"{problems[0]}{more}")
+        raise InputError(f"{problems[0]}{more}")
     parts = [_rows(slide_id, survey) for slide_id, survey in zip(files, surveys, strict=True)]
     table = pd.concat(parts, ignore_index=True)
     slide = of.loc[table["slide_id"]].set_axis(table.index)
@@ -187,14 +188,14 @@ def _survey(path: Path, mpp: float | None, annotation: Path, placement: RegionPl
     left_out: list[LeftOut] = []
     try:
         regions, points = read_annotations(annotation, left_out.append)
-    except ValueError as error:
+    except InputError as error:
         return RegionSurvey(problem=str(error))
     try:
         with open_slide(path, mpp) as slide:
             size_yx, level_mpps = slide.size_yx, slide.level_mpps
         choose_level(level_mpps, placement.mpp)
         return replace(take_squares(regions, points, level_mpps[0], size_yx, placement), left_out=left_out)
-    except (ValueError, OSError) as error:
+    except (InputError, OSError) as error:
         return RegionSurvey(problem=f"{annotation}: {error}")
 
 
@@ -225,7 +226,7 @@ def take_squares(
         placement: See `RegionPlacement`.
 
     Raises:
-        ValueError: none lies on the slide, or two of different classes overlap in a square.
+        InputError: none lies on the slide, or two of different classes overlap in a square.
     """
     side_px = placement.patch_px * placement.mpp / slide_mpp
     squares = Squares(side_px, size_yx, placement.min_fraction)
@@ -236,7 +237,7 @@ def take_squares(
     highs = np.array([claim.region.exterior_yx.max(axis=0) for claim in given]).reshape(-1, 2)
     if given and not ((lows < squares.size_yx) & (highs > 0)).all(axis=1).any():
         height, width = squares.size_yx
-        raise ValueError(f"nothing of it lies on the slide ({width} × {height} px); is it of another slide?")
+        raise InputError(f"nothing of it lies on the slide ({width} × {height} px); is it of another slide?")
     centers = squares.centers_in([claim.region for claim in given], placement.num_per_region)
     _check_one_class(given, lows, highs, centers, squares)
     found = [
@@ -271,7 +272,7 @@ def _check_one_class(
         both = np.flatnonzero((share > 0) & (share >= squares.min_fraction))
         if len(both):
             first, (y, x) = both[0], places[square][both[0]]
-            raise ValueError(
+            raise InputError(
                 f"{pair[0][first].name} and {pair[1][first].name} overlap in the patch around y {y:.0f}, x {x:.0f}; "
                 "cut one out of the other, or give them one class"
             )

@@ -16,6 +16,7 @@ from histo_monai.datasets.tables import (
     read_numbers,
     read_table,
 )
+from histo_monai.errors import InputError
 from histo_monai.storage.reading import check_regular
 
 COLUMNS = ("slide_id", "path", "patient_id", "mpp", "label", "split", "sha256")
@@ -28,12 +29,12 @@ def read_slides(root: Path) -> pd.DataFrame:
     """All of slides.csv, checked: `COLUMNS`, each row under the number of its line; `sha256` is not compared yet.
 
     Raises:
-        ValueError: the file or a needed column is missing, a column is unknown, an id comes twice or cannot be the
+        InputError: the file or a needed column is missing, a column is unknown, an id comes twice or cannot be the
             name of a file, or a value is not what its column holds; names file and row.
     """
     manifest = root / "slides.csv"
     if not manifest.exists():
-        raise ValueError(
+        raise InputError(
             f"{manifest}: not found; list your slides there: slide_id,path[,patient_id,mpp,label,split,sha256]"
         )
     table = with_columns(read_table(manifest, needed=("slide_id", "path"), known=COLUMNS), COLUMNS)
@@ -41,14 +42,14 @@ def read_slides(root: Path) -> pd.DataFrame:
     check_split(manifest, table["split"])
     bare = table["split"] == ""
     if bare.any() and not bare.all():
-        raise ValueError(
+        raise InputError(
             f"{manifest}, row {first_row(bare)}: no split, while other rows have one; "
             "fill the column split, or remove it"
         )
     wrong = (table["sha256"] != "") & ~table["sha256"].str.fullmatch(_SHA256)
     if wrong.any():
         row = first_row(wrong)
-        raise ValueError(
+        raise InputError(
             f"{manifest}, row {row}: sha256 is {table.loc[row, 'sha256']!r}; expected 64 hexadecimal digits, as "
             "sha256sum prints them, or nothing"
         )
@@ -67,7 +68,7 @@ def check_sha256(root: Path, processes: int) -> None:
         processes: slides read at the same time.
 
     Raises:
-        ValueError: see `read_slides`; or a file is missing or is another than slides.csv says: names up to five rows.
+        InputError: see `read_slides`; or a file is missing or is another than slides.csv says: names up to five rows.
     """
     table = read_slides(root)
     table = table[table["sha256"] != ""]
@@ -82,7 +83,7 @@ def check_sha256(root: Path, processes: int) -> None:
             problems.append(f"row {row}: {problem or f'{path}: {differs}'}")
     if problems:
         counted = f"{len(problems)} of {len(table)} slides are not what sha256 says"
-        raise ValueError(
+        raise InputError(
             f"{root / 'slides.csv'}: {counted}: {first_five(problems)}. Copy the slide again, or correct the column"
         )
 
@@ -110,11 +111,11 @@ def check_split(path: Path, split: pd.Series) -> None:
     """Refuse a split of another name; an empty one is still to be drawn.
 
     Raises:
-        ValueError: names the file and the row.
+        InputError: names the file and the row.
     """
     wrong = ~split.isin(["", *SPLITS])
     if wrong.any():
         row = first_row(wrong)
-        raise ValueError(
+        raise InputError(
             f"{path}, row {row}: split is {split[row]!r}; expected {', '.join(SPLITS)} or nothing"
         )

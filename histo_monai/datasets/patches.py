@@ -15,6 +15,7 @@ from torch.utils.data import Dataset
 from histo_monai.datasets.files import read_image
 from histo_monai.datasets.loaders import Patches
 from histo_monai.datasets.pixels import MAX_ASPECT
+from histo_monai.errors import InputError
 from histo_monai.slides import Box, SlidePool
 
 
@@ -49,7 +50,7 @@ class LabeledPatches(Dataset[Patches]):
         """A batch, in the order of `indices`: (n, 1, 3, P, P) uint8 and the rows (n,) int64.
 
         Raises:
-            ValueError: a file cannot be read, or an image is no square; names it.
+            InputError: a file cannot be read, or an image is no square; names it.
         """
         rows = np.asarray(indices, dtype=np.int64)
         patches = np.empty((len(rows), 3, self.patch_px, self.patch_px), dtype=np.uint8)
@@ -92,12 +93,12 @@ def resize_square(pixels: NDArray[np.uint8], side_px: int, path: Path) -> NDArra
         Shape (side_px, side_px, 3), uint8.
 
     Raises:
-        ValueError: it is no square, to within a tenth.
+        InputError: it is no square, to within a tenth.
     """
     height, width = pixels.shape[:2]
     if (height, width) == (side_px, side_px):
         return pixels
     if max(height, width) > MAX_ASPECT * min(height, width):
-        raise ValueError(f"{path}: {height} × {width} px; a patch is a square, to within a tenth")
+        raise InputError(f"{path}: {height} × {width} px; a patch is a square, to within a tenth")
     way = cv2.INTER_AREA if min(height, width) >= side_px else cv2.INTER_CUBIC
     return np.asarray(cv2.resize(pixels, (side_px, side_px), interpolation=way), dtype=np.uint8)

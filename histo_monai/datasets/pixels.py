@@ -13,6 +13,7 @@ from histo_monai.datasets.audit.fingerprints import fingerprint
 from histo_monai.datasets.files import read_image
 from histo_monai.datasets.processes import map_over_processes
 from histo_monai.datasets.tables import first_five
+from histo_monai.errors import InputError
 
 MAX_ASPECT = 1.1
 """An image may be this much longer than wide; it is read as a square."""
@@ -53,7 +54,7 @@ def survey_images(table: pd.DataFrame, processes: int) -> pd.DataFrame:
         Columns `digest`, `fingerprint` and `side_px` for the rows of `table`; empty and as given for squares of slides.
 
     Raises:
-        ValueError: a file is missing or damaged, is no square, or has another size; names up to five.
+        InputError: a file is missing or damaged, is no square, or has another size; names up to five.
     """
     facts = table[["side_px"]].assign(digest="", fingerprint="")
     images = table[table["y"].isna()]
@@ -73,7 +74,7 @@ def survey_images(table: pd.DataFrame, processes: int) -> pd.DataFrame:
     rows = [row for some in found for row in some]
     problems = [row.problem for row in rows if row.problem]
     if problems:
-        raise ValueError(f"{len(problems)} of {len(rows)} images cannot be used: {first_five(problems)}")
+        raise InputError(f"{len(problems)} of {len(rows)} images cannot be used: {first_five(problems)}")
     facts.loc[images.index, "digest"] = [row.digest for row in rows]
     facts.loc[images.index, "fingerprint"] = [row.fingerprint for row in rows]
     facts.loc[images.index, "side_px"] = np.array([row.side_px for row in rows], np.int32)
@@ -87,7 +88,7 @@ def _survey_some(paths: list[str], sides: list[int]) -> list[ImageFacts]:
 def _survey(path: str, side_px: int) -> ImageFacts:
     try:
         pixels = read_image(Path(path))
-    except ValueError as error:
+    except InputError as error:
         return ImageFacts(problem=str(error))
     height, width = pixels.shape[:2]
     if max(height, width) > MAX_ASPECT * min(height, width):

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from histo_monai.datasets.formats.stage_csv import read_stage_csv
 from histo_monai.datasets.tables import SPLITS
 from histo_monai.datasets.tasks import dependence_groups
+from histo_monai.errors import InputError
 
 _TEXTS = ("patch_id", "split", "slide_id", "patient_id", "label")
 _NUMBERS = ("score", "rater_a", "rater_b")
@@ -107,7 +108,7 @@ def read_predictions(path: Path) -> Predictions:
     """Read what `write_predictions` wrote.
 
     Raises:
-        ValueError: see `read_stage_csv`; or a patch has no label or no score, a prediction is no number, or
+        InputError: see `read_stage_csv`; or a patch has no label or no score, a prediction is no number, or
             probabilities do not sum to 1. Names the file and the row (the header is row 1).
     """
     table = _read(path)
@@ -136,10 +137,10 @@ def check_same_patches(first: Predictions, second: Predictions) -> None:
     """Paired tests take two tables of the same patches, labels and classes in the same order.
 
     Raises:
-        ValueError: they are not; names both files and the first row that differs (the header is row 1).
+        InputError: they are not; names both files and the first row that differs (the header is row 1).
     """
     if first.classes != second.classes:
-        raise ValueError(
+        raise InputError(
             f"{first.path} and {second.path}: classes {first.classes} and {second.classes}; run evaluate for both"
         )
     shared = min(len(first.rows), len(second.rows))
@@ -149,13 +150,13 @@ def check_same_patches(first: Predictions, second: Predictions) -> None:
         if differs.any():
             row = int(differs.argmax())
             given = f"{one.tolist()[row]!r} in one and {other.tolist()[row]!r} in the other"
-            raise ValueError(
+            raise InputError(
                 f"{first.path} and {second.path}: row {row + 2} has {column} {given}; models are compared on the same "
                 "patches: run evaluate for both"
             )
     if len(first.rows) != len(second.rows):
         longer = max(first, second, key=lambda table: len(table.rows))
-        raise ValueError(
+        raise InputError(
             f"{first.path} and {second.path}: {len(first.rows)} and {len(second.rows)} patches; the first that only "
             f"one of them has is {longer.rows['patch_id'][shared]!r}: run evaluate for both"
         )
@@ -168,7 +169,7 @@ def _read(path: Path) -> pd.DataFrame:
     )
     if len(table.columns) == len(TOLD) or table.empty:
         lacks = "rows" if table.empty else "columns of models"
-        raise ValueError(f"{path}: no table of predictions (it has no {lacks}); run evaluate again")
+        raise InputError(f"{path}: no table of predictions (it has no {lacks}); run evaluate again")
     return table
 
 
@@ -188,7 +189,7 @@ def _classes_and_models(
             whole = [f"{model}_{label}" for model in models for label in classes] == columns
             if whole and len(set(models)) == len(models) and labels <= set(classes):
                 return classes, models
-    raise ValueError(
+    raise InputError(
         f"{path}: columns {', '.join(columns[:4])}, ... are no <model>_<class> of the labels "
         f"{', '.join(sorted(labels))}; run evaluate again"
     )
@@ -200,11 +201,11 @@ def _numbers(path: Path, table: pd.DataFrame) -> NDArray[np.float64]:
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
         given = table.iloc[row, column]
-        raise ValueError(f"{path}, row {row + 2}: {table.columns[column]} is {given!r}; expected a number")
+        raise InputError(f"{path}, row {row + 2}: {table.columns[column]} is {given!r}; expected a number")
     return numbers
 
 
 def _refuse(path: Path, wrong: pd.Series, expected: str) -> None:
     if wrong.any():
         row = int(wrong.to_numpy().argmax()) + 2
-        raise ValueError(f"{path}, row {row}: expected {expected}; run evaluate again")
+        raise InputError(f"{path}, row {row}: expected {expected}; run evaluate again")

@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from histo_monai.datasets.formats.stage_csv import read_stage_csv
+from histo_monai.errors import InputError
 
 TOLD = ("slide_id", "patient_id", "split", "label", "size")
 """Columns that say what a slide is; those of the models follow them."""
@@ -42,7 +43,7 @@ def read_slide_scores(path: Path) -> SlideScores:
     """Read the test slides of a table of the aggregate stage.
 
     Raises:
-        ValueError: see `read_stage_csv`; or a score is no number; names the file.
+        InputError: see `read_stage_csv`; or a score is no number; names the file.
     """
     table = read_stage_csv(path, dict.fromkeys(TOLD, "str"), stage="aggregate", key=["slide_id"], more=True)
     ending = f"_{SCORE}"
@@ -52,7 +53,7 @@ def read_slide_scores(path: Path) -> SlideScores:
     for name, values in said.items():
         if not np.isfinite(values).all():
             slide = rows["slide_id"][int((~np.isfinite(values)).argmax())]
-            raise ValueError(f"{path}: {name} has no score for slide {slide}; run aggregate again")
+            raise InputError(f"{path}: {name} has no score for slide {slide}; run aggregate again")
     return SlideScores(path, rows[list(TOLD)], said)
 
 
@@ -60,10 +61,10 @@ def check_same_slides(first: SlideScores, second: SlideScores) -> None:
     """Paired tests take two tables of the same slides and labels in the same order.
 
     Raises:
-        ValueError: they are not; names both files.
+        InputError: they are not; names both files.
     """
     same = first.rows[["slide_id", "label"]].equals(second.rows[["slide_id", "label"]])
     if not same or list(first.said) != list(second.said):
-        raise ValueError(
+        raise InputError(
             f"{first.path} and {second.path}: of different slides, labels or models; run aggregate for both"
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from histo_monai.errors import InputError
+
 _ATTEMPTS = 50
 
 
@@ -25,12 +27,12 @@ def split_slides(
         "train" or "validation" for every row.
 
     Raises:
-        ValueError: there is only one patient: nothing could be kept for validation.
+        InputError: there is only one patient: nothing could be kept for validation.
     """
     group = table["patient_id"].where(table["patient_id"] != "", "slide " + table["slide_id"])
     names = np.array(sorted(group.unique()), dtype=object)
     if len(names) < 2:
-        raise ValueError(
+        raise InputError(
             f"all {len(table)} slides are of one patient ({names[0]}): "
             "validation needs slides of a patient not trained on"
         )
@@ -46,7 +48,7 @@ def check_patients_apart(table: pd.DataFrame) -> None:
     """Refuse a split given by the user that has a patient on two sides.
 
     Raises:
-        ValueError: names the patient and two of the slides.
+        InputError: names the patient and two of the slides.
     """
     known = table[table["patient_id"] != ""]
     sides = known.groupby("patient_id")["split"].nunique()
@@ -54,7 +56,7 @@ def check_patients_apart(table: pd.DataFrame) -> None:
         patient = sides[sides > 1].index[0]
         rows = known[known["patient_id"] == patient].drop_duplicates("split")
         where = " and ".join(f"{row.slide_id} in {row.split}" for row in rows.itertuples())
-        raise ValueError(
+        raise InputError(
             f"patient {patient!r} is on two sides of the split ({where}); keep all of a patient's slides on one"
         )
 
@@ -86,7 +88,7 @@ def draw_splits(
         The split of every row.
 
     Raises:
-        ValueError: there is only one patient (or slide), or a class cannot be on both sides.
+        InputError: there is only one patient (or slide), or a class cannot be on both sides.
     """
     split = table["split"].copy()
     rows = table[split == ""].sort_values("patch_id")
@@ -95,7 +97,7 @@ def draw_splits(
     group = _group(rows, within_patients, twins)
     number, names = pd.factorize(group)
     if len(names) < 2:
-        raise ValueError(
+        raise InputError(
             f"all {len(rows)} patches for training are of one {names[0]}: validation needs another; "
             "or let labels.own.validation_within_patients be true to draw it from the same"
         )
@@ -110,7 +112,7 @@ def draw_splits(
             break
     else:
         lacking = sorted(rows["label"].iloc[np.flatnonzero(label == min(sides[0] ^ sides[1]))[:1]])
-        raise ValueError(
+        raise InputError(
             f"class {lacking[0]!r} is in so few patients or slides that training and validation cannot both "
             "have it; give more of it, or give the column split"
         )
@@ -188,7 +190,7 @@ def labeled_rows(table: pd.DataFrame, alpha: float) -> pd.DataFrame:
         alpha: fraction of the training labels, in (0, 1].
 
     Raises:
-        ValueError: a class has no label left, or fewer than two patches have.
+        InputError: a class has no label left, or fewer than two patches have.
     """
     train = table[table["split"] == "train"]
     chosen = train[train["label_rank"] < alpha].reset_index(drop=True)
@@ -196,14 +198,14 @@ def labeled_rows(table: pd.DataFrame, alpha: float) -> pd.DataFrame:
     lacking = lowest[~lowest.index.isin(chosen["label"])]
     if len(lacking) and train["score"].isna().all():
         name, rank = lacking.index[0], float(lacking.iloc[0])
-        raise ValueError(
+        raise InputError(
             f"alpha {alpha:g} leaves class {name!r} without a label: of {(train['label'] == name).sum()} "
             f"training patches none is chosen; raise alpha to {_just_above(rank):g}"
         )
     if len(chosen) < 2:
         ranks = np.sort(train["label_rank"].to_numpy())
         advice = f"raise alpha to {_just_above(float(ranks[1])):g}" if len(ranks) > 1 else "add patches"
-        raise ValueError(
+        raise InputError(
             f"alpha {alpha:g} leaves {len(chosen)} of {len(train)} training patches with a label; {advice}"
         )
     return chosen

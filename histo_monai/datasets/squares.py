@@ -9,6 +9,7 @@ import pandas as pd
 
 from histo_monai.datasets.processes import map_over_processes
 from histo_monai.datasets.tables import first_row
+from histo_monai.errors import InputError
 from histo_monai.slides import choose_level, open_slide
 
 _ROUNDING_PX = 0.5
@@ -25,7 +26,7 @@ def check_inside(path: Path, table: pd.DataFrame, slides: pd.DataFrame, processe
         processes: slides opened at the same time.
 
     Raises:
-        ValueError: a slide cannot be opened, or a patch cannot be read; names file and row.
+        InputError: a slide cannot be opened, or a patch cannot be read; names file and row.
     """
     slides = slides[slides["slide_id"].isin(table["slide_id"].unique())]
     mpps = [None if np.isnan(mpp) else float(mpp) for mpp in slides["mpp"]]
@@ -34,13 +35,13 @@ def check_inside(path: Path, table: pd.DataFrame, slides: pd.DataFrame, processe
     problems = [problem for problem, _, _ in measured if problem]
     if problems:
         more = f"; and {len(problems) - 1} more slides" if len(problems) > 1 else ""
-        raise ValueError(f"{path}: {problems[0]}{more}")
+        raise InputError(f"{path}: {problems[0]}{more}")
     levels = dict(zip(slides["slide_id"], (found for _, _, found in measured), strict=True))
     for slide_id, finest in table[table["slide_id"] != ""].groupby("slide_id")["mpp"].min().items():
         try:
             choose_level(levels[str(slide_id)], float(finest))
-        except ValueError as error:
-            raise ValueError(f"{path}: slide {slide_id!r}: {error}") from None
+        except InputError as error:
+            raise InputError(f"{path}: slide {slide_id!r}: {error}") from None
     sizes = pd.DataFrame([(*size, found[0]) for _, size, found in measured], columns=["h", "w", "mpp"])
     _refuse_outside(path, table, sizes.set_axis(slides["slide_id"]).reindex(table["slide_id"]))
 
@@ -55,7 +56,7 @@ def _refuse_outside(path: Path, table: pd.DataFrame, on: pd.DataFrame) -> None:
     if outside.any():
         row = first_row(outside)
         patch, slide = table.loc[row], on.loc[row]
-        raise ValueError(
+        raise InputError(
             f"{path}, row {row}: the patch around y {patch['y']:g}, x {patch['x']:g} of {patch['side_px']:g} px "
             f"at {patch['mpp']:g} µm/px reaches outside slide {patch['slide_id']!r} "
             f"({slide['h']:g} × {slide['w']:g} px, {slide['mpp']:.4g} µm/px)"
@@ -67,5 +68,5 @@ def _measure(path: Path, mpp: float | None) -> tuple[str, tuple[int, int], tuple
     try:
         with open_slide(path, mpp) as slide:
             return "", slide.size_yx, slide.level_mpps
-    except (ValueError, OSError) as error:
+    except (InputError, OSError) as error:
         return str(error), (0, 0), ()

@@ -9,6 +9,7 @@ import numpy as np
 from torch.utils.data import DataLoader, Sampler
 
 from histo_monai.datasets.loaders import Patches
+from histo_monai.errors import InputError
 from histo_monai.randomness import generator
 
 
@@ -30,7 +31,7 @@ class ShuffledBatches(Sampler[list[int]]):
         self, num_samples: int, batch_size: int, *, num_batches: int | None = None, seed: int, purpose: str
     ) -> None:
         if num_samples < 1:
-            raise ValueError(f"no {purpose} patch to train on")
+            raise InputError(f"no {purpose} patch to train on")
         self.num_samples = num_samples
         self.batch_size = batch_size
         self.num_batches = num_batches or -(-num_samples // batch_size)
@@ -61,12 +62,12 @@ class SideBySide:
     """Two loaders of the same length, one batch of each at a time.
 
     Raises:
-        ValueError: their lengths differ.
+        InputError: their lengths differ.
     """
 
     def __init__(self, labeled: DataLoader[Patches], unlabeled: DataLoader[Patches]) -> None:
         if len(labeled) != len(unlabeled):
-            raise ValueError(f"{len(labeled)} labeled batches beside {len(unlabeled)} unlabeled ones")
+            raise InputError(f"{len(labeled)} labeled batches beside {len(unlabeled)} unlabeled ones")
         self._loaders = (labeled, unlabeled)
         self.batch_sampler = self
         samplers: list[Any] = [loader.batch_sampler for loader in self._loaders]

@@ -13,6 +13,7 @@ import pandas as pd
 from histo_monai.datasets.processes import map_over_processes
 from histo_monai.datasets.splits import check_patients_apart, split_slides
 from histo_monai.datasets.tables import CENTER_COLUMNS, SLIDE_COLUMNS, first_five
+from histo_monai.errors import InputError
 from histo_monai.randomness import generator
 from histo_monai.slides import choose_level, open_slide, sample_centers, tissue_mask
 
@@ -77,7 +78,7 @@ def survey_slide(
             if not len(centers):
                 return SlideSurvey(slide_id, problem=f"{path}: {_why_no_center(bool(mask.any()), placement)}")
             return SlideSurvey(slide_id, slide.mpp, slide.size_yx, float(mask.mean()), centers)
-    except (ValueError, OSError) as error:
+    except (InputError, OSError) as error:
         return SlideSurvey(slide_id, problem=str(error))
 
 
@@ -94,8 +95,8 @@ def _why_no_center(has_tissue: bool, placement: Placement) -> str:
 def _check_resolution(path: Path, level_mpps: tuple[float, ...], mpp: float) -> None:
     try:
         choose_level(level_mpps, mpp)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
 
 
 def build_pretraining_index(
@@ -126,7 +127,7 @@ def build_pretraining_index(
         `SLIDE_COLUMNS`, `CENTER_COLUMNS`, and the slides left out with columns `slide_id`, `problem`.
 
     Raises:
-        ValueError: slides cannot be used and `skip_bad_slides` is not set, a split holds no slide, or the tissue has no
+        InputError: slides cannot be used and `skip_bad_slides` is not set, a split holds no slide, or the tissue has no
             room for as many centers as asked for.
     """
     most = max(1, _SURPLUS * max(num.values()))
@@ -136,11 +137,11 @@ def build_pretraining_index(
         [(s.slide_id, s.problem) for s in surveys if s.problem], columns=["slide_id", "problem"]
     )
     if len(bad) and not skip_bad_slides:
-        raise ValueError(_refusal(bad, len(corpus)))
+        raise InputError(_refusal(bad, len(corpus)))
     good = [s for s in surveys if not s.problem]
     table = corpus[corpus["slide_id"].isin([s.slide_id for s in good])].reset_index(drop=True)
     if table.empty:
-        raise ValueError(_refusal(bad, len(corpus)))
+        raise InputError(_refusal(bad, len(corpus)))
     if (table["split"] == "").any():
         table["split"] = split_slides(table, validation_fraction, generator(seed, "split"))
     check_patients_apart(table)
@@ -173,12 +174,12 @@ def _slides_table(table: pd.DataFrame, good: list[SlideSurvey]) -> pd.DataFrame:
 
 def _take(offers: list[SlideSurvey], split: str, wanted: int) -> pd.DataFrame:
     if not offers:
-        raise ValueError(
+        raise InputError(
             f"no slide is in the {split} part; give more slides, or change index.validation_fraction"
         )
     room = np.array([0 if s.centers_yx is None else len(s.centers_yx) for s in offers])
     if room.sum() < wanted:
-        raise ValueError(
+        raise InputError(
             f"the tissue of the {len(offers)} {split} slides has room for {room.sum()} samples, "
             f"{wanted} are asked for; lower num_{split}, give more slides, or lower index.min_tissue_fraction"
         )

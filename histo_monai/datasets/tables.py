@@ -10,6 +10,7 @@ import pandas as pd
 
 from histo_monai.datasets.formats.csv_rows import read_rows
 from histo_monai.datasets.formats.stage_csv import read_stage_csv
+from histo_monai.errors import InputError
 from histo_monai.storage import check_name
 
 _NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
@@ -69,7 +70,7 @@ def read_whole_slides(path: Path) -> pd.DataFrame:
     """Read a csv of `WHOLE_SLIDE_COLUMNS`, which the index stage writes.
 
     Raises:
-        ValueError: see `read_stage_csv`.
+        InputError: see `read_stage_csv`.
     """
     types = dict.fromkeys(WHOLE_SLIDE_COLUMNS, "str") | {"mpp": "float64", "exhaustive": "bool"}
     return read_stage_csv(path, types, stage="index", key=["slide_id"], among={"split": ("", *SPLITS)})
@@ -79,7 +80,7 @@ def read_surveyed_slides(path: Path) -> pd.DataFrame:
     """Read a csv of `SLIDE_COLUMNS`, which the index stage writes.
 
     Raises:
-        ValueError: see `read_stage_csv`; or a slide has no µm/px above 0.
+        InputError: see `read_stage_csv`; or a slide has no µm/px above 0.
     """
     numbers = dict.fromkeys(("mpp", "tissue_fraction"), "float64") | dict.fromkeys(
         ("height_px", "width_px"), "int64"
@@ -88,7 +89,7 @@ def read_surveyed_slides(path: Path) -> pd.DataFrame:
     table = read_stage_csv(path, types, stage="index", key=["slide_id"], among={"split": SPLITS})
     if not (table["mpp"] > 0).all():
         slide_id = table.loc[~(table["mpp"] > 0), "slide_id"].iloc[0]
-        raise ValueError(f"{path}: slide {slide_id} has no µm/px above 0; run `dvc repro index` again")
+        raise InputError(f"{path}: slide {slide_id} has no µm/px above 0; run `dvc repro index` again")
     return table
 
 
@@ -96,7 +97,7 @@ def read_centers(path: Path) -> pd.DataFrame:
     """Read a csv of `CENTER_COLUMNS`, which the index stage writes.
 
     Raises:
-        ValueError: see `read_stage_csv`.
+        InputError: see `read_stage_csv`.
     """
     types = {"slide_id": "str", "y": "int64", "x": "int64", "split": "str"}
     return read_stage_csv(path, types, stage="index", among={"split": SPLITS})
@@ -106,10 +107,10 @@ def corpus_table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """Rows -> a table with `CORPUS_COLUMNS`, in the order given.
 
     Raises:
-        ValueError: there is no row, or a slide_id comes twice or cannot be the name of a file.
+        InputError: there is no row, or a slide_id comes twice or cannot be the name of a file.
     """
     if not rows:
-        raise ValueError("the corpus has no slide; name at least two, so that one can be kept for validation")
+        raise InputError("the corpus has no slide; name at least two, so that one can be kept for validation")
     full = [{"patient_id": "", "mpp": None, "split": "", **row} for row in rows]
     table = pd.DataFrame(full, columns=list(CORPUS_COLUMNS)).astype({"mpp": "float64"})
     for slide_id, path in zip(table["slide_id"], table["path"], strict=True):
@@ -117,7 +118,7 @@ def corpus_table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     twice = table[table["slide_id"].duplicated(keep=False)]
     if len(twice):
         first, second = twice["path"].iloc[:2]
-        raise ValueError(
+        raise InputError(
             f"slide_id {twice['slide_id'].iloc[0]!r} is given twice, for {first} and {second}; ids are unique"
         )
     return table
@@ -147,21 +148,21 @@ def read_table(
         Rows under the numbers of their lines, see `csv_rows.read_rows`.
 
     Raises:
-        ValueError: the file is not a csv, lacks a needed column, has an unknown one or no row, a needed value is empty,
+        InputError: the file is not a csv, lacks a needed column, has an unknown one or no row, a needed value is empty,
             or two rows have one key; names the file and the row, which is the line in it (the header is row 1).
     """
     table = read_rows(path)
     for column in needed:
         if column not in table:
-            raise ValueError(f"{path}: column {column!r} is missing; has {', '.join(table.columns)}")
+            raise InputError(f"{path}: column {column!r} is missing; has {', '.join(table.columns)}")
     for column in table.columns:
         if known is not None and column not in known:
-            raise ValueError(f"{path}: unknown column {column!r}; known: {', '.join(known)}")
+            raise InputError(f"{path}: unknown column {column!r}; known: {', '.join(known)}")
     if table.empty:
-        raise ValueError(f"{path}: no row below the header")
+        raise InputError(f"{path}: no row below the header")
     for column in needed:
         if (table[column] == "").any():
-            raise ValueError(f"{path}, row {first_row(table[column] == '')}: {column} is empty")
+            raise InputError(f"{path}, row {first_row(table[column] == '')}: {column} is empty")
     _check_key(path, table, list(needed[:1] if key is None else key))
     return table
 
@@ -172,7 +173,7 @@ def _check_key(path: Path, table: pd.DataFrame, key: list[str]) -> None:
     second = first_row(table.duplicated(key))
     same = (table[key] == table.loc[second, key]).all(axis=1)
     name = " ".join(f"{column} {table.loc[second, column]!r}" for column in key)
-    raise ValueError(f"{path}, row {second}: {name} stands in row {first_row(same)} already; ids are unique")
+    raise InputError(f"{path}, row {second}: {name} stands in row {first_row(same)} already; ids are unique")
 
 
 def first_row(wrong: pd.Series) -> int:
@@ -184,7 +185,7 @@ def check_names(path: Path, column: pd.Series) -> None:
     """Refuse a text of a column of `read_table` that cannot name a file; an empty one is none.
 
     Raises:
-        ValueError: see `storage.check_name`; names the file and the row.
+        InputError: see `storage.check_name`; names the file and the row.
     """
     for row, name in column[column != ""].drop_duplicates().items():
         check_name(name, f"{path}, row {row}: {column.name}")
@@ -204,7 +205,7 @@ def read_numbers(
         whole: refuse fractions.
 
     Raises:
-        ValueError: a text is no such number from `low` to `high`; names the file, the row and what was `expected`.
+        InputError: a text is no such number from `low` to `high`; names the file, the row and what was `expected`.
     """
     numbers = pd.to_numeric(column, errors="coerce").astype("float64")
     wrong = (column != "") & ~(column.str.fullmatch(_NUMBER) & numbers.between(low, high))
@@ -212,5 +213,5 @@ def read_numbers(
         wrong |= numbers.notna() & (numbers % 1 != 0)
     if wrong.any():
         row = first_row(wrong)
-        raise ValueError(f"{path}, row {row}: {column.name} is {column[row]!r}; expected {expected}")
+        raise InputError(f"{path}, row {row}: {column.name} is {column[row]!r}; expected {expected}")
     return numbers

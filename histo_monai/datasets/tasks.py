@@ -6,15 +6,17 @@ import numpy as np
 import pandas as pd
 import torch
 
+from histo_monai.errors import InputError
+
 
 def task_classes(table: pd.DataFrame) -> list[str] | None:
     """Names of the classes in alphabetical order, which is the order of their numbers; None where there are scores.
 
     Raises:
-        ValueError: the table has no labeled patch.
+        InputError: the table has no labeled patch.
     """
     if table.empty:
-        raise ValueError(
+        raise InputError(
             "there is no labeled patch; give the dataset its labels and run `dvc repro index` again"
         )
     return None if table["score"].notna().any() else sorted(table["label"].unique())

@@ -18,6 +18,7 @@ from histo_monai.datasets.labeled import labeled_table
 from histo_monai.datasets.processes import map_over_processes
 from histo_monai.engines.device import precision, to_device
 from histo_monai.engines.labeled import LabeledTask, single_view
+from histo_monai.errors import InputError
 from histo_monai.networks.shared_trunk import SharedTrunk
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.randomness import generator
@@ -44,7 +45,7 @@ def slides_to_search(
         `SEARCHED_COLUMNS`, sorted by slide_id; `slide_mpp` is missing where the file must tell it.
 
     Raises:
-        ValueError: nothing is left, or two files have one slide_id.
+        InputError: nothing is left, or two files have one slide_id.
     """
     squares = patches[(patches["split"] == "train") & patches["y"].notna()]
     found = pd.concat([slides.rename(columns={"mpp": "slide_mpp"}), squares], ignore_index=True)
@@ -55,11 +56,11 @@ def slides_to_search(
         for column in ("slide_id", "patient_id"):
             found = found[~found[column].isin(set(kept_apart[column]) - {""})]
     if found.empty:
-        raise ValueError("every slide is validated or tested with; add slides to the corpus")
+        raise InputError("every slide is validated or tested with; add slides to the corpus")
     twice = found[found["slide_id"].duplicated(keep=False)]
     if len(twice):
         first, second = twice["path"].iloc[:2]
-        raise ValueError(f"slide_id {twice['slide_id'].iloc[0]!r} names {first} and {second}; ids are unique")
+        raise InputError(f"slide_id {twice['slide_id'].iloc[0]!r} names {first} and {second}; ids are unique")
     return found.sort_values("slide_id", ignore_index=True)
 
 
@@ -100,7 +101,7 @@ def draw_candidates(slides: pd.DataFrame, search: Search, *, seed: int, processe
         that of the open slide, never missing.
 
     Raises:
-        ValueError: a slide cannot be read at `search.mpp`, or none has a candidate.
+        InputError: a slide cannot be read at `search.mpp`, or none has a candidate.
     """
     work = partial(_of_slide, search=search, seed=seed)
     mpps = [None if np.isnan(mpp) else float(mpp) for mpp in slides["slide_mpp"]]
@@ -108,7 +109,7 @@ def draw_candidates(slides: pd.DataFrame, search: Search, *, seed: int, processe
     found = list(map_over_processes(work, *jobs, processes=processes, title="slides", unit="slide"))
     counts = [len(centers) for centers, _ in found]
     if not any(counts):
-        raise ValueError(
+        raise InputError(
             f"no tissue of the {len(slides)} slides holds a field of {search.side_um:g} µm; lower --side-um, "
             "or index.min_tissue_fraction"
         )

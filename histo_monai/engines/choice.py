@@ -11,6 +11,7 @@ from torch import nn
 
 from histo_monai.datasets.tasks import dependence_groups
 from histo_monai.engines.labeled import LabeledLoader, LabeledTask, predict
+from histo_monai.errors import InputError
 from histo_monai.metrics import Estimate, mean_difference
 from histo_monai.storage import read_json
 
@@ -41,13 +42,13 @@ def read_choice(path: Path) -> dict[str, Any]:
     """What `Choice.as_dict` gave, from JSON.
 
     Raises:
-        ValueError: the file is missing, or is another; names it.
+        InputError: the file is missing, or is another; names it.
     """
     mend = "run the consistency stage again"
     choice = read_json(path, mend, keys=("chosen",))
     if choice["chosen"] not in list(get_args(Model)):
         names = " or ".join(get_args(Model))
-        raise ValueError(f"{path}: chosen is {repr(choice['chosen'])[:80]}, expected {names}; {mend}")
+        raise InputError(f"{path}: chosen is {repr(choice['chosen'])[:80]}, expected {names}; {mend}")
     return choice
 
 

@@ -12,6 +12,7 @@ from torch import nn
 from histo_monai.datasets.tasks import dependence_groups, split_rows, task_targets
 from histo_monai.engines.color_baseline import COLOR_FEATURES, ColorBaseline, color_features
 from histo_monai.engines.labeled import LabeledTask, predict
+from histo_monai.errors import InputError
 from histo_monai.metrics import (
     Estimate,
     classification_estimates,
@@ -48,7 +49,7 @@ def predict_splits(
         By split, in the order of `split_rows`.
 
     Raises:
-        ValueError: a model gives NaN.
+        InputError: a model gives NaN.
     """
     rows = {split: split_rows(task.patches, split) for split in splits}
     loaders = {split: task.in_order(table, batch_size) for split, table in rows.items() if len(table)}
@@ -59,7 +60,7 @@ def predict_splits(
     for split, by_model in found.items():
         for name, values in by_model.items():
             if not np.isfinite(values).all():
-                raise ValueError(
+                raise InputError(
                     f"the {name} model gives no number for a patch of {split}, so its weights are out of all range; "
                     "run the stage that makes it again, with a lower rate where it comes to this again"
                 )

@@ -17,10 +17,11 @@ from ignite.handlers import ProgressBar, Timer
 from ignite.handlers.tensorboard_logger import OptimizerParamsHandler, TensorboardLogger
 from torch import nn
 
+from histo_monai.errors import InputError
 from histo_monai.storage import disk_full_in_words
 
 
-class TrainingDivergedError(ArithmeticError):
+class TrainingDivergedError(InputError, ArithmeticError):
     """The loss became NaN or infinite."""
 
 

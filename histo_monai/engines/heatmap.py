@@ -19,6 +19,7 @@ from tqdm import tqdm
 from histo_monai.datasets.loaders import EpochBatches, patch_loader
 from histo_monai.engines.device import precision
 from histo_monai.engines.ranks import note_step, run_in_ranks
+from histo_monai.errors import InputError
 from histo_monai.losses import Classification, Objective, Regression
 from histo_monai.networks.shared_trunk import SharedTrunk
 from histo_monai.networks.task_model import from_task_model
@@ -88,11 +89,11 @@ def value_of(classes: Sequence[str] | None, positive: str | None) -> Callable[[t
     """What a map shows: the probability of the class `positive`, or the score of models without classes.
 
     Raises:
-        ValueError: `positive` is not one of the classes, or a score is asked for where there are classes.
+        InputError: `positive` is not one of the classes, or a score is asked for where there are classes.
     """
     if positive not in (list(classes) if classes else [None]):
         wanted = "a score" if positive is None else f"the class {positive!r}"
-        raise ValueError(
+        raise InputError(
             f"asked for {wanted}, but it gives {f'the classes {classes}' if classes else 'a score'}"
         )
     objective: Objective = Classification(classes) if classes else Regression()
@@ -127,7 +128,7 @@ def map_slide(
 
     Raises:
         SlideError: The slide cannot be read, or not at this resolution.
-        ValueError: The stride is no whole number of patch pixels, or a model gives NaN.
+        InputError: The stride is no whole number of patch pixels, or a model gives NaN.
     """
     with open_slide(slide_path, mpp) as slide:
         grid = slide_grid(slide, settings.stride_um)
@@ -147,7 +148,7 @@ def map_slide(
     blocks.close()
     for name, found in values.items():
         if not np.isfinite(found).all():
-            raise ValueError(
+            raise InputError(
                 f"{slide_path}: the model of column {name!r} gives no number for {np.isnan(found).sum()} of "
                 f"{len(found)} cells, so its weights are out of all range; run the stage that makes it again"
             )
@@ -211,7 +212,7 @@ def map_slides(
 
     Raises:
         SlideError: A slide cannot be read, or not at this resolution, or its file was changed meanwhile.
-        ValueError: A model does not fit, or the stride is no whole number of patch pixels.
+        InputError: A model does not fit, or the stride is no whole number of patch pixels.
     """
     arguments = (jobs, settings, positive, folder, workers, torch.get_num_threads())
     run_in_ranks(_map_share, *arguments, device=device, ranks=ranks, timeout_s=timeout_s)
@@ -286,11 +287,11 @@ def patches_mpp(description: Mapping[str, Any], path: Path) -> float:
     """µm per pixel of the patches that a model of a task sees.
 
     Raises:
-        ValueError: its description does not tell, so it is not known at what resolution to map a slide; names it.
+        InputError: its description does not tell, so it is not known at what resolution to map a slide; names it.
     """
     mpp = description.get("mpp")
     if mpp is None:
-        raise ValueError(
+        raise InputError(
             f"{path}: does not say at what µm/px it sees patches (it learned from images, or from squares of several "
             "mpp); give the patches in patches.csv one mpp, and run finetune again"
         )
@@ -303,7 +304,7 @@ def load_models(
     """Fine-tuned models or students of one task, by name, on `device`; what their trunks share runs once.
 
     Raises:
-        ValueError: A file is no model of a task, saw patches of another size or resolution, does not give what is asked
+        InputError: A file is no model of a task, saw patches of another size or resolution, does not give what is asked
             for, or has other classes than the one before; names it.
     """
     found = {}
@@ -312,16 +313,16 @@ def load_models(
         found[name], description = from_task_model(path)
         classes, its_px, its_mpp = description["classes"], description["patch_px"], description.get("mpp")
         if its_px != settings.patch_px or not math.isclose(its_mpp or settings.mpp, settings.mpp):
-            raise ValueError(
+            raise InputError(
                 f"{path}: saw patches of {its_px} px at {its_mpp} µm/px, not {settings.patch_px} px at "
                 f"{settings.mpp} µm/px; map at its own, or run finetune again"
             )
         if known and classes != known[-1]:
-            raise ValueError(f"{path}: its classes are {classes}, those of the model before {known[-1]}")
+            raise InputError(f"{path}: its classes are {classes}, those of the model before {known[-1]}")
         try:
             value = value_of(classes, positive)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from None
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
         known.append(classes)
     network = SharedTrunk(found).to(device)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in the stubs

@@ -20,6 +20,7 @@ from histo_monai.datasets.streams import ShuffledBatches
 from histo_monai.datasets.tasks import split_rows, task_classes, task_targets
 from histo_monai.engines.device import in_memory_order, precision, to_device
 from histo_monai.engines.means import attach_means
+from histo_monai.errors import InputError
 from histo_monai.losses import Classification, Objective, Regression
 from histo_monai.networks.task_model import num_outputs
 from histo_monai.transforms.views import plain_view
@@ -91,11 +92,11 @@ class LabeledTask:
         """Refuse a model of other classes, or one that saw patches of another size.
 
         Raises:
-            ValueError: names the file and what differs.
+            InputError: names the file and what differs.
         """
         for name, ours in (("classes", self.classes), ("patch_px", self.patch_px)):
             if description[name] != ours:
-                raise ValueError(
+                raise InputError(
                     f"{path}: its {name} are {description[name]}, those of the task {ours}; run finetune again"
                 )
 

@@ -17,6 +17,8 @@ import torch
 import torch.distributed as dist
 from torch.multiprocessing.spawn import ProcessExitedException, start_processes
 
+from histo_monai.errors import InputError
+
 _HUNG = 75
 """Exit status of a rank that made no step."""
 
@@ -42,17 +44,17 @@ def device_of_rank(device: torch.device, local_rank: int, num_ranks: int) -> tor
         num_ranks: all of them.
 
     Raises:
-        ValueError: several ranks would share one GPU, or there are fewer GPUs than ranks.
+        InputError: several ranks would share one GPU, or there are fewer GPUs than ranks.
     """
     if device.type == "cpu" or num_ranks == 1:
         return device
     if device.index is not None:
-        raise ValueError(
+        raise InputError(
             f"HISTO_MONAI_DEVICE is {str(device)!r}, one GPU, for {num_ranks} processes that need one each; "
             "set HISTO_MONAI_RANKS to 1, or HISTO_MONAI_DEVICE to cuda"
         )
     if local_rank >= torch.cuda.device_count():
-        raise ValueError(
+        raise InputError(
             f"process {local_rank} of {num_ranks} has no GPU: torch finds {torch.cuda.device_count()} here; "
             "start as many processes (HISTO_MONAI_RANKS) as there are GPUs"
         )
@@ -80,7 +82,7 @@ def run_in_ranks(
         start: "fork" where nothing has computed in this process yet.
 
     Raises:
-        ValueError: see `device_of_rank`.
+        InputError: see `device_of_rank`.
         RankHungError: a rank took longer; the others are ended.
     """
     under_torchrun = {"LOCAL_RANK", "WORLD_SIZE"} <= os.environ.keys()

@@ -8,6 +8,8 @@ from typing import ClassVar, Protocol
 import torch
 import torch.nn.functional as F
 
+from histo_monai.errors import InputError
+
 
 class Objective(Protocol):
     """A task with labels.
@@ -60,7 +62,7 @@ class Classification:
 
     def __init__(self, classes: Sequence[str]) -> None:
         if len(classes) < 2:
-            raise ValueError(f"classification needs at least two classes, the labels have {list(classes)}")
+            raise InputError(f"classification needs at least two classes, the labels have {list(classes)}")
         self.classes: list[str] | None = list(classes)
 
     def measure(self, outputs: torch.Tensor, targets: torch.Tensor) -> dict[str, torch.Tensor]:

@@ -7,6 +7,8 @@ import torch.distributed as dist
 import torch.distributed.nn.functional as dist_nn
 from torch import nn
 
+from histo_monai.errors import InputError
+
 
 class ProcessBatchNorm2d(nn.BatchNorm2d):
     """`nn.BatchNorm2d` over the batches of all processes, for the devices that torch's SyncBatchNorm leaves out (CPU).
@@ -62,7 +64,7 @@ def synchronise_batchnorm(module: nn.Module, device: torch.device) -> nn.Module:
     `ProcessBatchNorm2d`. The module is changed in place.
 
     Raises:
-        ValueError: a batch-norm is of a kind whose statistics would stay in its process.
+        InputError: a batch-norm is of a kind whose statistics would stay in its process.
     """
     norms = [child for child in module.modules() if isinstance(child, nn.modules.batchnorm._BatchNorm)]
     kinds = {id(norm): _spanning(norm) for norm in norms}
@@ -82,7 +84,7 @@ def _spanning(norm: nn.Module) -> type[ProcessBatchNorm2d]:
         return ProcessBatchNorm2d
     if isinstance(norm, nn.BatchNorm2d) and type(norm).__name__ == "BatchNormAct2d":
         return ProcessBatchNormAct2d
-    raise ValueError(
+    raise InputError(
         f"the encoder has a {type(norm).__name__}, whose statistics would stay in one process; pretrain it in one "
         "(HISTO_MONAI_RANKS=1), or choose another encoder"
     )

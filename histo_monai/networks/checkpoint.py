@@ -12,6 +12,7 @@ import safetensors.torch
 import torch
 from torch import nn
 
+from histo_monai.errors import InputError
 from histo_monai.storage import opened, read_json, sealed, whole_file, write_json
 
 FORMAT = (
@@ -35,7 +36,7 @@ def save_model(path: Path, state: Mapping[str, torch.Tensor], description: Mappi
         description: what the model is, its µm/px, normalisation, params, provenance; written to the JSON.
     """
     if path.suffix != ".safetensors":
-        raise ValueError(f"{path}: a model file ends in .safetensors")
+        raise InputError(f"{path}: a model file ends in .safetensors")
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
     content = safetensors.torch.save(tensors, metadata={"format": "pt"})
     told = {**description, "format": FORMAT, "sha256": hashlib.sha256(content).hexdigest()}
@@ -48,23 +49,23 @@ def load_model(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     """Tensors by name, and the description beside them, as they were given to `save_model`.
 
     Raises:
-        ValueError: a file is missing, is not JSON or safetensors, has another format than this code reads, or
+        InputError: a file is missing, is not JSON or safetensors, has another format than this code reads, or
             is not byte for byte what was saved (of the JSON: but for its layout); or a tensor is not finite.
     """
     if not path.is_file():
-        raise ValueError(f"{path}: no such model; run the stage that makes it, or `dvc pull`")
+        raise InputError(f"{path}: no such model; run the stage that makes it, or `dvc pull`")
     beside = path.with_suffix(".json")
     description = _description(beside)
     content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != description.pop("sha256", None):
-        raise ValueError(f"{path}: not the bytes that {beside.name} describes (SHA-256 differs); {_MEND}")
+        raise InputError(f"{path}: not the bytes that {beside.name} describes (SHA-256 differs); {_MEND}")
     try:
         tensors = safetensors.torch.load(content)
     except safetensors.SafetensorError as error:
-        raise ValueError(f"{path}: not a safetensors file ({error}); {_MEND}") from None
+        raise InputError(f"{path}: not a safetensors file ({error}); {_MEND}") from None
     for name, tensor in tensors.items():
         if not bool(tensor.isfinite().all()):
-            raise ValueError(
+            raise InputError(
                 f"{path}: {name} holds NaN or infinity, so every prediction would; run the stage that makes it again"
             )
     return tensors, description
@@ -76,10 +77,10 @@ def _description(path: Path) -> dict[str, Any]:
     if found != FORMAT:
         newer = isinstance(found, int) and found > FORMAT
         mend = "update histo_monai" if newer else "run the stage that makes it again"
-        raise ValueError(f"{path}: format {found!r}, this version reads {FORMAT}; {mend}")
+        raise InputError(f"{path}: format {found!r}, this version reads {FORMAT}; {mend}")
     whole = opened(description, _SEAL)
     if whole is None:
-        raise ValueError(f"{path}: not the description that was saved (SHA-256 differs); {_MEND}")
+        raise InputError(f"{path}: not the description that was saved (SHA-256 differs); {_MEND}")
     return whole
 
 
@@ -87,13 +88,13 @@ def load_into(module: nn.Module, state: Mapping[str, torch.Tensor], prefix: str,
     """Load the tensors whose names begin with `prefix` into `module`, all of them and nothing else.
 
     Raises:
-        ValueError: names or shapes differ; the line names `path` and the first of them.
+        InputError: names or shapes differ; the line names `path` and the first of them.
     """
     part = {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
     want = module.state_dict()
     odd = sorted(set(part) ^ set(want)) or sorted(n for n in want if want[n].shape != part[n].shape)
     if odd:
-        raise ValueError(
+        raise InputError(
             f"{path}: does not fit {type(module).__name__}: {prefix}{odd[0]} is missing, extra or misshapen"
         )
     module.load_state_dict(part)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from histo_monai.errors import InputError
+
 KEPT = ("method", "head", "architecture", "mpps", "encoder", "source", "corpus")
 """Keys of an encoder that a model that started from it has, too."""
 
@@ -20,10 +22,10 @@ def check_encoder(description: Mapping[str, Any], heads: Mapping[str, Any], path
         path: of the model, for the message.
 
     Raises:
-        ValueError: names the file, the key, what stands there and what was expected.
+        InputError: names the file, the key, what stands there and what was expected.
     """
     if description.get("kind") != "encoder" or description.get("head") not in list(heads):
-        raise ValueError(f"{path}: not an encoder to fine-tune from; run the pretrain stage again")
+        raise InputError(f"{path}: not an encoder to fine-tune from; run the pretrain stage again")
     _check(description, {**dict.fromkeys(KEPT, _ANYTHING), "mpps": _MPPS}, path)
     _check_architecture(description, path)
 
@@ -37,10 +39,10 @@ def check_task_model(description: Mapping[str, Any], heads: Mapping[str, Any], p
         path: of the model, for the message.
 
     Raises:
-        ValueError: as `check_encoder`.
+        InputError: as `check_encoder`.
     """
     if description.get("kind") != "task model" or description.get("head") not in list(heads):
-        raise ValueError(f"{path}: not a fine-tuned model; run the finetune stage again")
+        raise InputError(f"{path}: not a fine-tuned model; run the finetune stage again")
     keys = {**dict.fromkeys(KEPT, _ANYTHING), "classes": _CLASSES, "patch_px": _SIDE, "mpp": _MPP}
     _check(description, keys, path)
     _check_architecture(description, path)
@@ -60,7 +62,7 @@ def _check(description: Mapping[str, Any], rules: Mapping[str, _Rule], path: Pat
     for key, (expected, holds) in rules.items():
         if key not in description or not holds(description[key]):
             found = repr(description[key])[:80] if key in description else "nothing"
-            raise ValueError(
+            raise InputError(
                 f"{path.with_suffix('.json')}: {section}{key} is {found}, expected {expected}; "
                 "run the stage that makes it again"
             )

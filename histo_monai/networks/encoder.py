@@ -12,6 +12,8 @@ import torch
 import torchvision
 from torch import nn
 
+from histo_monai.errors import InputError
+
 Color = tuple[float, ...]
 """Three numbers, of R, G and B at full scale 0..1."""
 HALF: Color = (0.5, 0.5, 0.5)
@@ -104,10 +106,10 @@ class Encoder(nn.Module):
         """Features of a batch of patches.
 
         Raises:
-            ValueError: the trunk was built for patches of another side.
+            InputError: the trunk was built for patches of another side.
         """
         if not self.any_size and patches.shape[-2:] != (self.img_px, self.img_px):
-            raise ValueError(
+            raise InputError(
                 f"encoder {self.name} was built for patches of {self.img_px} px and got "
                 f"{' x '.join(map(str, patches.shape[-2:]))} px; run the pretrain stage again with this patch_px"
             )
@@ -146,7 +148,7 @@ def build_encoder(
         std: likewise.
 
     Raises:
-        ValueError: the name is unknown, or the architecture does not take patches of this side.
+        InputError: the name is unknown, or the architecture does not take patches of this side.
     """
     known = architecture(name)
     try:
@@ -154,7 +156,7 @@ def build_encoder(
         num_features = _num_features(trunk, img_px)
     except (AssertionError, IndexError, RuntimeError, TypeError, ValueError) as error:
         why = " ".join(str(error).split())[:200] or type(error).__name__
-        raise ValueError(
+        raise InputError(
             f"encoder.name is {name!r}, which gives no features of patches of {img_px} px ({why}); set patch_px to a "
             "side that it takes (a transformer: a multiple of its own patch), or choose another encoder"
         ) from None
@@ -176,13 +178,13 @@ def encoder_from(about: Mapping[str, Any]) -> Encoder:
         about: `encoder` of a description, checked by `check_encoder` or `check_task_model`.
 
     Raises:
-        ValueError: see `build_encoder`; or it has another number of features than the description says.
+        InputError: see `build_encoder`; or it has another number of features than the description says.
     """
     encoder = build_encoder(
         about["name"], about["img_px"], mean=tuple(about["mean"]), std=tuple(about["std"])
     )
     if encoder.num_features != about["num_features"]:
-        raise ValueError(
+        raise InputError(
             f"encoder.num_features is {about['num_features']}, but {encoder.name} has {encoder.num_features}; "
             "run the stage that makes it again"
         )
@@ -194,7 +196,7 @@ def architecture(name: str) -> Architecture:
     """The architecture of a name in `ENCODERS` or of timm.
 
     Raises:
-        ValueError: there is none; tells of names that are close.
+        InputError: there is none; tells of names that are close.
     """
     return ENCODERS[name] if name in ENCODERS else _of_timm(name)
 
@@ -207,13 +209,13 @@ def _of_timm(name: str) -> Architecture:
     ):  # also of "hf-hub:..." and "local-dir:...", which timm would read from elsewhere
         close = difflib.get_close_matches(name, [*ENCODERS, *timm.list_models()], n=3)
         advice = f"did you mean {' or '.join(map(repr, close))}?" if close else "see docs/encoders.md"
-        raise ValueError(
+        raise InputError(
             f"encoder.name is {name[:80]!r}, no ResNet of torchvision and no name of timm; {advice}"
         )
     try:
         about = timm.get_pretrained_cfg(name)
     except RuntimeError as error:  # a tag behind the name that it does not have
-        raise ValueError(f"encoder.name is {name[:80]!r}: {' '.join(str(error).split())}") from None
+        raise InputError(f"encoder.name is {name[:80]!r}: {' '.join(str(error).split())}") from None
     is_fixed = about is not None and about.fixed_input_size
 
     def build(img_px: int) -> nn.Module:
@@ -221,7 +223,7 @@ def _of_timm(name: str) -> Architecture:
         trunk = timm.create_model(name, pretrained=False, num_classes=0, **size)
         side = getattr(getattr(trunk, "patch_embed", None), "patch_size", 1) if is_fixed else 1
         if any(img_px % part for part in (side if isinstance(side, tuple) else (side,))):
-            raise ValueError(f"its own patches have {side} px")  # timm would leave out what is over
+            raise InputError(f"its own patches have {side} px")  # timm would leave out what is over
         return trunk
 
     if about is None:
@@ -237,5 +239,5 @@ def _num_features(trunk: nn.Module, img_px: int) -> int:
     features = torch.func.functional_call(trunk.eval(), shapes, (patch,))
     trunk.train()
     if not isinstance(features, torch.Tensor) or features.ndim != 2:
-        raise ValueError("its output is not one vector for each patch")
+        raise InputError("its output is not one vector for each patch")
     return features.shape[1]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from histo_monai.errors import InputError
 from histo_monai.networks.encoder import HALF, Color, Encoder, architecture, build_encoder
 from histo_monai.networks.heads import PairMLP
 from histo_monai.networks.weights import Tensors, check_file, fit, read_tensors
@@ -49,7 +50,7 @@ class EncoderStart:
         """The encoder for patches of a side.
 
         Raises:
-            ValueError: the name is unknown or does not go with the side; the file is missing, not whole, not the one
+            InputError: the name is unknown or does not go with the side; the file is missing, not whole, not the one
                 of `sha256`, or does not fit; nothing tells its digest.
         """
         if self.weights is None:
@@ -70,11 +71,11 @@ class EncoderStart:
     def _checked_digest(self, path: Path) -> str:
         found = file_sha256(path)
         if self.sha256 is None:
-            raise ValueError(
+            raise InputError(
                 f"{path}: encoder.sha256 is not set; set it to {found}, so that another file trains anew"
             )
         if found != self.sha256.lower():
-            raise ValueError(
+            raise InputError(
                 f"{path}: its SHA-256 is {found}, not {self.sha256} as encoder.sha256 says; fetch it again, or set that"
             )
         return found

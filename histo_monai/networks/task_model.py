@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from histo_monai.errors import InputError
 from histo_monai.networks.checkpoint import load_into, load_model
 from histo_monai.networks.description import KEPT, check_encoder, check_task_model
 from histo_monai.networks.encoder import Encoder, encoder_from
@@ -92,7 +93,7 @@ def from_encoder(path: Path, num_outputs: int) -> tuple[TaskModel, dict[str, Any
         The model and the description of the encoder.
 
     Raises:
-        ValueError: the file is missing, damaged, or not an encoder of this version; names it.
+        InputError: the file is missing, damaged, or not an encoder of this version; names it.
     """
     state, description = load_model(path)
     check_encoder(description, HEADS, path)
@@ -102,7 +103,7 @@ def from_encoder(path: Path, num_outputs: int) -> tuple[TaskModel, dict[str, Any
     parts = dict(model.head.named_children())
     for part in rest:
         if part not in parts:
-            raise ValueError(
+            raise InputError(
                 f"{path}: a head {description['head']!r} has no {part}; run the pretrain stage again"
             )
         load_into(parts[part], state, f"{part}.", path)
@@ -113,7 +114,7 @@ def from_task_model(path: Path) -> tuple[TaskModel, dict[str, Any]]:
     """A fine-tuned model or a student, as its stage wrote it, and its description.
 
     Raises:
-        ValueError: the file is missing, damaged, or not a model of a task; names it.
+        InputError: the file is missing, damaged, or not a model of a task; names it.
     """
     state, description = load_model(path)
     check_task_model(description, HEADS, path)
@@ -126,8 +127,8 @@ def from_task_model(path: Path) -> tuple[TaskModel, dict[str, Any]]:
 def _encoder(description: Mapping[str, Any], path: Path) -> Encoder:
     try:
         return encoder_from(description["encoder"])
-    except ValueError as error:
-        raise ValueError(f"{path.with_suffix('.json')}: {error}") from None
+    except InputError as error:
+        raise InputError(f"{path.with_suffix('.json')}: {error}") from None
 
 
 def num_outputs(classes: list[str] | None) -> int:

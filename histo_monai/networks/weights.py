@@ -16,6 +16,7 @@ import safetensors.torch
 import torch
 from torch import nn
 
+from histo_monai.errors import InputError
 from histo_monai.networks.encoder import Color
 from histo_monai.storage.reading import check_regular
 
@@ -64,16 +65,16 @@ def check_file(path: Path) -> None:
     """Refuse what cannot be a file of weights, before it is read.
 
     Raises:
-        ValueError: it is missing, no regular file, or has another suffix than `.safetensors` and `PICKLED`.
+        InputError: it is missing, no regular file, or has another suffix than `.safetensors` and `PICKLED`.
     """
     if path.suffix not in (".safetensors", *PICKLED):
-        raise ValueError(
+        raise InputError(
             f"{path}: encoder.weights ends in .safetensors ({', '.join(PICKLED)} where it must be)"
         )
     try:
         check_regular(path)
     except OSError as error:
-        raise ValueError(
+        raise InputError(
             f"{path}: cannot be read ({error.strerror}); put the file of encoder.weights there, or set it to null"
         ) from None
 
@@ -86,12 +87,12 @@ def read_tensors(path: Path) -> Tensors:
             `argparse.Namespace` that many checkpoints carry.
 
     Raises:
-        ValueError: see `check_file`; or it is not whole, holds code, or holds no tensors.
+        InputError: see `check_file`; or it is not whole, holds code, or holds no tensors.
     """
     check_file(path)
     found = _safetensors(path) if path.suffix == ".safetensors" else _pickled(path)
     if not found:
-        raise ValueError(f"{path}: holds no tensors by name; save the state_dict of the network")
+        raise InputError(f"{path}: holds no tensors by name; save the state_dict of the network")
     return found
 
 
@@ -99,7 +100,7 @@ def _safetensors(path: Path) -> Tensors:
     try:
         return safetensors.torch.load_file(path)
     except safetensors.SafetensorError as error:
-        raise ValueError(
+        raise InputError(
             f"{path}: not a whole safetensors file ({_one_line(error)}); fetch it again"
         ) from None
 
@@ -111,7 +112,7 @@ def _pickled(path: Path) -> Tensors:
     except MemoryError:
         raise
     except Exception as error:  # a pickle that is cut off or not one can end in any error
-        raise ValueError(
+        raise InputError(
             f"{path}: not a whole file of tensors, or it holds code, which is never run ({_one_line(error)}); fetch it "
             "again, or save its state_dict as .safetensors where you trust it"
         ) from None
@@ -141,7 +142,7 @@ def fit(tensors: Mapping[str, torch.Tensor], trunk: nn.Module, pair_mlp: nn.Modu
         path: of the file, for messages.
 
     Raises:
-        ValueError: a tensor is missing, has another shape, is not finite, or is one that neither the trunk nor a head
+        InputError: a tensor is missing, has another shape, is not finite, or is one that neither the trunk nor a head
             has; names up to five of them.
     """
     wanted = trunk.state_dict()
@@ -161,7 +162,7 @@ def fit(tensors: Mapping[str, torch.Tensor], trunk: nn.Module, pair_mlp: nn.Modu
     known = [name for name in rest if _is_known(name, wanted)]
     missing, unknown = [name for name in wanted if name not in found], sorted(set(rest) - set(known))
     if missing or unknown:
-        raise ValueError(
+        raise InputError(
             f"{path}: does not fit the encoder: {_some(missing)} missing, {_some(unknown)} left over; set encoder.name "
             "to the architecture of the file"
         )
@@ -248,13 +249,13 @@ def _check_shapes(found: Tensors, wanted: Mapping[str, torch.Tensor], path: Path
         or tensor.is_floating_point() != wanted[name].is_floating_point()
     ]
     if odd:
-        raise ValueError(
+        raise InputError(
             f"{path}: does not fit the encoder: of another shape or kind are {_some(odd)}; set encoder.name to the "
             "architecture of the file"
         )
     bad = [name for name, tensor in found.items() if not bool(tensor.float().isfinite().all())]
     if bad:
-        raise ValueError(f"{path}: NaN or infinity in {_some(bad)}; fetch it again")
+        raise InputError(f"{path}: NaN or infinity in {_some(bad)}; fetch it again")
 
 
 def _some(names: list[str]) -> str:

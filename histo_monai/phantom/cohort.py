@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, get_args
 
+from histo_monai.errors import InputError
 from histo_monai.phantom.breastpathq import breastpathq_jobs, write_labels
 from histo_monai.phantom.camelyon16 import camelyon16_jobs, write_reference
 from histo_monai.phantom.jobs import run_jobs
@@ -46,7 +47,7 @@ def write_cohort(
         processes: How many to render with.
 
     Raises:
-        ValueError: An argument is out of its range.
+        InputError: An argument is out of its range.
     """
     _check(dataset, seed, num_slides, num_test_slides, num_patches, slide_side_px, slide_mpp, processes)
     root = Path(root)
@@ -71,9 +72,9 @@ def _check(
     processes: int,
 ) -> None:
     if dataset not in get_args(Dataset):
-        raise ValueError(f"dataset: expected one of {', '.join(get_args(Dataset))}, not {dataset!r}")
+        raise InputError(f"dataset: expected one of {', '.join(get_args(Dataset))}, not {dataset!r}")
     if seed < 0:
-        raise ValueError(f"seed: expected 0 or more, not {seed}")
+        raise InputError(f"seed: expected 0 or more, not {seed}")
     for name, value, needed in (
         ("num_slides", slides, 2 if dataset == "camelyon16" else 0),
         ("num_test_slides", test_slides, 0),
@@ -81,8 +82,8 @@ def _check(
         ("processes", processes, 1),
     ):
         if value < needed:
-            raise ValueError(f"{name}: expected {needed} or more for {dataset}, not {value}")
+            raise InputError(f"{name}: expected {needed} or more for {dataset}, not {value}")
     if not MIN_SIDE_PX <= side_px <= MAX_SIDE_PX:
-        raise ValueError(f"slide_side_px: expected {MIN_SIDE_PX}..{MAX_SIDE_PX}, not {side_px}")
+        raise InputError(f"slide_side_px: expected {MIN_SIDE_PX}..{MAX_SIDE_PX}, not {side_px}")
     if not MIN_MPP <= mpp <= MAX_MPP:
-        raise ValueError(f"slide_mpp: expected {MIN_MPP}..{MAX_MPP} µm per px, not {mpp}")
+        raise InputError(f"slide_mpp: expected {MIN_MPP}..{MAX_MPP} µm per px, not {mpp}")

@@ -11,6 +11,7 @@ import matplotlib as mpl
 import pandas as pd
 from matplotlib.figure import Figure
 
+from histo_monai.errors import InputError
 from histo_monai.reports.drawing import INK, PALE
 from histo_monai.reports.tables import in_words, model_id
 
@@ -82,11 +83,11 @@ def lines(rows: pd.DataFrame) -> list[Line]:
     """One for each method and stage that the rows have, methods in the order of the colors.
 
     Raises:
-        ValueError: If a stage is unknown.
+        InputError: If a stage is unknown.
     """
     unknown = sorted(set(rows["stage"]) - set(STAGES))
     if unknown:
-        raise ValueError(f"stage {unknown[0]!r}: expected one of {', '.join(STAGES)}")
+        raise InputError(f"stage {unknown[0]!r}: expected one of {', '.join(STAGES)}")
     others = sorted(set(rows["method"]) - set(COLORS))
     colors = COLORS | {name: _OTHER_COLORS[i % len(_OTHER_COLORS)] for i, name in enumerate(others)}
     present = set(zip(rows["method"], rows["stage"], strict=True))
@@ -99,7 +100,7 @@ def require_columns(table: pd.DataFrame, names: Iterable[str]) -> None:
     """Raise a ValueError that tells which columns a table lacks."""
     missing = [name for name in names if name not in table]
     if missing:
-        raise ValueError(f"the table lacks {', '.join(missing)}: it has {', '.join(map(str, table))}")
+        raise InputError(f"the table lacks {', '.join(missing)}: it has {', '.join(map(str, table))}")
 
 
 def save(figure: Figure, stem: Path) -> tuple[Path, Path]:

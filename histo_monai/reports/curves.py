@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
+from histo_monai.errors import InputError
 from histo_monai.reports.curve_style import STYLE, Line, lines, require_columns
 from histo_monai.reports.drawing import GREY
 from histo_monai.reports.tables import METRICS
@@ -39,7 +40,7 @@ def against_labels(points: pd.DataFrame, metric: str) -> Figure:
         metric: which of the metrics.
 
     Raises:
-        ValueError: If a column is missing, no row has the metric, a stage is unknown, or there are several
+        InputError: If a column is missing, no row has the metric, a stage is unknown, or there are several
             datasets, splits, or points in one place.
     """
     rows = _of_one_metric(points, metric)
@@ -68,12 +69,12 @@ def against(points: pd.DataFrame, axis: Literal["mu", "n_aug"], metric: str) -> 
         metric: which of the metrics.
 
     Raises:
-        ValueError: As `against_labels`, and if there are no points after consistency training.
+        InputError: As `against_labels`, and if there are no points after consistency training.
     """
     rows = _of_one_metric(points, metric)
     trained = rows["stage"] == "consistency"
     if not trained.any():
-        raise ValueError(f"no point of {metric} after consistency training: nothing depends on {axis}")
+        raise InputError(f"no point of {metric} after consistency training: nothing depends on {axis}")
     steps = np.unique(rows.loc[trained, axis])
     start = steps[0] - max(1.0, 0.12 * np.ptp(steps))
     panels = _panels(rows.assign(**{axis: rows[axis].where(trained, start)}), ["alpha", *({*_AXES} - {axis})])
@@ -99,16 +100,16 @@ def _of_one_metric(points: pd.DataFrame, metric: str) -> pd.DataFrame:
     rows = points.loc[points["metric"] == metric, list(_COLUMNS)]
     if rows.empty:
         known = ", ".join(sorted(set(points["metric"])))
-        raise ValueError(f"no point of {metric}: there are points of {known or 'nothing'}")
+        raise InputError(f"no point of {metric}: there are points of {known or 'nothing'}")
     for name in ("dataset", "split"):
         if rows[name].nunique() > 1:
-            raise ValueError(f"points of {name} {', '.join(sorted(set(rows[name])))}: expected one")
+            raise InputError(f"points of {name} {', '.join(sorted(set(rows[name])))}: expected one")
     trained = rows["stage"] != "finetune"
     rows = rows.assign(mu=rows["mu"].where(trained), n_aug=rows["n_aug"].where(trained)).drop_duplicates()
     again = rows.duplicated(_PLACE)
     if again.any():
         place = ", ".join(f"{name} {rows.loc[again, name].iloc[0]}" for name in _PLACE)
-        raise ValueError(f"two different points of {metric} at {place}: expected one")
+        raise InputError(f"two different points of {metric} at {place}: expected one")
     return rows.sort_values("alpha")
 
 
@@ -118,7 +119,7 @@ def _placed(rows: pd.DataFrame) -> pd.Series:
     of_alpha = counts.groupby(rows["alpha"]).transform("median")
     filled = counts.fillna(of_alpha).fillna(rows["alpha"] * (counts / rows["alpha"]).median())
     if filled.isna().any():
-        raise ValueError("num_labels is missing in every row: at least one is expected")
+        raise InputError("num_labels is missing in every row: at least one is expected")
     return filled
 
 

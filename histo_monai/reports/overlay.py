@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from histo_monai.errors import InputError
 from histo_monai.reports.drawing import INK, drawn
 from histo_monai.slides.annotations import Region
 from histo_monai.wholeslide.heatmap import Heatmap
@@ -124,7 +125,7 @@ def overlay(
         Shape (H, W, 3), uint8.
 
     Raises:
-        ValueError: see `blend`.
+        InputError: see `blend`.
     """
     picture = blend(thumbnail, thumbnail_mpp, heatmap, model, regions=regions)
     plan = layout(picture.shape[:2], title)
@@ -159,7 +160,7 @@ def blend(
         Shape and dtype of the thumbnail.
 
     Raises:
-        ValueError: the thumbnail does not show the whole slide at this resolution, or is coarser than the map.
+        InputError: the thumbnail does not show the whole slide at this resolution, or is coarser than the map.
     """
     grid = heatmap.grid
     _check(thumbnail, thumbnail_mpp, heatmap)
@@ -256,7 +257,7 @@ def draw_color_bar(canvas: Canvas, middle_right_yx: tuple[float, float], quantit
 def _check(thumbnail: Pixels, thumbnail_mpp: float, heatmap: Heatmap) -> None:
     grid = heatmap.grid
     if not 0 < thumbnail_mpp <= grid.stride_um:
-        raise ValueError(
+        raise InputError(
             f"thumbnail_mpp {thumbnail_mpp:g} is not in 0..{grid.stride_um:g} µm/px: a cell needs a pixel; "
             f"take a finer thumbnail"
         )
@@ -264,7 +265,7 @@ def _check(thumbnail: Pixels, thumbnail_mpp: float, heatmap: Heatmap) -> None:
     # Two: levels of a pyramid are rounded up, and a thumbnail of one again.
     expected = tuple(size * scale for size in grid.size_yx)
     if any(abs(side - size) > 2 for side, size in zip(thumbnail.shape[:2], expected, strict=True)):
-        raise ValueError(
+        raise InputError(
             f"a thumbnail of {thumbnail.shape[:2]} px at {thumbnail_mpp:g} µm/px is not of a slide of "
             f"{grid.size_yx} px at {grid.slide_mpp:g} µm/px; expected {tuple(math.ceil(s) for s in expected)}"
         )

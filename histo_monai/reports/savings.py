@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+from histo_monai.errors import InputError
 from histo_monai.reports.curve_style import STYLE, lines, require_columns
 from histo_monai.reports.drawing import GREY, INK, PALE
 
@@ -33,11 +34,11 @@ def labels_saved(table: pd.DataFrame) -> Figure:
             `metrics.LabelsSaved.as_dict` gives.
 
     Raises:
-        ValueError: If a column is missing, there is no row, or a stage is unknown.
+        InputError: If a column is missing, there is no row, or a stage is unknown.
     """
     require_columns(table, _COLUMNS)
     if table.empty:
-        raise ValueError("no row to draw: labels saved takes one row per method and stage")
+        raise InputError("no row to draw: labels saved takes one row per method and stage")
     drawn = {(line.method, line.stage): line for line in lines(table)}
     rows: list[dict[Any, Any]] = table.to_dict("records")
     with mpl.rc_context(STYLE):

@@ -12,6 +12,7 @@ import typing
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
+from histo_monai.errors import InputError
 from histo_monai.settings.registry import Registry
 from histo_monai.settings.rules import Ascending, NamedIn, NumberOf, Range, SectionsOf, Unique
 
@@ -21,7 +22,7 @@ _SHORT = reprlib.Repr()
 _SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxstring, _SHORT.maxother = 2, 10, 80, 80
 
 
-class ParamsError(ValueError):
+class ParamsError(InputError):
     """A params file that cannot be used: one line that names the key and what it should hold."""
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from histo_monai.errors import InputError
 from histo_monai.quiet import quiet_library
 from histo_monai.slides.complaints import Complaints
 from histo_monai.slides.errors import SlideError
@@ -206,7 +207,7 @@ class CucimBackend:
             )
             pixels = _array(region, device)
         if pixels.shape != (*size_yx, 3):
-            raise ValueError(f"level {level} has {pixels.shape[-1]} channels, not 3")
+            raise InputError(f"level {level} has {pixels.shape[-1]} channels, not 3")
         return pixels, complaints.text
 
     def _blame(
@@ -268,14 +269,14 @@ def _page_of(size_yx: tuple[int, int], tile_yx: tuple[int, int], pages: Sequence
     """The page that is a level of cuCIM's.
 
     Raises:
-        ValueError: If that cannot be told, or cuCIM would not read it as it is meant.
+        InputError: If that cannot be told, or cuCIM would not read it as it is meant.
     """
     same = [page for page in pages if page.is_tiled and page.size_yx == size_yx]
     if len(same) != 1 or same[0].tile_yx != tile_yx:
-        raise ValueError(f"{len(same)} tiled images of the file have {size_yx[1]} x {size_yx[0]} px, not one")
+        raise InputError(f"{len(same)} tiled images of the file have {size_yx[1]} x {size_yx[0]} px, not one")
     why = _why_not_decoded(same[0])
     if why is not None:
-        raise ValueError(why)
+        raise InputError(why)
     return same[0]
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from histo_monai.errors import InputError
 
-class SlideError(ValueError):
+
+class SlideError(InputError):
     """A slide cannot be opened or read: one line with what is wrong, which file, and how to mend it."""
 
     def __init__(self, path: str | Path, what: str) -> None:

@@ -11,6 +11,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from histo_monai.errors import InputError
+
 MAX_UPSAMPLING = 1.1
 """A box may be this much finer than level 0, and no more: upsampling invents no detail."""
 
@@ -28,7 +30,7 @@ class Box:
         mpp: Resolution of the patch, µm per pixel.
 
     Raises:
-        ValueError: If the side or the resolution is not positive, or the center is not finite.
+        InputError: If the side or the resolution is not positive, or the center is not finite.
     """
 
     center_yx: tuple[float, float]
@@ -37,11 +39,11 @@ class Box:
 
     def __post_init__(self) -> None:
         if self.side_px < 1:
-            raise ValueError(f"side_px of a box must be at least 1, got {self.side_px}")
+            raise InputError(f"side_px of a box must be at least 1, got {self.side_px}")
         if not (math.isfinite(self.mpp) and self.mpp > 0):
-            raise ValueError(f"mpp of a box must be a positive number of µm per pixel, got {self.mpp}")
+            raise InputError(f"mpp of a box must be a positive number of µm per pixel, got {self.mpp}")
         if not all(math.isfinite(value) for value in self.center_yx):
-            raise ValueError(f"center_yx of a box must be finite, got {self.center_yx}")
+            raise InputError(f"center_yx of a box must be finite, got {self.center_yx}")
 
     @property
     def side_um(self) -> float:
@@ -65,10 +67,10 @@ def choose_level(level_mpps: Sequence[float], mpp: float) -> int:
         mpp: Resolution asked for, µm per pixel.
 
     Raises:
-        ValueError: If the box is finer than the slide by more than 10 %.
+        InputError: If the box is finer than the slide by more than 10 %.
     """
     if level_mpps[0] > mpp * MAX_UPSAMPLING:
-        raise ValueError(
+        raise InputError(
             f"asked for {mpp:g} µm/px, finer than the slide's own {level_mpps[0]:g} µm/px by more than 10 %: "
             f"upsampling invents no detail, ask for {level_mpps[0]:g} or coarser"
         )

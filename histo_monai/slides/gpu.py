@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from histo_monai.errors import InputError
 from histo_monai.products import product
 from histo_monai.slides.resample import Window
 
@@ -18,22 +19,22 @@ def require_gpu(device: str) -> None:
     """Refuse a CUDA device where there is none; cuCIM itself would quietly decode on the CPU.
 
     Raises:
-        ValueError: If the device is no name cuCIM knows, or CuPy or a GPU is missing.
+        InputError: If the device is no name cuCIM knows, or CuPy or a GPU is missing.
     """
     if device == "cpu":
         return
     if device.split(":")[0] != "cuda":
-        raise ValueError(f'device must be "cpu" or "cuda", got {device!r}')
+        raise InputError(f'device must be "cpu" or "cuda", got {device!r}')
     try:
         import cupy
 
         num_devices = int(cupy.cuda.runtime.getDeviceCount())
     except Exception as error:
-        raise ValueError(
+        raise InputError(
             f'device="{device}" needs CuPy and a CUDA GPU ({error}); use device="cpu"'
         ) from error
     if num_devices == 0:
-        raise ValueError(f'device="{device}" was asked for, but there is no CUDA GPU here; use device="cpu"')
+        raise InputError(f'device="{device}" was asked for, but there is no CUDA GPU here; use device="cpu"')
 
 
 def patches_by_area(regions: Any, windows: Sequence[Window], xp: Any = np) -> Any:

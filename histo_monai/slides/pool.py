@@ -6,6 +6,7 @@ import os
 from collections import OrderedDict
 from pathlib import Path
 
+from histo_monai.errors import InputError
 from histo_monai.slides.reader import Slide, open_slide
 
 
@@ -19,7 +20,7 @@ class SlidePool:
 
     def __init__(self, max_open: int, device: str = "cpu") -> None:
         if max_open < 1:
-            raise ValueError(f"max_open must be at least 1, got {max_open}")
+            raise InputError(f"max_open must be at least 1, got {max_open}")
         self.max_open, self.device = max_open, device
         self._pid = os.getpid()
         self._slides: OrderedDict[tuple[Path, float | None], Slide] = OrderedDict()

@@ -15,6 +15,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from histo_monai.errors import InputError
 from histo_monai.slides.backends import Backend
 from histo_monai.slides.cucim_backend import SUFFIXES, CucimBackend, why_not_cucim
 from histo_monai.slides.errors import SlideError
@@ -91,12 +92,12 @@ class Slide:
             on the GPU, which torch takes without a copy (`torch.from_dlpack`).
 
         Raises:
-            ValueError: If there are no boxes or they differ in side_px.
+            InputError: If there are no boxes or they differ in side_px.
             SlideError: If a box is finer than the slide by more than 10 %, or the file is damaged.
         """
         sides = {box.side_px for box in boxes}
         if len(sides) != 1:
-            raise ValueError(f"read_many takes boxes of one side_px, got {sorted(sides) or 'no boxes'}")
+            raise InputError(f"read_many takes boxes of one side_px, got {sorted(sides) or 'no boxes'}")
         side = sides.pop()
         groups: dict[tuple[int, int, float, bool], list[tuple[int, Window]]] = defaultdict(list)
         for number, box in enumerate(boxes):
@@ -129,7 +130,7 @@ class Slide:
     def _plan(self, box: Box) -> tuple[int, Window]:
         try:
             level = choose_level(self.level_mpps, box.mpp)
-        except ValueError as error:
+        except InputError as error:
             raise SlideError(self.path, str(error)) from None
         downsample = self.level_downsamples[level]
         center_yx = (box.center_yx[0] / downsample, box.center_yx[1] / downsample)
@@ -178,7 +179,7 @@ class Slide:
         """
         try:
             level = choose_level(self.level_mpps, mpp)
-        except ValueError as error:
+        except InputError as error:
             raise SlideError(self.path, str(error)) from None
         height, width = self._level_sizes_yx[level]
         scale = mpp / self.level_mpps[level]
@@ -227,7 +228,7 @@ def open_slide(
 
     Raises:
         SlideError: If the file is missing, empty, truncated or no slide, or states no resolution.
-        ValueError: If a CUDA device is asked for where there is none.
+        InputError: If a CUDA device is asked for where there is none.
     """
     require_gpu(device)
     path = Path(path)

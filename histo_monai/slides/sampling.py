@@ -6,6 +6,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from histo_monai.errors import InputError
+
 _CHUNK = 4096
 
 
@@ -44,7 +46,7 @@ def sample_centers(
         Shape (n, 2), int64, (y, x) in level-0 pixels; n < num where fewer differ, 0 where none is eligible.
 
     Raises:
-        ValueError: If an argument is out of range.
+        InputError: If an argument is out of range.
     """
     _check(mask, (mask_mpp, slide_mpp, side_um), num, min_tissue_fraction, grid_px, within_um)
     field_px, step_px = side_um / mask_mpp, grid_px * slide_mpp / mask_mpp
@@ -139,12 +141,12 @@ def _check(
     within_um: float,
 ) -> None:
     if mask.ndim != 2 or mask.dtype != bool or mask.size == 0:
-        raise ValueError(f"the tissue mask must be (h, w) bool, got {mask.shape} {mask.dtype}")
+        raise InputError(f"the tissue mask must be (h, w) bool, got {mask.shape} {mask.dtype}")
     if not min(lengths_um) > 0:
-        raise ValueError(f"mask_mpp, slide_mpp and side_um must be positive, got {lengths_um}")
+        raise InputError(f"mask_mpp, slide_mpp and side_um must be positive, got {lengths_um}")
     if within_um < 0:
-        raise ValueError(f"within_um must be at least 0, got {within_um}")
+        raise InputError(f"within_um must be at least 0, got {within_um}")
     if num < 0 or grid_px < 1:
-        raise ValueError(f"num must be at least 0 and grid_px at least 1, got {num} and {grid_px}")
+        raise InputError(f"num must be at least 0 and grid_px at least 1, got {num} and {grid_px}")
     if not 0 <= min_tissue_fraction <= 1:
-        raise ValueError(f"min_tissue_fraction must lie in 0..1, got {min_tissue_fraction}")
+        raise InputError(f"min_tissue_fraction must lie in 0..1, got {min_tissue_fraction}")

@@ -6,6 +6,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from histo_monai.errors import InputError
+
 _PURE_WHITE = 254
 _DARK = 50
 _BRIGHT = 190
@@ -39,10 +41,10 @@ def tissue_mask(rgb: NDArray[np.uint8]) -> NDArray[np.bool_]:
         Shape (h, w), bool.
 
     Raises:
-        ValueError: If the picture is not of shape (h, w, 3) and dtype uint8.
+        InputError: If the picture is not of shape (h, w, 3) and dtype uint8.
     """
     if rgb.ndim != 3 or rgb.shape[2] != 3 or rgb.dtype != np.uint8:
-        raise ValueError(f"tissue_mask takes an RGB picture (h, w, 3) uint8, got {rgb.shape} {rgb.dtype}")
+        raise InputError(f"tissue_mask takes an RGB picture (h, w, 3) uint8, got {rgb.shape} {rgb.dtype}")
     has_image = (rgb.min(axis=2) < _PURE_WHITE) & (rgb.max(axis=2) > _DARK)
     if not has_image.any():
         return np.zeros(rgb.shape[:2], bool)

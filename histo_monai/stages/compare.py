@@ -18,6 +18,7 @@ from histo_monai import artifacts
 from histo_monai.datasets.predictions import STAGE_OF_MODEL, Predictions, check_same_patches, read_predictions
 from histo_monai.datasets.slide_scores import check_same_slides, read_slide_scores
 from histo_monai.datasets.tasks import of_one_group, patient_or_slide
+from histo_monai.errors import InputError
 from histo_monai.metrics import VERDICTS, Comparison, ModelValue, PairedTest, auc, compare_models
 from histo_monai.params import Params, load_params
 from histo_monai.provenance import made_from, write_metrics
@@ -63,7 +64,7 @@ def run() -> None:
     """Write data/comparison: table.csv, tests.csv, report.md, table.png, metrics.json, summary.json.
 
     Raises:
-        ValueError: predictions of a method and seed are missing, or are not of the same patches as the others.
+        InputError: predictions of a method and seed are missing, or are not of the same patches as the others.
     """
     params = load_params(artifacts.PARAMS)
     read = _read(params.methods, params.seeds)
@@ -75,7 +76,7 @@ def run() -> None:
         found.append(_split_table(params, split, parts))
         warnings += _warnings(split, parts[next(iter(parts))])
     if not found:
-        raise ValueError(f"{first.path}: no validation or test patches; run evaluate again")
+        raise InputError(f"{first.path}: no validation or test patches; run evaluate again")
     headline = found[-1:]
     if (slides := _slides_table(params)) is not None:
         found, headline = [*found, slides], [*headline, slides]
@@ -116,11 +117,11 @@ def _read(methods: Sequence[str], seeds: Sequence[int]) -> dict[tuple[str, int],
         for seed in seeds:
             path = artifacts.evaluation_folder(method, seed) / artifacts.PREDICTIONS
             if not path.is_file():
-                raise ValueError(f"{path}: not found; run `dvc repro evaluate@{method}-{seed}` first")
+                raise InputError(f"{path}: not found; run `dvc repro evaluate@{method}-{seed}` first")
             read[method, seed] = read_predictions(path)
             for name in (*STAGE_OF_MODEL, REFERENCE):
                 if name not in read[method, seed].said:
-                    raise ValueError(f"{path}: no predictions of {name!r}; run evaluate again")
+                    raise InputError(f"{path}: no predictions of {name!r}; run evaluate again")
             check_same_patches(next(iter(read.values())), read[method, seed])
     return read
 

@@ -29,6 +29,7 @@ from histo_monai.engines.resume import fingerprint
 from histo_monai.engines.semisupervised import train_student
 from histo_monai.engines.supervised import Training, finetune_encoder
 from histo_monai.environment import read_environment
+from histo_monai.errors import InputError
 from histo_monai.imports import stage_sha256
 from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.task_model import describe_task_model
@@ -64,7 +65,7 @@ def run(method: str, seed: int) -> None:
     Where the slides bear no labels there is nothing to diagnose: folds.csv holds no row, and there are no models.
 
     Raises:
-        ValueError: there are too few slides of a label, or the labels of a fold's rest lack a class.
+        InputError: there are too few slides of a label, or the labels of a fold's rest lack a class.
     """
     params = load_params(artifacts.PARAMS)
     environment = read_environment()
@@ -118,8 +119,8 @@ def _train_fold(
     known = task.patches[~task.patches["slide_id"].isin(held_out)].reset_index(drop=True)
     try:
         labeled = labeled_rows(known, params.alpha)
-    except ValueError as error:
-        raise ValueError(
+    except InputError as error:
+        raise InputError(
             f"fold {fold}, without {', '.join(sorted(held_out))}: {error}; or map no slides (whole_slides: false)"
         ) from None
     unlabeled = split_rows(known, "train")

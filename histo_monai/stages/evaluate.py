@@ -25,6 +25,7 @@ from histo_monai.engines.evaluation import (
 )
 from histo_monai.engines.labeled import LabeledTask, some_patches, spread
 from histo_monai.environment import read_environment
+from histo_monai.errors import InputError
 from histo_monai.networks.task_model import from_task_model
 from histo_monai.params import load_params
 from histo_monai.pictures.predictions import answers
@@ -121,7 +122,7 @@ def _warnings(path: Path) -> list[str]:
     mend = "run the index stage again"
     warnings = read_json(path, mend, keys=("warnings",))["warnings"]
     if not isinstance(warnings, list) or not all(isinstance(warning, str) for warning in warnings):
-        raise ValueError(f"{path}: warnings is {repr(warnings)[:80]}, expected a list of texts; {mend}")
+        raise InputError(f"{path}: warnings is {repr(warnings)[:80]}, expected a list of texts; {mend}")
     return warnings
 
 

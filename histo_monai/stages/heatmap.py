@@ -26,6 +26,7 @@ from histo_monai.engines.heatmap import MapSettings, SlideJob, map_slides, patch
 from histo_monai.engines.labeled import LabeledTask
 from histo_monai.engines.resume import fingerprint
 from histo_monai.environment import read_environment, torchrun_rank
+from histo_monai.errors import InputError
 from histo_monai.imports import modules_sha256
 from histo_monai.networks.task_model import from_task_model
 from histo_monai.params import Params, load_params
@@ -49,7 +50,7 @@ def run(method: str, seed: int) -> None:
     that were trained on them say. A run that was killed goes on after its last finished slide.
 
     Raises:
-        ValueError: a model or slide cannot be used, or the patches have no one resolution.
+        InputError: a model or slide cannot be used, or the patches have no one resolution.
     """
     params = load_params(artifacts.PARAMS)
     slides = read_whole_slides(artifacts.WHOLE_SLIDES_CSV)
@@ -119,7 +120,7 @@ def _jobs(method: str, seed: int, slides: pd.DataFrame, fold_of: Mapping[str, in
             models = {name: folds / f"{name}-{fold}.safetensors" for name in MODELS}
             gone = [path for path in models.values() if not path.is_file()]
             if gone:
-                raise ValueError(
+                raise InputError(
                     f"{folds / artifacts.FOLDS_CSV}: slide {slide_id} is of fold {fold}, which has no model "
                     f"{gone[0].name}; run `dvc repro crossfit` again"
                 )

@@ -22,6 +22,7 @@ from histo_monai.datasets.survey import Placement, build_pretraining_index
 from histo_monai.datasets.tables import SPLITS, whole_slide_table
 from histo_monai.datasets.whole_slides import WHOLE_SLIDES, corpus_slides
 from histo_monai.environment import read_environment
+from histo_monai.errors import InputError
 from histo_monai.params import Camelyon16Labels, OwnLabels, Params, SlidesCorpus, load_params
 from histo_monai.provenance import made_from, write_metrics
 from histo_monai.storage import whole_folder, write_json
@@ -39,7 +40,7 @@ def run() -> None:
     """Write data/index: slides, centers, skipped, patches, whole_slides, near_copies (.csv), and their counts (.json).
 
     Raises:
-        ValueError: slides, images or labels cannot be used, or what is tested on has a part in training.
+        InputError: slides, images or labels cannot be used, or what is tested on has a part in training.
     """
     params = load_params(artifacts.PARAMS)
     processes = read_environment().cpus
@@ -179,7 +180,7 @@ def read_corpus(params: Params) -> pd.DataFrame:
     """The slides of the corpus that params name, with paths relative to the project's root where they lie inside it.
 
     Raises:
-        ValueError: the corpus's folder is missing or is not what its layout says.
+        InputError: the corpus's folder is missing or is not what its layout says.
     """
     root = _existing_folder(params.source, params.corpus, "corpus")
     section = params.corpus_section
@@ -205,7 +206,7 @@ def _manifests(params: Params) -> list[Path]:
 def _existing_folder(source: str, name: str, key: str) -> Path:
     root = artifacts.dataset_folder(source, name)
     if not root.is_dir():
-        raise ValueError(
+        raise InputError(
             f"{root}: not found; put or link the {name} data there, or set `{key}` in params.yaml"
         )
     return root

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from histo_monai.errors import InputError
 
-class OutputError(ValueError):
+
+class OutputError(InputError):
     """Something must not, or cannot, be written where it should be: one line with what, where and the remedy."""
 
 

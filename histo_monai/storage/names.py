@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from histo_monai.errors import InputError
+
 MAX_NAME_BYTES = 200
 """A file name has 255 bytes at most on every usual disk; drafts and suffixes need the rest."""
 
@@ -20,12 +22,12 @@ def check_name(name: str, where: str) -> None:
         where: Where it stands, for the message: "slides.csv, row 3: slide_id".
 
     Raises:
-        ValueError: It cannot be; says why, and how to write it.
+        InputError: It cannot be; says why, and how to write it.
     """
     why = _fault(name)
     if why:
         shown = repr(name if len(name) <= 60 else f"{name[:50]}...")
-        raise ValueError(f"{where} {shown} {why}{_advice(name)}; files are named by it")
+        raise InputError(f"{where} {shown} {why}{_advice(name)}; files are named by it")
 
 
 def _fault(name: str) -> str:

@@ -9,11 +9,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from histo_monai.errors import InputError
+
 JSON_LIMIT = 2**26
 """Bytes of a JSON file that is read, 64 MiB: the largest that this project writes has some hundred kB."""
 
 
-class InputFileError(ValueError):
+class InputFileError(InputError):
     """A file that cannot be used: one line with its name, what is wrong with it and how to mend it."""
 
 
@@ -110,6 +112,6 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise ValueError(f"key {key!r} stands in it twice")
+            raise InputError(f"key {key!r} stands in it twice")
         found[key] = value
     return found

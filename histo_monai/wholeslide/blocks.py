@@ -9,6 +9,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from histo_monai.errors import InputError
 from histo_monai.slides import Box, Slide, SlideError, SlidePool, choose_level
 from histo_monai.wholeslide.heatmap import Grid
 
@@ -36,7 +37,7 @@ class CellBlocks(Sequence[tuple[NDArray[np.uint8], NDArray[np.int64]]]):
         mpp: Resolution of the patches, µm per px.
 
     Raises:
-        ValueError: The step from cell to cell is no whole number of patch pixels.
+        InputError: The step from cell to cell is no whole number of patch pixels.
         SlideError: The patches are finer than the slide by more than 10 %.
     """
 
@@ -49,7 +50,7 @@ class CellBlocks(Sequence[tuple[NDArray[np.uint8], NDArray[np.int64]]]):
         self._pool = SlidePool(1)
         try:
             level_mpp = slide.level_mpps[choose_level(slide.level_mpps, mpp)]
-        except ValueError as error:
+        except InputError as error:
             raise SlideError(slide.path, str(error)) from None
         by_source = int(_SOURCE_PX * level_mpp / mpp - patch_px) // self._stride_px + 1
         by_bytes = math.isqrt(_PATCH_BYTES // (3 * patch_px**2))
@@ -88,16 +89,16 @@ def whole_stride(stride_um: float, mpp: float) -> int:
     """The step from cell to cell in patch pixels.
 
     Raises:
-        ValueError: It is no whole number of at least 1.
+        InputError: It is no whole number of at least 1.
     """
     if not 0 < stride_um <= _MOST_STRIDE_UM:
-        raise ValueError(
+        raise InputError(
             f"stride_um {stride_um:g}: expected a positive number of µm, at most {_MOST_STRIDE_UM}"
         )
     stride_px = round(stride_um / mpp)
     if stride_px < 1 or abs(stride_um / mpp - stride_px) > 1e-6:
         better = max(1, stride_px) * mpp
-        raise ValueError(
+        raise InputError(
             f"stride_um {stride_um:g} is {stride_um / mpp:g} pixels of {mpp:g} µm; expected a whole number of patch "
             f"pixels: set stride_um to {better:g}"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from histo_monai.errors import InputError
 from histo_monai.slides import Slide, SlideError, tissue_fraction, tissue_mask
 from histo_monai.wholeslide.heatmap import Grid
 
@@ -19,7 +20,7 @@ def slide_grid(slide: Slide, stride_um: float) -> Grid:
     """
     try:
         return Grid(stride_um, slide.mpp, slide.size_yx)
-    except ValueError as error:
+    except InputError as error:
         raise SlideError(slide.path, str(error)) from None
 
 
@@ -38,11 +39,11 @@ def tissue_cells(
         Cells (row, column), shape (n, 2), int64, row after row, and their tissue fraction, shape (n,), float32, 0..1.
 
     Raises:
-        ValueError: `min_tissue_fraction` is out of range.
+        InputError: `min_tissue_fraction` is out of range.
         SlideError: The slide is damaged.
     """
     if not 0 <= min_tissue_fraction <= 1:
-        raise ValueError(f"min_tissue_fraction must lie in 0..1, got {min_tissue_fraction}")
+        raise InputError(f"min_tissue_fraction must lie in 0..1, got {min_tissue_fraction}")
     mask_mpp = max(tissue_mpp, slide.mpp)
     mask = tissue_mask(slide.thumbnail(mask_mpp))
     rows, columns = grid.shape

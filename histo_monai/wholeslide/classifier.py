@@ -17,6 +17,7 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
+from histo_monai.errors import InputError
 from histo_monai.metrics import auc
 from histo_monai.networks.checkpoint import load_model, save_model
 from histo_monai.products import product
@@ -83,7 +84,7 @@ class SlideClassifier:
             seed: of the folds.
 
         Raises:
-            ValueError: a label is not 0 or 1, a class has fewer than two slides, a feature is not finite, the rows
+            InputError: a label is not 0 or 1, a class has fewer than two slides, a feature is not finite, the rows
                 differ in number, the kernel is unknown, or nothing is there to choose from.
         """
         table, positive = _checked(features), _labels(labels, len(features))
@@ -106,11 +107,11 @@ class SlideClassifier:
             features: the columns of the training, in any order, and no others.
 
         Raises:
-            ValueError: a column is missing or foreign, or a value is not finite.
+            InputError: a column is missing or foreign, or a value is not finite.
         """
         odd = sorted(set(self.features) ^ set(features.columns))
         if odd:
-            raise ValueError(
+            raise InputError(
                 f"slide features differ from the {len(self.features)} learned from, {odd[0]} is missing or foreign; "
                 "make them with the version that made those"
             )
@@ -140,11 +141,11 @@ class SlideClassifier:
         """Read what `save` wrote; no code in it is run.
 
         Raises:
-            ValueError: see `networks.checkpoint.load_model`; or it is another kind of model.
+            InputError: see `networks.checkpoint.load_model`; or it is another kind of model.
         """
         tensors, about = load_model(path)
         if about.get("kind") != _KIND:
-            raise ValueError(f"{path}: holds no {_KIND}; expected the file that the aggregate stage writes")
+            raise InputError(f"{path}: holds no {_KIND}; expected the file that the aggregate stage writes")
         arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
         return cls(tuple(about["features"]), arrays, about["kernel"], about["chosen"], about["cv_auc"])
 
@@ -184,7 +185,7 @@ def permutation_auc(
         Shape (num,).
 
     Raises:
-        ValueError: see `SlideClassifier.fit` and `SlideClassifier.scores`; or the test slides are of one class.
+        InputError: see `SlideClassifier.fit` and `SlideClassifier.scores`; or the test slides are of one class.
     """
     known, labels = _checked(features_train), _labels(labels_train, len(features_train))
     asked = _checked(features_test[features_train.columns])
@@ -205,12 +206,12 @@ def permutation_auc(
 def _checked(features: pd.DataFrame) -> Array:
     if not features.columns.is_unique:
         twice = features.columns[features.columns.duplicated()][0]
-        raise ValueError(f"slide feature {twice} comes twice; expected each once")
+        raise InputError(f"slide feature {twice} comes twice; expected each once")
     table = features.to_numpy(np.float64)
     bad = np.argwhere(~np.isfinite(table))
     if len(bad):
         row, column = bad[0]
-        raise ValueError(
+        raise InputError(
             f"slide {features.index[row]}, feature {features.columns[column]} is {table[row, column]}; "
             "expected a finite number"
         )
@@ -220,12 +221,12 @@ def _checked(features: pd.DataFrame) -> Array:
 def _labels(labels: ArrayLike, num_slides: int) -> NDArray[np.int64]:
     array = np.asarray(labels, np.float64)
     if array.shape != (num_slides,):
-        raise ValueError(f"labels have shape {array.shape}; expected one for each of {num_slides} slides")
+        raise InputError(f"labels have shape {array.shape}; expected one for each of {num_slides} slides")
     if not np.isin(array, (0, 1)).all():
-        raise ValueError(f"labels are {sorted(set(array.tolist()))}; expected 0 (normal) and 1 (tumour)")
+        raise InputError(f"labels are {sorted(set(array.tolist()))}; expected 0 (normal) and 1 (tumour)")
     num_tumor = int(array.sum())
     if min(num_tumor, num_slides - num_tumor) < 2:
-        raise ValueError(
+        raise InputError(
             f"{num_tumor} tumour and {num_slides - num_tumor} normal slides to learn the diagnosis from; "
             "expected two of each at least: add slides"
         )
@@ -235,10 +236,10 @@ def _labels(labels: ArrayLike, num_slides: int) -> NDArray[np.int64]:
 def _settings(kernel: str, penalties: Sequence[float], gammas: Sequence[float]) -> list[dict[str, float]]:
     """All combinations, the smoothest first; which kernel it is shows by whether there is a gamma."""
     if kernel not in get_args(Kernel):
-        raise ValueError(f"kernel {kernel!r} is unknown; known: {', '.join(get_args(Kernel))}")
+        raise InputError(f"kernel {kernel!r} is unknown; known: {', '.join(get_args(Kernel))}")
     given = [*penalties, *(gammas if kernel == "rbf" else [1.0])]
     if not penalties or (kernel == "rbf" and not gammas) or not all(0 < v < math.inf for v in given):
-        raise ValueError(
+        raise InputError(
             f"C {list(penalties)} and gamma {list(gammas)}: expected positive numbers to choose from"
         )
     if kernel == "linear":
@@ -275,7 +276,7 @@ def _search(
 def _folds(positive: NDArray[np.int64], folds: int, seed: int) -> Iterator[tuple[NDArray, NDArray]]:
     num_folds = min(folds, *np.bincount(positive))
     if num_folds < 2:
-        raise ValueError(f"{folds} folds; a cross-validation takes two at least")
+        raise InputError(f"{folds} folds; a cross-validation takes two at least")
     folding = StratifiedKFold(num_folds, shuffle=True, random_state=derive_seed(seed, "folds"))
     yield from folding.split(positive, positive)
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
+from histo_monai.errors import InputError
 from histo_monai.quiet import quiet_library
 from histo_monai.slides.annotations import Point, Region, mask_regions
 from histo_monai.wholeslide.heatmap import Grid, Heatmap
@@ -37,11 +38,11 @@ def find_detections(
         Highest first; middles of cells in level-0 pixels, with the smoothed map's value as "probability".
 
     Raises:
-        ValueError: threshold is outside 0..1, or a length is negative.
+        InputError: threshold is outside 0..1, or a length is negative.
     """
     _check(threshold)
     if not min(radius_um, smoothing_um) >= 0:
-        raise ValueError(
+        raise InputError(
             f"radius_um and smoothing_um must be 0 or more, got {radius_um:g} and {smoothing_um:g}"
         )
     stride_um = heatmap.grid.stride_um
@@ -76,7 +77,7 @@ def find_regions(heatmap: Heatmap, model: str, *, threshold: float, label: str) 
         By highest value and then by area, the greatest first; each with `MEASURES`.
 
     Raises:
-        ValueError: threshold is outside 0..1.
+        InputError: threshold is outside 0..1.
     """
     _check(threshold)
     raster = heatmap.raster(model)
@@ -102,7 +103,7 @@ def find_regions(heatmap: Heatmap, model: str, *, threshold: float, label: str) 
 
 def _check(threshold: float) -> None:
     if not 0 <= threshold <= 1:
-        raise ValueError(f"threshold: expected a probability in 0..1, not {threshold!r}")
+        raise InputError(f"threshold: expected a probability in 0..1, not {threshold!r}")
 
 
 def _cell_areas_mm2(grid: Grid) -> NDArray[np.float64]:

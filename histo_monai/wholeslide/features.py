@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from skimage import measure
 
+from histo_monai.errors import InputError
 from histo_monai.wholeslide.heatmap import Heatmap
 
 THRESHOLDS = (0.5, 0.9)
@@ -74,17 +75,17 @@ def slide_features(heatmap: Heatmap, model: str) -> dict[str, float]:
         Every name of `FEATURES`, in that order; all finite.
 
     Raises:
-        ValueError: the map has no such model, or a value outside 0..1.
+        InputError: the map has no such model, or a value outside 0..1.
     """
     if model not in heatmap.values:
-        raise ValueError(f"the map has no model {model!r}; it has {', '.join(heatmap.values) or 'none'}")
+        raise InputError(f"the map has no model {model!r}; it has {', '.join(heatmap.values) or 'none'}")
     seen = heatmap.tissue > 0
     cells = heatmap.cells[seen]
     tissue, values = (a[seen].astype(np.float64) for a in (heatmap.tissue, heatmap.values[model]))
     bad = np.flatnonzero(~((values >= 0) & (values <= 1)))
     if len(bad):
         row, column = cells[bad[0]]
-        raise ValueError(f"{model}: cell ({row}, {column}) has value {values[bad[0]]}; expected 0..1")
+        raise InputError(f"{model}: cell ({row}, {column}) has value {values[bad[0]]}; expected 0..1")
     features = dict.fromkeys(FEATURES, 0.0)
     if not len(values):
         return features

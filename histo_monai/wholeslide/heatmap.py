@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from histo_monai.errors import InputError
 from histo_monai.storage import read_json, whole_file, write_json
 from histo_monai.wholeslide.origin import MADE_FROM, Origin
 
@@ -45,14 +46,14 @@ class Grid:
     def __post_init__(self) -> None:
         lengths = (self.stride_um, self.slide_mpp, *self.size_yx)
         if not all(0 < length < math.inf for length in lengths):
-            raise ValueError(
+            raise InputError(
                 f"a grid takes positive lengths, got stride_um {self.stride_um}, slide_mpp {self.slide_mpp}, "
                 f"size {self.size_yx}"
             )
         sides_um = [side * self.slide_mpp for side in self.size_yx]
         if (num := math.prod(sides_um) / self.stride_um**2) > MOST_CELLS:
             least_um = math.sqrt(math.prod(sides_um) / MOST_CELLS)
-            raise ValueError(
+            raise InputError(
                 f"stride_um {self.stride_um:g} makes {num:.2g} cells of {sides_um[0] / 1000:.3g} x "
                 f"{sides_um[1] / 1000:.3g} mm; expected at most {MOST_CELLS:.0e}: raise it to {least_um:.3g} or more"
             )
@@ -130,7 +131,7 @@ def read_heatmap(path: Path) -> Heatmap:
     """Read what `write_heatmap` wrote.
 
     Raises:
-        ValueError: a file is missing, or is not what `write_heatmap` writes.
+        InputError: a file is missing, or is not what `write_heatmap` writes.
     """
     try:
         about = read_json(path.with_suffix(".json"), "it describes the scores")
@@ -138,13 +139,13 @@ def read_heatmap(path: Path) -> Heatmap:
         models = list(about["models"])
         wanted = [*PLACE_COLUMNS, *models]
         if list(table.columns) != wanted or len(table) != about["num_cells"]:
-            raise ValueError(f"columns or rows differ from what {path.with_suffix('.json').name} tells")
+            raise InputError(f"columns or rows differ from what {path.with_suffix('.json').name} tells")
         height, width = (int(side) for side in about["size_yx"])
         grid = Grid(float(about["stride_um"]), float(about["slide_mpp"]), (height, width))
         _check_rows(table, grid, models)
     except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
         what = " ".join(str(error).split())
-        raise ValueError(f"{path}: not a table of scores ({what}); run the heatmap stage again") from None
+        raise InputError(f"{path}: not a table of scores ({what}); run the heatmap stage again") from None
     return Heatmap(
         grid,
         table[["row", "column"]].to_numpy(np.int64),
@@ -156,12 +157,12 @@ def read_heatmap(path: Path) -> Heatmap:
 def _check_rows(table: pd.DataFrame, grid: Grid, models: Sequence[str]) -> None:
     numbers = table.to_numpy(np.float64)
     if not np.isfinite(numbers).all():
-        raise ValueError("a value is missing or not a number")
+        raise InputError("a value is missing or not a number")
     shares = table[["tissue", *models]].to_numpy(np.float64)
     if ((shares < 0) | (shares > 1)).any():
-        raise ValueError("a value is not from 0 to 1")
+        raise InputError("a value is not from 0 to 1")
     cells = table[["row", "column"]].to_numpy(np.float64)
     if ((cells < 0) | (cells >= grid.shape) | (cells % 1 != 0)).any():
-        raise ValueError(f"a cell is none of the {grid.shape[0]} x {grid.shape[1]} of the slide")
+        raise InputError(f"a cell is none of the {grid.shape[0]} x {grid.shape[1]} of the slide")
     if table.duplicated(["row", "column"]).any():
-        raise ValueError("a cell stands in it twice")
+        raise InputError("a cell stands in it twice")

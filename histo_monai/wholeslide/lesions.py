@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from histo_monai.errors import InputError
 from histo_monai.metrics import SlideDetections
 from histo_monai.quiet import quiet_library
 from histo_monai.slides.annotations import Outline, Point, rasterize
@@ -69,10 +70,10 @@ def evaluation_mask(
         mask_mpp: Resolution of the mask, µm/px.
 
     Raises:
-        ValueError: a length is not positive.
+        InputError: a length is not positive.
     """
     if not (slide_mpp > 0 and mask_mpp > 0 and min(size_yx) > 0):
-        raise ValueError(
+        raise InputError(
             f"a mask takes positive lengths, got slide_mpp {slide_mpp}, mask_mpp {mask_mpp}, size {size_yx}"
         )
     downsample = mask_mpp / slide_mpp
@@ -102,11 +103,11 @@ def match(points: Sequence[Point], mask: LesionMask, *, measurement: str = "prob
         measurement: Of the points: the score, above 0.
 
     Raises:
-        ValueError: a point has a negative coordinate, or no such measurement above 0.
+        InputError: a point has a negative coordinate, or no such measurement above 0.
     """
     for point in points:
         if not point.measurements.get(measurement, 0) > 0 or min(point.yx) < 0:
-            raise ValueError(
+            raise InputError(
                 f"detection at (y, x) {point.yx} with {dict(point.measurements)}; "
                 f"expected a place on the slide and {measurement!r} above 0"
             )

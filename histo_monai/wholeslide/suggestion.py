@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import entr
 
+from histo_monai.errors import InputError
 from histo_monai.products import product
 
 MIN_DISTANCE = 0.1
@@ -106,7 +107,7 @@ def choose_diverse(
         Shape (k,), int64, in the order of choice; k < num where no more are left.
 
     Raises:
-        ValueError: shapes differ, or a number is not finite or out of its range.
+        InputError: shapes differ, or a number is not finite or out of its range.
     """
     _check(features, uncertainty, num, labeled_features, fields, min_distance)
     if not len(features):
@@ -166,16 +167,16 @@ def _check(
     min_distance: float,
 ) -> None:
     if features.ndim != 2 or np.shape(uncertainty) != features.shape[:1]:
-        raise ValueError(
+        raise InputError(
             f"expected features (n, D) and uncertainty (n,), got {features.shape} and {np.shape(uncertainty)}"
         )
     if labeled_features is not None and labeled_features.shape[1:] != features.shape[1:]:
-        raise ValueError(f"labeled features {labeled_features.shape} do not fit those {features.shape}")
+        raise InputError(f"labeled features {labeled_features.shape} do not fit those {features.shape}")
     if fields is not None and len(fields.sides_px) != len(features):
-        raise ValueError(f"{len(fields.sides_px)} fields for {len(features)} candidates; expected one each")
+        raise InputError(f"{len(fields.sides_px)} fields for {len(features)} candidates; expected one each")
     if not (np.isfinite(uncertainty).all() and (np.asarray(uncertainty) >= 0).all()):
-        raise ValueError("an uncertainty is negative or not a number; expected 0 or more")
+        raise InputError("an uncertainty is negative or not a number; expected 0 or more")
     if not np.isfinite(features).all():
-        raise ValueError("a feature is not a finite number")
+        raise InputError("a feature is not a finite number")
     if num < 1 or min_distance < 0:
-        raise ValueError(f"num must be at least 1 and min_distance at least 0, got {num} and {min_distance}")
+        raise InputError(f"num must be at least 1 and min_distance at least 0, got {num} and {min_distance}")

@@ -11,6 +11,7 @@ import numpy as np
 import tifffile
 from numpy.typing import NDArray
 
+from histo_monai.errors import InputError
 from histo_monai.storage import whole_file
 
 _TILE_PX = 256
@@ -33,12 +34,12 @@ def encode(values: NDArray[np.float32]) -> NDArray[np.uint8]:
     """Values 0..1 as indices into `PALETTE`: 0 where NaN, else 1 + 254 times the value, to the nearest whole number.
 
     Raises:
-        ValueError: a value lies outside 0..1.
+        InputError: a value lies outside 0..1.
     """
     seen = ~np.isnan(values)
     if not ((values[seen] >= 0) & (values[seen] <= 1)).all():
         low, high = values[seen].min(), values[seen].max()
-        raise ValueError(
+        raise InputError(
             f"a map takes values in 0..1, or NaN where nothing was looked at; got {low:g}..{high:g}"
         )
     return np.where(seen, 1 + np.rint(_STEPS * np.where(seen, values, 0)), 0).astype(np.uint8)
@@ -57,10 +58,10 @@ def write_map(path: Path, raster: NDArray[np.float32], stride_um: float) -> None
         stride_um: Side of a cell, µm.
 
     Raises:
-        ValueError: the raster is no picture or has values outside 0..1, or the stride is not positive.
+        InputError: the raster is no picture or has values outside 0..1, or the stride is not positive.
     """
     if raster.ndim != 2 or not raster.size or not stride_um > 0:
-        raise ValueError(
+        raise InputError(
             f"a map takes (rows, columns) and a positive stride, got {raster.shape} and {stride_um} µm"
         )
     levels = [encode(level) for level in _levels(raster)]
@@ -88,19 +89,19 @@ def read_map(path: Path) -> tuple[NDArray[np.float32], float]:
         Shape (rows, columns), float32, NaN where nothing was looked at; the stride.
 
     Raises:
-        ValueError: the file is missing or is not such a map.
+        InputError: the file is missing or is not such a map.
     """
     try:
         with tifffile.TiffFile(path) as file:
             page = file.pages.first
             kind = page.photometric, page.dtype, page.resolutionunit
             if kind != (tifffile.PHOTOMETRIC.PALETTE, np.uint8, tifffile.RESUNIT.CENTIMETER):
-                raise ValueError("it is not 8-bit palette with pixels per centimeter")
+                raise InputError("it is not 8-bit palette with pixels per centimeter")
             stride_um = float(_UM_PER_CM / Fraction(*page.tags["XResolution"].value))
             values = page.asarray()
     except Exception as error:  # Of a damaged file tifffile raises what its decoders and tables do.
         what = " ".join(str(error).split())
-        raise ValueError(f"{path}: not a map of values ({what}); run the heatmap stage again") from None
+        raise InputError(f"{path}: not a map of values ({what}); run the heatmap stage again") from None
     told = (values.astype(np.float32) - 1) / _STEPS
     return np.where(values > 0, told, np.float32(np.nan)), stride_um
 

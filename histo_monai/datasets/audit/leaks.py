@@ -7,6 +7,7 @@ import itertools
 import pandas as pd
 
 from histo_monai.datasets.tables import SPLITS, first_five
+from histo_monai.errors import InputError
 
 LEAK_COLUMNS = ("kind", "first", "first_split", "second", "second_split", "what")
 PRETRAINING = "pretraining"
@@ -66,7 +67,7 @@ def check_leaks(leaks: pd.DataFrame) -> None:
     """Refuse what `find_leaks` found.
 
     Raises:
-        ValueError: there is a leak; names up to five.
+        InputError: there is a leak; names up to five.
     """
     if leaks.empty:
         return
@@ -75,7 +76,7 @@ def check_leaks(leaks: pd.DataFrame) -> None:
         for row in leaks.itertuples()
     ]
     counted = "1 leak" if len(leaks) == 1 else f"{len(leaks)} leaks"
-    raise ValueError(f"{counted} between splits: {first_five(named)}. Remove one of each, or move it")
+    raise InputError(f"{counted} between splits: {first_five(named)}. Remove one of each, or move it")
 
 
 def same_pixels_other_label(table: pd.DataFrame, digests: pd.Series) -> list[str]:

@@ -13,6 +13,7 @@ from histo_monai.datasets.audit.fingerprints import fingerprint
 from histo_monai.datasets.pixels import digest_of
 from histo_monai.datasets.processes import map_over_processes
 from histo_monai.datasets.tables import first_five
+from histo_monai.errors import InputError
 from histo_monai.slides import open_slide, tissue_mask
 
 _THUMBNAIL_MPP = 32.0
@@ -50,12 +51,12 @@ def readable(
         skip_bad_slides: go on without those.
 
     Raises:
-        ValueError: a slide cannot be read, and `skip_bad_slides` is not set.
+        InputError: a slide cannot be read, and `skip_bad_slides` is not set.
     """
     problem = looks["problem"].reindex(whole_slides["path"]).to_numpy()
     lines = [line for line in problem if line]
     if lines and not skip_bad_slides:
-        raise ValueError(
+        raise InputError(
             f"{len(lines)} of {len(whole_slides)} whole slides cannot be read: {first_five(lines)}. "
             "Mend or remove them, or set index.skip_bad_slides: true to go on without them"
         )
@@ -70,18 +71,18 @@ def refuse_unreadable(looks: pd.DataFrame, paths: pd.Series) -> None:
         paths: of the slides; one may come several times.
 
     Raises:
-        ValueError: names up to five.
+        InputError: names up to five.
     """
     lines = [line for line in looks["problem"].reindex(paths.unique()) if line]
     if lines:
-        raise ValueError(f"{len(lines)} slides cannot be read: {first_five(lines)}. Mend or remove them")
+        raise InputError(f"{len(lines)} slides cannot be read: {first_five(lines)}. Mend or remove them")
 
 
 def _look(path: str, mpp: float | None) -> tuple[str, str, str]:
     try:
         with open_slide(path, mpp) as slide:
             pixels = slide.thumbnail(max(_THUMBNAIL_MPP, slide.mpp))
-    except (ValueError, OSError) as error:
+    except (InputError, OSError) as error:
         return "", "", str(error)
     return digest_of(pixels), fingerprint(tissue_of(pixels)).hex(), ""
 

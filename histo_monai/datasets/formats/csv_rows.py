@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from histo_monai.datasets.files import read_bytes
+from histo_monai.errors import InputError
 
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs"}
@@ -24,17 +25,17 @@ def read_rows(path: Path) -> pd.DataFrame:
         line breaks inside quotes count.
 
     Raises:
-        ValueError: it is no such csv; names the file and, where there is one, the row.
+        InputError: it is no such csv; names the file and, where there is one, the row.
     """
     rows = _records(path, _text(path, read_bytes(path)))
     _, header = next(rows, (0, []))
     if not header:
-        raise ValueError(f"{path}: not a csv (there is nothing in it)")
+        raise InputError(f"{path}: not a csv (there is nothing in it)")
     _check_header(path, header)
     numbers, values = [], []
     for number, record in rows:
         if len(record) != len(header):
-            raise ValueError(
+            raise InputError(
                 f"{path}, row {number}: {len(record)} values, but the header names {len(header)} columns; "
                 "remove commas at the end, and put quotes around a value that holds a comma"
             )
@@ -45,17 +46,17 @@ def read_rows(path: Path) -> pd.DataFrame:
 
 def _text(path: Path, data: bytes) -> str:
     if data.startswith(_UTF16):
-        raise ValueError(f"{path}: is encoded in UTF-16; save it as csv in UTF-8 (Excel: CSV UTF-8)")
+        raise InputError(f"{path}: is encoded in UTF-16; save it as csv in UTF-8 (Excel: CSV UTF-8)")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         row = data.count(b"\n", 0, error.start) + 1
-        raise ValueError(
+        raise InputError(
             f"{path}, row {row}: not UTF-8 (byte 0x{data[error.start]:02x}); save it as csv in UTF-8 (Excel: CSV UTF-8)"
         ) from None
     if "\0" in text:
         row = text.count("\n", 0, text.index("\0")) + 1
-        raise ValueError(f"{path}, row {row}: holds a NUL character; it is no csv, or not in UTF-8")
+        raise InputError(f"{path}, row {row}: holds a NUL character; it is no csv, or not in UTF-8")
     return text
 
 
@@ -69,7 +70,7 @@ def _records(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
         except StopIteration:
             return
         except csv.Error as error:
-            raise ValueError(f"{path}, row {number}: not a csv ({error})") from None
+            raise InputError(f"{path}, row {number}: not a csv ({error})") from None
         stripped = [value.strip() for value in record]
         if stripped not in ([], [""]):
             yield number, stripped
@@ -79,11 +80,11 @@ def _records(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
 def _check_header(path: Path, header: list[str]) -> None:
     for separator, name in _OTHER_SEPARATORS.items():
         if len(header) == 1 and separator in header[0]:
-            raise ValueError(f"{path}: is separated by {name} ({separator!r}); save it with commas")
+            raise InputError(f"{path}: is separated by {name} ({separator!r}); save it with commas")
     if "" in header:
-        raise ValueError(
+        raise InputError(
             f"{path}: column {header.index('') + 1} of {len(header)} has no name; remove commas at the end of every row"
         )
     twice = next((name for place, name in enumerate(header) if name in header[:place]), None)
     if twice is not None:
-        raise ValueError(f"{path}: two columns are named {twice!r}; keep one")
+        raise InputError(f"{path}: two columns are named {twice!r}; keep one")

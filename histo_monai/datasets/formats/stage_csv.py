@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from histo_monai.errors import InputError
 from histo_monai.storage import InputFileError, check_name, read_bytes
 
 _LIMIT = 2**34
@@ -36,7 +37,7 @@ def read_stage_csv(
         more: whether other columns follow, of any type; if not, there are none.
 
     Raises:
-        ValueError: the file is missing, is no such table, was cut off, holds an infinite number, a text that is not
+        InputError: the file is missing, is no such table, was cut off, holds an infinite number, a text that is not
             `among` those named, a key twice, or a `slide_id` that cannot be the name of a file. Names the file and,
             where there is one, the row, which is the line in it (the header is row 1).
     """
@@ -59,14 +60,14 @@ def read_stage_csv(
 
 def _content(path: Path, stage: str) -> bytes:
     if not path.exists():
-        raise ValueError(f"{path}: not found; run `dvc repro {stage}` first")
+        raise InputError(f"{path}: not found; run `dvc repro {stage}` first")
     try:
         content = read_bytes(path, _LIMIT)
     except InputFileError as error:
-        raise ValueError(f"{error}; run `dvc repro {stage}` again") from None
+        raise InputError(f"{error}; run `dvc repro {stage}` again") from None
     if not content.endswith(b"\n"):
         what = "it is cut off in its last row" if content else "there is nothing in it"
-        raise ValueError(f"{path}: not whole ({what}); run `dvc repro {stage}` again")
+        raise InputError(f"{path}: not whole ({what}); run `dvc repro {stage}` again")
     return content
 
 
@@ -76,7 +77,7 @@ def _parse(path: Path, content: bytes, types: Mapping[str, str], more: bool, aga
     if known != list(types):
         missing = [column for column in types if column not in header]
         what = f"it has no column {missing[0]!r}" if missing else f"its columns are not {', '.join(types)}"
-        raise ValueError(f"{path}: not the table that the stage writes ({what}); {again}")
+        raise InputError(f"{path}: not the table that the stage writes ({what}); {again}")
     numbers = [column for column, kind in types.items() if kind == "float64"]
     try:
         with warnings.catch_warnings(action="error"):  # every row longer than the header, an infinite integer
@@ -90,10 +91,10 @@ def _parse(path: Path, content: bytes, types: Mapping[str, str], more: bool, aga
             )
     except (ValueError, OverflowError, Warning) as error:
         what = " ".join(str(error).split())[:200]
-        raise ValueError(f"{path}: not the table that the stage writes ({what}); {again}") from None
+        raise InputError(f"{path}: not the table that the stage writes ({what}); {again}") from None
 
 
 def _refuse(path: Path, wrong: pd.Series, expected: str, again: str) -> None:
     if wrong.any():
         row = int(wrong.to_numpy().argmax()) + 2
-        raise ValueError(f"{path}, row {row}: expected {expected}; {again}")
+        raise InputError(f"{path}, row {row}: expected {expected}; {again}")

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from histo_monai.errors import InputError
 from histo_monai.networks.start import EncoderStart
 from histo_monai.pretext.untrained import Untrained
 
@@ -24,7 +25,7 @@ class Pretrained(Untrained):
         augmentation_prob: not used, since nothing trains.
 
     Raises:
-        ValueError: there is no file.
+        InputError: there is no file.
     """
 
     def __init__(
@@ -36,7 +37,7 @@ class Pretrained(Untrained):
         augmentation_prob: float,
     ) -> None:
         if start.weights is None:
-            raise ValueError(
+            raise InputError(
                 "method pretrained has no weights to start from: put a file into data/weights and name it in "
                 "encoder.weights, with its sha256"
             )

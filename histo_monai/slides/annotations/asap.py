@@ -12,6 +12,7 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 from numpy.typing import NDArray
 
+from histo_monai.errors import InputError
 from histo_monai.slides.annotations.areas import MOST_PX, LeftOut, Report, enclose_area, log_left_out
 from histo_monai.slides.annotations.content import is_plain, read_content, short
 from histo_monai.slides.annotations.overlaps import overlaps
@@ -64,7 +65,7 @@ def read_asap_xml(path: str | Path, report: Report = log_left_out) -> Annotation
         report: Takes what was left out for want of area; the log where not given.
 
     Raises:
-        ValueError: the file cannot be read, is not XML, defines entities, is not ASAP's or holds no outline, or an
+        InputError: the file cannot be read, is not XML, defines entities, is not ASAP's or holds no outline, or an
             annotation has an unknown type, a group that is no plain text, or a coordinate that is not a number within
             a billion pixels; names file and annotation.
     """
@@ -85,9 +86,9 @@ def parse_asap_xml(data: bytes, path: Path, report: Report = log_left_out) -> An
             continue
         if kind not in _AREAS + _POINTS:
             known = ", ".join(_AREAS + _POINTS + _LEFT_OUT)
-            raise ValueError(f"{where}: type {short(kind)} is unknown; known: {known}")
+            raise InputError(f"{where}: type {short(kind)} is unknown; known: {known}")
         if not is_plain(group):
-            raise ValueError(f"{where}: its group {short(group)} has control characters; rename the group")
+            raise InputError(f"{where}: its group {short(group)} has control characters; rename the group")
         places = _coordinates(element, where)
         if kind in _POINTS:
             points += [Point((y, x), _label(group)) for y, x in places.tolist()]
@@ -99,7 +100,7 @@ def parse_asap_xml(data: bytes, path: Path, report: Report = log_left_out) -> An
         report(LeftOut(path, "outline", "without area", left_out))
     outlines = [one for one, has_area in zip(outlines, flat, strict=True) if has_area]
     if not outlines:
-        raise ValueError(f"{path}: holds no outline; expected annotations of type {', '.join(_AREAS)}")
+        raise InputError(f"{path}: holds no outline; expected annotations of type {', '.join(_AREAS)}")
     return Annotations(path, tuple(outlines), tuple(points))
 
 
@@ -107,7 +108,7 @@ class _WithoutEntities(ElementTree.TreeBuilder):
     """Refuses a document type: entities that grow into gigabytes, or name other files, are defined there."""
 
     def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
-        raise ValueError("it has a <!DOCTYPE>, which ASAP never writes; remove it")
+        raise InputError("it has a <!DOCTYPE>, which ASAP never writes; remove it")
 
 
 def _root(data: bytes, path: Path) -> ElementTree.Element:
@@ -115,9 +116,9 @@ def _root(data: bytes, path: Path) -> ElementTree.Element:
         root = ElementTree.fromstring(data, ElementTree.XMLParser(target=_WithoutEntities()))
     except (ElementTree.ParseError, ValueError, LookupError) as error:  # The last of an unknown encoding.
         why = " ".join(str(error).split())
-        raise ValueError(f"{path}: not XML ({why[:200]}); export or download it again") from None
+        raise InputError(f"{path}: not XML ({why[:200]}); export or download it again") from None
     if root.tag != "ASAP_Annotations":
-        raise ValueError(
+        raise InputError(
             f"{path}: its root is <{short(root.tag)[1:-1]}>; expected <ASAP_Annotations>, as ASAP writes it"
         )
     return root
@@ -135,7 +136,7 @@ def _coordinates(annotation: ElementTree.Element, where: str) -> NDArray[np.floa
     if len(bad):
         row, column = bad[0]
         name = _ATTRIBUTES[column]
-        raise ValueError(
+        raise InputError(
             f"{where}: {name} of a coordinate is {short(elements[row].get(name, ''))}; "
             "expected a number of level-0 pixels within a billion"
         )
@@ -143,7 +144,7 @@ def _coordinates(annotation: ElementTree.Element, where: str) -> NDArray[np.floa
     if len(order) < len(values) or (order % 1).any():
         wrong = values[:, 0] % 1 != 0
         wrong[np.setdiff1d(np.arange(len(values)), firsts)] = True
-        raise ValueError(
+        raise InputError(
             f"{where}: Order {short(elements[int(wrong.argmax())].get('Order'))} is not whole or comes twice; "
             "expected 0, 1, 2, ..."
         )
@@ -169,12 +170,12 @@ def asap_regions(annotations: Annotations, hole_groups: Sequence[str] = HOLE_GRO
         hole_groups: Groups of the outlines that are holes.
 
     Raises:
-        ValueError: all outlines are holes; names the file.
+        InputError: all outlines are holes; names the file.
     """
     drawn = [one for one in annotations.outlines if one.group not in hole_groups]
     holes = [one.points_yx for one in annotations.outlines if one.group in hole_groups]
     if not drawn:
-        raise ValueError(
+        raise InputError(
             f"{annotations.path}: outlines holes only (group {', '.join(hole_groups)}); "
             "expected an outline that they are taken from"
         )
@@ -194,7 +195,7 @@ def write_asap_xml(path: str | Path, regions: Iterable[Region], points: Iterable
     written: ASAP has no place for them.
 
     Raises:
-        ValueError: there is no region; one has fewer than three points in an outline, a coordinate that is not a finite
+        InputError: there is no region; one has fewer than three points in an outline, a coordinate that is not a finite
             number, a label or name with characters that XML cannot hold, a label that is ASAP's word for holes or for
             no group, or lies in the hole of another, which ASAP would take from it too; names file and region. Nothing
             is written.
@@ -221,28 +222,28 @@ def write_asap_xml(path: str | Path, regions: Iterable[Region], points: Iterable
 
 def _check_for_asap(path: Path, regions: Sequence[Region], points: Sequence[Point]) -> None:
     if not regions:
-        raise ValueError(f"{path}: no region to write; ASAP's annotations hold at least one outline")
+        raise InputError(f"{path}: no region to write; ASAP's annotations hold at least one outline")
     for number, region in enumerate(regions, start=1):
         where = f"{path}, region {number}"
         outlines = (region.exterior_yx, *region.holes_yx)
         if not all(np.isfinite(outline).all() for outline in outlines):
-            raise ValueError(f"{where}: a coordinate is not a finite number")
+            raise InputError(f"{where}: a coordinate is not a finite number")
         if min(map(len, outlines)) < 3:
-            raise ValueError(f"{where}: an outline of fewer than three points")
+            raise InputError(f"{where}: an outline of fewer than three points")
         if region.label in (*HOLE_GROUPS, NO_GROUP):
-            raise ValueError(
+            raise InputError(
                 f"{where}: its label {region.label!r} has a meaning in ASAP; give it another name"
             )
         _check_text(where, region.label, region.name)
     for number, point in enumerate(points, start=1):
         if not np.isfinite(point.yx).all():
-            raise ValueError(f"{path}, point {number}: a coordinate is not a finite number")
+            raise InputError(f"{path}, point {number}: a coordinate is not a finite number")
         _check_text(f"{path}, point {number}", point.label, "")
     owners = [number for number, region in enumerate(regions) for _ in region.holes_yx]
     holes = [hole for region in regions for hole in region.holes_yx]
     for hole, number in overlaps(holes, [region.exterior_yx for region in regions]):
         if owners[hole] != number:
-            raise ValueError(
+            raise InputError(
                 f"{path}, region {number + 1}: it lies in a hole of region {owners[hole] + 1}, and ASAP takes holes "
                 "from all outlines; write GeoJSON, where a hole belongs to one region"
             )
@@ -250,9 +251,9 @@ def _check_for_asap(path: Path, regions: Sequence[Region], points: Sequence[Poin
 
 def _check_text(where: str, label: str, name: str) -> None:
     if not is_plain(label):
-        raise ValueError(f"{where}: its label {short(label)} has control characters; give it another name")
+        raise InputError(f"{where}: its label {short(label)} has control characters; give it another name")
     if not is_plain(name.translate(_ESCAPED)):
-        raise ValueError(
+        raise InputError(
             f"{where}: its name {short(name)} has control characters that XML cannot hold; "
             "rename it, or write GeoJSON"
         )

@@ -6,6 +6,7 @@ import reprlib
 from pathlib import Path
 from typing import Any
 
+from histo_monai.errors import InputError
 from histo_monai.storage import read_bytes
 
 MOST_BYTES = 2**29
@@ -19,7 +20,7 @@ def read_content(path: Path) -> bytes:
     """The bytes of an annotation file.
 
     Raises:
-        ValueError: it cannot be read, is no regular file, is empty, or has more than `MOST_BYTES`; names it.
+        InputError: it cannot be read, is no regular file, is empty, or has more than `MOST_BYTES`; names it.
     """
     content = read_bytes(path, MOST_BYTES)
     check_size(path, len(content))
@@ -30,12 +31,12 @@ def check_size(path: Path, num_bytes: int) -> None:
     """Refuse what is empty, or has more than `MOST_BYTES`.
 
     Raises:
-        ValueError: see above; names the file.
+        InputError: see above; names the file.
     """
     if not num_bytes:
-        raise ValueError(f"{path}: is empty; export or download it again")
+        raise InputError(f"{path}: is empty; export or download it again")
     if num_bytes > MOST_BYTES:
-        raise ValueError(
+        raise InputError(
             f"{path}: has {num_bytes >> 20} MiB; an annotation file has at most {MOST_BYTES >> 20}"
         )
 

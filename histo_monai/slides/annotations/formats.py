@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from histo_monai.errors import InputError
 from histo_monai.slides.annotations.areas import Report, log_left_out
 from histo_monai.slides.annotations.asap import asap_regions, read_asap_xml, write_asap_xml
 from histo_monai.slides.annotations.geojson import read_geojson, write_geojson
@@ -21,7 +22,7 @@ def read_annotations(path: Path, report: Report = log_left_out) -> tuple[list[Re
         report: Takes what was left out of areas; the log where not given.
 
     Raises:
-        ValueError: the suffix is another, or what the reader of the format raises.
+        InputError: the suffix is another, or what the reader of the format raises.
     """
     if _format(path) == GEOJSON:
         return read_geojson(path, report)
@@ -33,7 +34,7 @@ def write_annotations(path: Path, regions: Iterable[Region], points: Iterable[Po
     """Write a `.geojson` (`write_geojson`) or `.xml` (`write_asap_xml`).
 
     Raises:
-        ValueError: the suffix is another, or what the writer of the format raises.
+        InputError: the suffix is another, or what the writer of the format raises.
     """
     write = write_geojson if _format(path) == GEOJSON else write_asap_xml
     write(path, regions, points)
@@ -42,5 +43,5 @@ def write_annotations(path: Path, regions: Iterable[Region], points: Iterable[Po
 def _format(path: Path) -> str:
     suffix = path.suffix.lower()
     if suffix not in (GEOJSON, ASAP_XML):
-        raise ValueError(f"{path}: expected a name that ends in {GEOJSON} (QuPath) or {ASAP_XML} (ASAP)")
+        raise InputError(f"{path}: expected a name that ends in {GEOJSON} (QuPath) or {ASAP_XML} (ASAP)")
     return suffix

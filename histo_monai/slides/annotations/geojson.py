@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from histo_monai.errors import InputError
 from histo_monai.slides.annotations.areas import MOST_PX, LeftOut, Report, enclose_area, log_left_out
 from histo_monai.slides.annotations.content import is_plain, is_text, read_content, short
 from histo_monai.slides.annotations.regions import Point, Region, class_color
@@ -33,7 +34,7 @@ def write_geojson(path: str | Path, regions: Iterable[Region], points: Iterable[
     `read_geojson` gives back the same numbers. The color of a class comes from its name.
 
     Raises:
-        ValueError: a region or point has a coordinate or measurement that is not a finite number, a text that is not
+        InputError: a region or point has a coordinate or measurement that is not a finite number, a text that is not
             Unicode, or an outline fewer than three points; names file and region. Nothing is written.
     """
     path = Path(path)
@@ -55,14 +56,14 @@ def write_geojson(path: str | Path, regions: Iterable[Region], points: Iterable[
 def _feature(where: str, kind: str, marked: Region | Point, geometry: dict[str, Any]) -> str:
     name = marked.name if isinstance(marked, Region) else ""
     if not all(map(is_text, (marked.label, name, *marked.measurements))):
-        raise ValueError(
+        raise InputError(
             f"{where}: its class, name or a measurement's name holds half a character; rename it"
         )
     properties: dict[str, Any] = {"objectType": kind}
     if isinstance(marked, Region):
         short = min(len(points) for points in (marked.exterior_yx, *marked.holes_yx))
         if short < 3:
-            raise ValueError(f"{where}: an outline of {short} points; an outline has three or more")
+            raise InputError(f"{where}: an outline of {short} points; an outline has three or more")
         if name:
             properties["name"] = name
     if marked.label:
@@ -73,14 +74,14 @@ def _feature(where: str, kind: str, marked: Region | Point, geometry: dict[str, 
         properties["measurements"] = {name: float(value) for name, value in marked.measurements.items()}
     texts = [marked.label, properties.get("name", ""), *marked.measurements]
     if not all(map(is_text, texts)):
-        raise ValueError(
+        raise InputError(
             f"{where}: its class, name or a measurement's name holds half a character; rename it"
         )
     feature = {"type": "Feature", "geometry": geometry, "properties": properties}
     try:
         return json.dumps(feature, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     except ValueError:
-        raise ValueError(f"{where}: a coordinate or a measurement is not a finite number") from None
+        raise InputError(f"{where}: a coordinate or a measurement is not a finite number") from None
 
 
 def _polygon(region: Region) -> dict[str, Any]:
@@ -114,7 +115,7 @@ def read_geojson(path: str | Path, report: Report = log_left_out) -> _Found:
         report: Takes what was left out of areas; the log where not given.
 
     Raises:
-        ValueError: the file cannot be read, is not JSON or not GeoJSON, a feature has no geometry, or one with a
+        InputError: the file cannot be read, is not JSON or not GeoJSON, a feature has no geometry, or one with a
             coordinate that is not a number within a billion pixels, another nesting than its type asks for, or a class
             that is not one line of plain text; names file and feature.
     """
@@ -147,7 +148,7 @@ def _content(path: Path) -> Any:
         # All numbers are floats: a whole one of a thousand digits is infinite then, and refused like others.
         return json.loads(data.decode(json.detect_encoding(data)), parse_int=float)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: not JSON ({str(error)[:200]}); export it again") from None
+        raise InputError(f"{path}: not JSON ({str(error)[:200]}); export it again") from None
 
 
 def _with_area(path: Path, regions: Sequence[tuple[str, Region]], report: Report) -> list[Region]:
@@ -179,20 +180,20 @@ def _features(path: Path, content: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     elif isinstance(content, dict):
         content = content.get("features")
     if not isinstance(content, list):
-        raise ValueError(
+        raise InputError(
             f"{path}: not GeoJSON; expected a FeatureCollection, a list of features, or one feature"
         )
     waiting = [(f"{path}, feature {number}", one) for number, one in enumerate(content, start=1)][::-1]
     while waiting:
         where, feature = waiting.pop()
         if not isinstance(feature, dict) or feature.get("type") != "Feature":
-            raise ValueError(f'{where}: not a feature; expected an object with "type": "Feature"')
+            raise InputError(f'{where}: not a feature; expected an object with "type": "Feature"')
         yield where, feature
         properties = feature.get("properties")
         if isinstance(properties, dict):
             children = properties.get("childObjects", properties.get("children", []))
             if not isinstance(children, list):
-                raise ValueError(f"{where}: childObjects is not a list")
+                raise InputError(f"{where}: childObjects is not a list")
             waiting += [(f"{where}, child {number}", one) for number, one in enumerate(children, start=1)][
                 ::-1
             ]
@@ -202,7 +203,7 @@ def _parts(where: str, feature: Mapping[str, Any]) -> tuple[str, dict[str, Any],
     """Type, geometry, and label, name and measurements."""
     geometry = feature.get("geometry")
     if not isinstance(geometry, dict) or not isinstance(geometry.get("type"), str):
-        raise ValueError(f"{where}: no geometry; draw it again or remove it")
+        raise InputError(f"{where}: no geometry; draw it again or remove it")
     properties = feature.get("properties")
     if not isinstance(properties, dict):
         properties = {}
@@ -228,9 +229,9 @@ def _label(where: str, classification: Any) -> str:
             if isinstance(several, list) and all(isinstance(name, str) for name in several):
                 classification = _DERIVED.join(filter(str.strip, several))
         if not isinstance(classification, str):
-            raise ValueError(f'{where}: its classification has no name; expected {{"name": "Tumor"}}')
+            raise InputError(f'{where}: its classification has no name; expected {{"name": "Tumor"}}')
         if not is_plain(classification.strip()):
-            raise ValueError(
+            raise InputError(
                 f"{where}: its class {short(classification)} has control characters; give it another name"
             )
         names.append(classification.strip())
@@ -242,7 +243,7 @@ def _name(where: str, given: Any) -> str:
     if given is None:
         return ""
     if not isinstance(given, str) or not is_text(given):
-        raise ValueError(f"{where}: its name is {short(given)}; expected text")
+        raise InputError(f"{where}: its name is {short(given)}; expected text")
     return given
 
 
@@ -255,14 +256,14 @@ def _measurements(where: str, given: Any) -> dict[str, float]:
     if given is None:
         return {}
     if not isinstance(given, dict) or not all(map(is_text, given)):
-        raise ValueError(f'{where}: its measurements are no table; expected {{"name": value}}')
+        raise InputError(f'{where}: its measurements are no table; expected {{"name": value}}')
     return {name: float(value) for name, value in given.items() if _is_number(value)}
 
 
 def _region(where: str, coordinates: Any, about: Mapping[str, Any]) -> Region:
     rings = [_ring(where, ring) for ring in _list(where, coordinates, "outlines")]
     if not rings:
-        raise ValueError(f"{where}: a polygon without an outline; draw it again or remove it")
+        raise InputError(f"{where}: a polygon without an outline; draw it again or remove it")
     return Region(rings[0], tuple(rings[1:]), **about)
 
 
@@ -293,7 +294,7 @@ def _point(where: str, coordinates: Any, about: Mapping[str, Any]) -> Point:
 
 def _place(where: str, coordinates: Any) -> tuple[float, float]:
     if not isinstance(coordinates, list) or len(coordinates) < 2 or not all(map(_is_place, coordinates[:2])):
-        raise ValueError(
+        raise InputError(
             f"{where}: {short(coordinates)} where a coordinate [x, y] of numbers within a billion should be"
         )
     return coordinates[1], coordinates[0]
@@ -301,7 +302,7 @@ def _place(where: str, coordinates: Any) -> tuple[float, float]:
 
 def _list(where: str, given: Any, what: str) -> list[Any]:
     if not isinstance(given, list):
-        raise ValueError(f"{where}: {short(given)} where a list of {what} should be")
+        raise InputError(f"{where}: {short(given)} where a list of {what} should be")
     return given
 
 

@@ -11,6 +11,7 @@ import re
 import struct
 import zlib
 
+from histo_monai.errors import InputError
 from histo_monai.slides.tiff.tables import ADOBE_DEFLATE, DEFLATE, JPEG, JPEG2000, UNCOMPRESSED, Page
 
 _MAX_SCANS = 100
@@ -24,7 +25,7 @@ _OTHER_FRAMES = (0xC3, 0xC5, 0xC6, 0xC7, 0xC8, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE, 0xC
 _NEVER_IN_PACKETS = re.compile(rb"\xff[\x90\x93-\xff]")  # 0x91 and 0x92 may stand between packets.
 
 
-class NoTileError(ValueError):
+class NoTileError(InputError):
     """Bytes that are no tile of this page; the message says why."""
 
 
