@@ -23,22 +23,23 @@ STAGES = {
     "index": "find tissue, split the slides, draw the centers of the patches",
     "pretrain": "learn an encoder from unlabeled slides (--method)",
     "finetune": "train encoder and head on a fraction of the labels (--method, --seed)",
-    "consistency": "train a student on labeled and unlabeled patches (--method, --seed)",
-    "evaluate": "predict validation and test patches: metrics with intervals (--method, --seed)",
-    "crossfit": "train models without each fold of the training slides, to map these slides by (--method, --seed)",
-    "heatmap": "map whole slides: scores, TIFF, overlays, GeoJSON (--method, --seed)",
-    "aggregate": "from maps to slides: features, SVM, slide AUC, lesion FROC (--method, --seed)",
-    "compare": "put all methods and seeds into one table, with paired tests between any two",
+    "consistency": "train a student on labeled and unlabeled patches (--method, --student, --seed)",
+    "evaluate": "predict validation and test patches: metrics with intervals (--method, --student, --seed)",
+    "crossfit": "train models without each fold of the training slides, to map these by (--method, --student, --seed)",
+    "heatmap": "map whole slides: scores, TIFF, overlays, GeoJSON (--method, --student, --seed)",
+    "aggregate": "from maps to slides: features, SVM, slide AUC, lesion FROC (--method, --student, --seed)",
+    "compare": "put all methods, students and seeds into one table, with paired tests between any two",
 }
 COMMANDS = {
     "curves": "draw all experiments together: metrics against labels, mu and n_aug, and the labels saved",
     "map": "map slides of your own choice with a model: scores, TIFF, overlay, GeoJSON",
-    "suggest": "write the regions most worth labeling next as GeoJSON (--method, --seed)",
+    "suggest": "write the regions most worth labeling next as GeoJSON (--method, --student, --seed)",
     "convert": "turn outlines of ASAP (.xml) into those of QuPath (.geojson), and back",
     "doctor": "look whether this machine and this project are ready to run: PASS, WARN or FAIL, and the remedy",
     "verify": "check that models, metrics and maps are what was written, and made from what lies here; offline",
 }
-_WITH_SEED = ("finetune", "consistency", "evaluate", "crossfit", "heatmap", "aggregate", "suggest")
+_WITH_STUDENT = ("consistency", "evaluate", "crossfit", "heatmap", "aggregate", "suggest")
+_WITH_SEED = ("finetune", *_WITH_STUDENT)
 _WITH_METHOD = ("pretrain", *_WITH_SEED)
 
 
@@ -54,8 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     run = importlib.import_module(f"histo_monai.{room}.{name}").run
     try:
         if "method" in arguments:
-            asked = {key: arguments[key] for key in ("method", "seed") if key in arguments}
-            check_run(load_params(artifacts.PARAMS), **asked)
+            asked = {key: arguments[key] for key in ("method", "student", "seed") if key in arguments}
+            arguments |= check_run(load_params(artifacts.PARAMS), **asked)
         with _claimed(name, arguments):
             status: int | None = run(**arguments)
     except KeyboardInterrupt:
@@ -135,6 +136,10 @@ def _parser() -> argparse.ArgumentParser:
         stage = stages.add_parser(name, help=text, description=text)
         if name in _WITH_METHOD:
             stage.add_argument("--method", required=True, help="one of `methods` in params.yaml")
+        if name in _WITH_STUDENT:
+            stage.add_argument(
+                "--student", help="one of `students` in params.yaml; needed where there are several"
+            )
         if name in _WITH_SEED:
             stage.add_argument("--seed", required=True, type=int, help="one of `seeds` in params.yaml")
     _add_options(stages.choices)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
+
+from histo_monai.roles import FINETUNED, STUDENT
 
 DATA = Path("data")
 RAW = DATA / "raw"
@@ -54,51 +57,86 @@ def model_folder(method: str) -> Path:
     return DATA / "models" / method
 
 
-def finetuned_folder(method: str, seed: int) -> Path:
-    """What `finetune --method METHOD --seed SEED` leaves: model, its description, metrics, curves, pictures."""
-    return DATA / "models" / f"{method}-{seed}" / "finetuned"
+@dataclass(frozen=True)
+class Run:
+    """What everything after the pretraining is run for, and where it is left.
+
+    Attributes:
+        method: of the pretraining.
+        seed: of everything after it.
+        student: the semi-supervised method; empty for a fine-tuning, which all of them start from.
+    """
+
+    method: str
+    seed: int
+    student: str = ""
+
+    @property
+    def name(self) -> str:
+        """As DVC names it: `rsp-0`, or `rsp-paper-0` with a student."""
+        return "-".join(str(part) for part in (self.method, self.student, self.seed) if part != "")
+
+    @property
+    def finetuned(self) -> Path:
+        """What `finetune` leaves: model, its description, metrics, curves, pictures."""
+        return DATA / "models" / Run(self.method, self.seed).name / FINETUNED
+
+    @property
+    def student_folder(self) -> Path:
+        """What `consistency` leaves: the last student, choice, metrics, curves, pictures."""
+        return DATA / "models" / self.name / STUDENT
+
+    @property
+    def models(self) -> dict[str, Path]:
+        """Name of a model -> its file, fine-tuned model and student."""
+        return {FINETUNED: self.finetuned / MODEL, STUDENT: self.student_folder / MODEL}
+
+    @property
+    def choice(self) -> Path:
+        """Which of the two to use."""
+        return self.student_folder / CHOICE
+
+    @property
+    def evaluation(self) -> Path:
+        """What `evaluate` leaves: predictions, metrics with intervals, a summary, plots."""
+        return DATA / "evaluation" / self.name
+
+    @property
+    def folds(self) -> Path:
+        """What `crossfit` leaves: which slide is in which fold, and two models per fold."""
+        return DATA / "models" / self.name / "folds"
+
+    @property
+    def heatmaps(self) -> Path:
+        """What `heatmap` leaves: scores of cells, and per model maps, overlays, detections."""
+        return DATA / "heatmaps" / self.name
+
+    @property
+    def diagnosis(self) -> Path:
+        """What `aggregate` leaves: features, classifiers, predictions and metrics of slides."""
+        return DATA / "diagnosis" / self.name
 
 
-def student_folder(method: str, seed: int) -> Path:
-    """What `consistency --method METHOD --seed SEED` leaves: the last student, choice, metrics, curves, pictures."""
-    return DATA / "models" / f"{method}-{seed}" / "student"
-
-
-def evaluation_folder(method: str, seed: int) -> Path:
-    """What `evaluate --method METHOD --seed SEED` leaves: predictions, metrics with intervals, a summary, plots."""
-    return DATA / "evaluation" / f"{method}-{seed}"
-
-
-def folds_folder(method: str, seed: int) -> Path:
-    """What `crossfit --method METHOD --seed SEED` leaves: which slide is in which fold, and two models per fold."""
-    return DATA / "models" / f"{method}-{seed}" / "folds"
-
-
-def heatmaps_folder(method: str, seed: int) -> Path:
-    """What `heatmap --method METHOD --seed SEED` leaves: scores of cells, and per model maps, overlays, detections."""
-    return DATA / "heatmaps" / f"{method}-{seed}"
-
-
-def diagnosis_folder(method: str, seed: int) -> Path:
-    """What `aggregate --method METHOD --seed SEED` leaves: features, classifiers, predictions and metrics of slides."""
-    return DATA / "diagnosis" / f"{method}-{seed}"
-
-
-def output_folder(stage: str, method: str = "", seed: int = 0) -> Path:
+def output_folder(stage: str, method: str = "", student: str = "", seed: int = 0) -> Path:
     """The one folder that a stage replaces when it ends."""
-    of_run = {
-        "finetune": finetuned_folder,
-        "consistency": student_folder,
-        "evaluate": evaluation_folder,
-        "crossfit": folds_folder,
-        "heatmap": heatmaps_folder,
-        "aggregate": diagnosis_folder,
-    }
-    if stage in of_run:
-        return of_run[stage](method, seed)
-    if stage == "pretrain":
-        return model_folder(method)
-    return {"phantom": PHANTOM, "index": INDEX, "compare": COMPARISON}[stage]
+    run = Run(method, seed, student)
+    return {
+        "phantom": PHANTOM,
+        "index": INDEX,
+        "pretrain": model_folder(method),
+        "finetune": run.finetuned,
+        "consistency": run.student_folder,
+        "evaluate": run.evaluation,
+        "crossfit": run.folds,
+        "heatmap": run.heatmaps,
+        "aggregate": run.diagnosis,
+        "compare": COMPARISON,
+    }[stage]
+
+
+def fold_model(model: str, fold: int) -> str:
+    """Name of a model in `Run.folds`."""
+    return f"{model}-{fold}.safetensors"
 
 
 def tensorboard_folder(stage: str) -> Path:

@@ -128,7 +128,7 @@ def _add(found: Experiments, entry: Mapping[str, Any], name: str, seen: set[str]
         found.done.append(Experiment(name, entry["rev"], params, metrics))
 
 
-SWEPT = ("alpha", "mu", "n_aug", "methods", "seeds")
+SWEPT = ("alpha", "mu", "n_aug", "methods", "students", "seeds")
 """Params that curves are drawn against; experiments of a family differ in nothing else."""
 _OF_SLIDES = ("whole_slides", "crossfit", "heatmap", "aggregate")
 """Params that no number of patches depends on."""
@@ -157,7 +157,7 @@ def families(experiments: Iterable[Experiment]) -> list[Family]:
     Raises:
         InputError: the params of an experiment are not those of this version; names it.
     """
-    grouped: dict[str, list[tuple[Experiment, Params, dict[str, Any]]]] = {}
+    groups: list[_Group] = []
     for experiment in experiments:
         try:
             params = parse_params(experiment.params)
@@ -166,23 +166,48 @@ def families(experiments: Iterable[Experiment]) -> list[Family]:
                 f"experiment {experiment.name}: its params are of another version ({error}); leave it out by "
                 f"`dvc exp remove {experiment.name}`"
             ) from None
-        decisive = _flat(_decisive(params))
-        grouped.setdefault(json.dumps(decisive, sort_keys=True), []).append((experiment, params, decisive))
+        decisive, students = _flat(_decisive(params)), _students(params)
+        group = next((group for group in groups if group.takes(decisive, students)), None)
+        if group is None:
+            group = _Group(params, decisive)
+            groups.append(group)
+        group.members.append(experiment)
+        group.students |= students
     found: list[Family] = []
-    for members in grouped.values():
-        _, params, decisive = members[0]
-        others = [family for family in found if family.params.dataset == params.dataset]
-        name: str = params.dataset
-        told = ""
+    for group in groups:
+        dataset = group.params.dataset
+        others = [other for other in groups[: len(found)] if other.params.dataset == dataset]
+        name: str = dataset
+        differences = ""
         if others:
-            first = _flat(_decisive(others[0].params))
+            first, own = others[0].all(), group.all()
             name = f"{name}-{len(others) + 1}"
-            changed = [
-                key for key in sorted(first.keys() | decisive.keys()) if first.get(key) != decisive.get(key)
-            ]
-            told = " (" + ", ".join(f"{key}={decisive.get(key)}" for key in changed) + ")"
-        found.append(Family(name, [experiment for experiment, _, _ in members], params, told))
+            changed = [key for key in sorted(first.keys() | own.keys()) if first.get(key) != own.get(key)]
+            differences = " (" + ", ".join(f"{key}={own.get(key)}" for key in changed) + ")"
+        found.append(Family(name, group.members, group.params, differences))
     return found
+
+
+@dataclass
+class _Group:
+    """Experiments found to belong together so far; `students`: settings of the semi-supervised methods in them."""
+
+    params: Params
+    decisive: dict[str, Any]
+    students: dict[str, Any] = field(default_factory=dict)
+    members: list[Experiment] = field(default_factory=list)
+
+    def takes(self, decisive: Mapping[str, Any], students: Mapping[str, Any]) -> bool:
+        same = all(self.students.get(name, settings) == settings for name, settings in students.items())
+        return same and decisive == self.decisive
+
+    def all(self) -> dict[str, Any]:
+        return self.decisive | _flat({"consistency": {"methods": self.students}})
+
+
+def _students(params: Params) -> dict[str, Any]:
+    """Settings of the semi-supervised methods that run."""
+    return {name: dataclasses.asdict(params.consistency.methods[name]) for name in params.students}
 
 
 def _decisive(params: Params) -> dict[str, Any]:
@@ -195,9 +220,7 @@ def _decisive(params: Params) -> dict[str, Any]:
     own = {"corpora": params.corpus, "labels": params.dataset, "finetune": params.dataset}
     for section, name in own.items():
         tree[section] = {name: tree[section][name]}
-    consistency = tree["consistency"]
-    method = params.consistency.method
-    tree["consistency"] = {"method": method, **consistency["methods"][method], **consistency[params.dataset]}
+    tree["consistency"] = tree["consistency"][params.dataset]
     return tree
 
 

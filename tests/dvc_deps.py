@@ -2,7 +2,7 @@
 
 Only lines that name code are replaced, each by a file; data, comments and everything else stay as they are. What a
 method of pretraining alone needs lies in its folder, which stands there as `histo_monai/pretext/${item.method}`; a
-semi-supervised method is a file, `histo_monai/semisupervised/${consistency.method}.py`.
+semi-supervised method is a file, `histo_monai/semisupervised/${item.student}.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from histo_monai.semisupervised import METHODS
 DVC_YAML = Path("dvc.yaml")
 PRETEXT = PACKAGE / "pretext"
 FOLDER_OF_METHOD = "histo_monai/pretext/${item.method}"
-FILE_OF_STUDENT = "histo_monai/semisupervised/${consistency.method}.py"
+FILE_OF_STUDENT = "histo_monai/semisupervised/${item.student}.py"
 SEMISUPERVISED = PACKAGE / "semisupervised"
 SEMISUPERVISED_METHODS = [f"{PACKAGE.name}.semisupervised.{name}" for name in METHODS]
 _CODE = f"      - {PACKAGE.name}/"

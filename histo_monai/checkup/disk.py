@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 from collections.abc import Iterator
@@ -46,7 +47,7 @@ def space(params: Params | None) -> Iterator[Finding]:
 
 def estimate(params: Params) -> tuple[int, str]:
     """Bytes that the run of params leaves, in DVC's cache too, and what they are."""
-    section, num_runs = params.phantom, len(params.methods) * len(params.seeds)
+    section, num_runs = params.phantom, len(params.methods) * len(params.students) * len(params.seeds)
     slides = section.num_slides + section.num_test_slides
     simulated = 0
     if params.source == "phantom":
@@ -80,19 +81,17 @@ def folder_bytes(folder: Path) -> int:
 
 def outputs(params: Params | None) -> Iterator[Finding]:
     """Every folder that a stage replaces can be replaced."""
-    stages: list[tuple[str, str, int]] = [(stage, "", 0) for stage in ("phantom", "index", "compare")]
+    folders = [artifacts.output_folder(stage) for stage in ("phantom", "index", "compare")]
     if params is not None:
-        stages += [("pretrain", method, 0) for method in params.methods]
-        stages += [
-            (stage, method, seed)
-            for stage in ("finetune", "consistency", "evaluate", "crossfit", "heatmap", "aggregate")
-            for method in params.methods
-            for seed in params.seeds
-        ]
+        folders += [artifacts.model_folder(method) for method in params.methods]
+        for parts in itertools.product(params.methods, params.seeds, params.students):
+            run = artifacts.Run(*parts)
+            folders += [run.finetuned, run.student_folder, run.folds]
+            folders += [run.evaluation, run.heatmaps, run.diagnosis]
     problems = []
-    for stage, method, seed in stages:
+    for folder in dict.fromkeys(folders):
         try:
-            check_replaceable(artifacts.output_folder(stage, method, seed))
+            check_replaceable(folder)
         except OutputError as error:
             problems.append(str(error))
     for line in problems:

@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 
 from histo_monai import artifacts
-from histo_monai.datasets.predictions import STAGE_OF_MODEL, Predictions, check_same_patches, read_predictions
+from histo_monai.artifacts import Run
+from histo_monai.datasets.predictions import Predictions, check_same_patches, read_predictions
 from histo_monai.errors import InputError
 from histo_monai.experiments import Experiment, Family, families, read_experiments
 from histo_monai.params import load_params, parse_params
@@ -29,6 +30,7 @@ from histo_monai.reports.sweep import (
     of_setting,
     saved_labels,
 )
+from histo_monai.roles import FINETUNED, STUDENT
 from histo_monai.storage import own_folder
 
 _LOG = logging.getLogger(__name__)
@@ -110,24 +112,26 @@ def _members(experiments: Sequence[Experiment], scratch: Path) -> tuple[list[Mem
     first: Predictions | None = None
     for experiment in experiments:
         params = parse_params(experiment.params)
-        for method, seed in itertools.product(params.methods, params.seeds):
-            experiment.fetch(artifacts.evaluation_folder(method, seed) / artifacts.PREDICTIONS, scratch)
+        for parts in itertools.product(params.methods, params.seeds, params.students):
+            run = Run(*parts)
+            experiment.fetch(run.evaluation / artifacts.PREDICTIONS, scratch)
             table = read_predictions(scratch)
             said = table.of_split(table.splits[-1])
             first = first or said
             check_same_patches(first, said)
-            trained = (artifacts.finetuned_folder(method, seed) / artifacts.SUMMARY).as_posix()
+            trained = (run.finetuned / artifacts.SUMMARY).as_posix()
             if trained not in experiment.metrics:
                 raise InputError(
                     f"experiment {experiment.name}: has no {trained}, it is of another version; leave it out by "
                     f"`dvc exp remove {experiment.name}`"
                 )
             num_labels = experiment.metrics[trained]["num_labeled"]
-            for model, stage in STAGE_OF_MODEL.items():
-                mu, n_aug = (params.mu, params.n_aug) if stage == "consistency" else (np.nan, np.nan)
-                members.append(
-                    Member(method, stage, seed, params.alpha, num_labels, mu, n_aug, said.said[model])
-                )
+            place = (params.alpha, num_labels)
+            finetuned, student = (said.said[name] for name in (FINETUNED, STUDENT))
+            members += [
+                Member(run.method, "finetune", run.seed, *place, np.nan, np.nan, finetuned),
+                Member(run.method, run.student, run.seed, *place, params.mu, params.n_aug, student),
+            ]
     assert first is not None
     return members, first
 
@@ -136,7 +140,7 @@ def _draw(folder: Path, points: pd.DataFrame, chosen: pd.DataFrame, saved: pd.Da
     """What there is to draw of one metric: labels, mu and n_aug where there are several, labels saved."""
     metric = str(chosen["metric"].iloc[0])
     save(against_labels(chosen, metric), folder / f"{metric}_labels")
-    students = points[points["stage"] == "consistency"]
+    students = points[points["training"] != "finetune"]
     axes: tuple[Literal["mu", "n_aug"], ...] = ("mu", "n_aug")
     for axis in axes:
         if students[axis].nunique() > 1:

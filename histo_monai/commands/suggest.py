@@ -15,17 +15,17 @@ from matplotlib import image
 from numpy.typing import NDArray
 
 from histo_monai import artifacts
+from histo_monai.active.candidates import Search, draw_candidates, slides_to_search
+from histo_monai.artifacts import Run
+from histo_monai.assembly import Assembly
 from histo_monai.datasets import own
-from histo_monai.datasets.labeled import read_patches
-from histo_monai.datasets.splits import labeled_rows
 from histo_monai.datasets.tables import read_surveyed_slides
-from histo_monai.engines.candidates import Search, Sight, draw_candidates, look_at, slides_to_search
-from histo_monai.engines.labeled import LabeledTask, some_patches
-from histo_monai.environment import Environment, read_environment
+from histo_monai.datasets.tasks import training_mpp
+from histo_monai.engines.embedding import Embedding, embed
 from histo_monai.errors import InputError
-from histo_monai.networks.task_model import TaskModel, from_task_model
 from histo_monai.params import OwnLabels, Params, load_params
 from histo_monai.reports.suggestions import MAX_SHOWN, suggested
+from histo_monai.roles import FINETUNED, STUDENT
 from histo_monai.slides.annotations import Region, write_geojson
 from histo_monai.storage import check_own_folder, claim, own_folder
 from histo_monai.wholeslide.suggestion import Fields, choose_diverse, disagreement, indecision
@@ -37,15 +37,16 @@ PER_SLIDE = 500
 _NAME = "suggestion"
 
 
-def run(method: str, seed: int, num: int, side_um: float | None, folder: str | None) -> None:
+def run(method: str, student: str, seed: int, num: int, side_um: float | None, folder: str | None) -> None:
     """Write <folder>: <slide_id>.geojson of each slide with a suggestion, suggestions.csv and .png, the record.
 
     Args:
-        method: of the model.
+        method: of the models.
+        student: of the models.
         seed: of the model, and of the draw of candidates where a slide has more than 500.
         num: how many regions; fewer, with a warning, where no more differ.
         side_um: of the squares; None: of the patches that the model sees.
-        folder: None: data/suggestions/<method>-<seed>.
+        folder: None: data/suggestions/<method>-<student>-<seed>.
 
     Raises:
         InputError: the models or the slides cannot be used, or nothing is worth a suggestion.
@@ -55,13 +56,14 @@ def run(method: str, seed: int, num: int, side_um: float | None, folder: str | N
         raise InputError(f"--num is {num}; expected at least 1")
     if side_um is not None and not 0 < side_um < math.inf:
         raise InputError(f"--side-um is {side_um:g}; expected a positive number of µm")
-    target = Path(folder).absolute() if folder else artifacts.DATA / "suggestions" / f"{method}-{seed}"
+    of_run = Run(method, seed, student)
+    target = Path(folder).absolute() if folder else artifacts.DATA / "suggestions" / of_run.name
     params = load_params(artifacts.PARAMS)
     inputs = _inputs(params)
     check_own_folder(target, inputs)
     with claim(target, target.with_name(f".{target.name}.lock")), own_folder(target, inputs) as draft:
-        told = _suggest(draft, params, method, seed, num, side_um)
-    _LOG.info("%s written: %s", target, told)
+        summary = _suggest(draft, of_run, num, side_um)
+    _LOG.info("%s written: %s", target, summary)
 
 
 def _inputs(params: Params) -> list[Path]:
@@ -70,24 +72,16 @@ def _inputs(params: Params) -> list[Path]:
     return [path for root in sorted(roots) for part in ("*", "annotations/*") for path in root.glob(part)]
 
 
-def _suggest(draft: Path, params: Params, method: str, seed: int, num: int, side_um: float | None) -> str:
+def _suggest(draft: Path, run: Run, num: int, side_um: float | None) -> str:
     """Write the files; what there is to say of them."""
-    environment = read_environment()
-    environment.use_cpus()
-    task = LabeledTask(
-        read_patches(artifacts.PATCHES_CSV),
-        patch_px=params.patch_px,
-        workers=environment.workers,
-        device=environment.device,
-    )
-    models = _models(task, method, seed)
-    search = _search(params, task, side_um)
-    candidates = _candidates(params, task, search, seed, environment)
-    look = partial(
-        look_at, models=models, task=task, features_of="student", batch_size=params.evaluate.batch_size
-    )
-    sight = look(candidates)
-    labeled = look(labeled_rows(task.patches, params.alpha))
+    assembly = Assembly.read()
+    task = assembly.task
+    models = assembly.load_run(run)
+    search = _search(assembly, side_um)
+    candidates = _candidates(assembly, search, run.seed)
+    look = partial(embed, models=models, task=task, features_of=STUDENT)
+    sight = look(assembly.in_order(candidates).loader)
+    labeled = look(assembly.in_order(assembly.rows().labeled).loader)
     uncertainty = _uncertainty(sight)
     chosen = choose_diverse(
         sight.features,
@@ -95,7 +89,7 @@ def _suggest(draft: Path, params: Params, method: str, seed: int, num: int, side
         num,
         labeled_features=labeled.features,
         fields=_fields(candidates.assign(mpp=search.side_um / candidates["side_px"])),
-        labeled_fields=_fields(_taken(task.patches, candidates)),
+        labeled_fields=_fields(_taken(assembly.patches, candidates)),
     )
     if not len(chosen):
         raise InputError(f"none of {len(candidates)} candidates is both uncertain and unlike what is labeled")
@@ -104,9 +98,9 @@ def _suggest(draft: Path, params: Params, method: str, seed: int, num: int, side
             "%d suggestions of %d: the other candidates are certain, or like these", len(chosen), num
         )
     rows = candidates.iloc[chosen].reset_index(drop=True)
-    shown = task.in_order(rows[:MAX_SHOWN], MAX_SHOWN).loader
+    shown, _ = assembly.in_order(rows[:MAX_SHOWN]).some(MAX_SHOWN)
     table = _table(rows, uncertainty[chosen], sight, chosen, search.side_um, task.classes)
-    _write(draft, table, some_patches(shown, MAX_SHOWN).squeeze(1).numpy(), task.classes)
+    _write(draft, table, shown.squeeze(1).numpy(), task.classes)
     return (
         f"{len(table)} regions on {table['slide_id'].nunique()} of {candidates['slide_id'].nunique()} slides with "
         f"{len(candidates)} candidates"
@@ -122,25 +116,15 @@ def _write(
     image.imsave(folder / MOSAIC, suggested(patches, table["slide_id"].tolist(), _said(table, classes)))
 
 
-def _models(task: LabeledTask, method: str, seed: int) -> dict[str, TaskModel]:
-    folders = {
-        "finetuned": artifacts.finetuned_folder(method, seed),
-        "student": artifacts.student_folder(method, seed),
-    }
-    models = {}
-    for name, folder in folders.items():
-        models[name], description = from_task_model(folder / artifacts.MODEL)
-        task.check_fits(description, folder / artifacts.MODEL)
-    return models
-
-
-def _search(params: Params, task: LabeledTask, side_um: float | None) -> Search:
-    if task.mpp is None:
+def _search(assembly: Assembly, side_um: float | None) -> Search:
+    params = assembly.params
+    mpp = training_mpp(assembly.patches, params.patch_px)
+    if mpp is None:
         raise InputError(
             f"{artifacts.PATCHES_CSV}: the training patches have no resolution, or not one, so that slides cannot be "
             "looked at in the same; give all of them the same field in µm (column mpp)"
         )
-    field_um = params.patch_px * task.mpp
+    field_um = params.patch_px * mpp
     side_um = field_um if side_um is None else side_um
     least = {"of a patch that the model sees": field_um}
     if isinstance(params.labels_section, OwnLabels):
@@ -153,7 +137,7 @@ def _search(params: Params, task: LabeledTask, side_um: float | None) -> Search:
             )
     return Search(
         patch_px=params.patch_px,
-        mpp=task.mpp,
+        mpp=mpp,
         side_um=side_um,
         tissue_mpp=params.index.tissue_mpp,
         min_tissue_fraction=params.index.min_tissue_fraction,
@@ -161,26 +145,25 @@ def _search(params: Params, task: LabeledTask, side_um: float | None) -> Search:
     )
 
 
-def _candidates(
-    params: Params, task: LabeledTask, search: Search, seed: int, environment: Environment
-) -> pd.DataFrame:
+def _candidates(assembly: Assembly, search: Search, seed: int) -> pd.DataFrame:
     """Fields of the slides that more labels would be trained on."""
+    params, patches = assembly.params, assembly.patches
     slides = read_surveyed_slides(artifacts.SLIDES_CSV)
     section = params.labels_section
     within_patients = isinstance(section, OwnLabels) and section.validation_within_patients
     others = ("test",) if within_patients else ("validation", "test")
-    kept_apart = task.patches[task.patches["split"].isin(others)]
+    kept_apart = patches[patches["split"].isin(others)]
     if params.corpus == "own":
         manifest = own.pretraining_slides(artifacts.dataset_folder(params.source, "own"))
         kept_apart = pd.concat([kept_apart, manifest[manifest["split"] == "validation"]])
     shared_ids = params.corpus == params.dataset
-    searched = slides_to_search(slides, task.patches, kept_apart, shared_ids=shared_ids)
-    return draw_candidates(searched, search, seed=seed, processes=environment.cpus)
+    searched = slides_to_search(slides, patches, kept_apart, shared_ids=shared_ids)
+    return draw_candidates(searched, search, seed=seed, processes=assembly.environment.cpus)
 
 
-def _uncertainty(sight: Sight) -> NDArray[np.float64]:
+def _uncertainty(sight: Embedding) -> NDArray[np.float64]:
     """Of classes: the student's indecision; of scores: how far student and fine-tuned model are apart."""
-    student, finetuned = sight.said["student"], sight.said["finetuned"]
+    student, finetuned = sight.predictions[STUDENT], sight.predictions[FINETUNED]
     if student.shape[1] > 1:
         return indecision(student)
     return disagreement(student[:, 0], finetuned[:, 0])
@@ -204,7 +187,7 @@ def _fields(rows: pd.DataFrame) -> Fields:
 def _table(
     rows: pd.DataFrame,
     uncertainty: NDArray[np.float64],
-    sight: Sight,
+    sight: Embedding,
     chosen: NDArray[np.int64],
     side_um: float,
     classes: Sequence[str] | None,
@@ -219,7 +202,7 @@ def _table(
     }
     said = {
         f"{model}_{label}" if label else model: values[chosen, k].astype(np.float64).round(6)
-        for model, values in sight.said.items()
+        for model, values in sight.predictions.items()
         for k, label in enumerate(classes or [""])
     }
     return pd.DataFrame(places | said)
@@ -227,8 +210,8 @@ def _table(
 
 def _regions(table: pd.DataFrame, classes: Sequence[str] | None) -> list[Region]:
     """Squares without a class, for somebody to give them one."""
-    columns = {f"probability {name}": f"student_{name}" for name in classes or ()}
-    columns = columns or {"score": "student", "score before consistency training": "finetuned"}
+    columns = {f"probability {name}": f"{STUDENT}_{name}" for name in classes or ()}
+    columns = columns or {"score": STUDENT, "score before consistency training": FINETUNED}
     regions = []
     for row in table.to_dict("records"):
         half = row["side_px"] / 2
@@ -248,6 +231,6 @@ def _regions(table: pd.DataFrame, classes: Sequence[str] | None) -> list[Region]
 
 def _said(table: pd.DataFrame, classes: Sequence[str] | None) -> list[str]:
     if classes is None:
-        return [f"{score:.2f}" for score in table["student"]]
-    said = table[[f"student_{name}" for name in classes]].to_numpy()
+        return [f"{score:.2f}" for score in table[STUDENT]]
+    said = table[[f"{STUDENT}_{name}" for name in classes]].to_numpy()
     return [f"{classes[k]} {row[k]:.2f}" for row, k in zip(said, said.argmax(axis=1), strict=True)]

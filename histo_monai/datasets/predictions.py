@@ -21,9 +21,6 @@ TOLD = (*_TEXTS, *_NUMBERS)
 """Columns that say what a patch is; those of the models follow them."""
 
 _UNITS = ("patients", "slides", "patches")
-STAGE_OF_MODEL = {"finetuned": "finetune", "student": "consistency"}
-"""Name of a model in the table -> the stage that made it."""
-
 _SUM_TOLERANCE = 1e-3
 
 

@@ -29,6 +29,13 @@ def task_targets(table: pd.DataFrame, classes: list[str] | None) -> torch.Tensor
     return torch.from_numpy(pd.Index(classes).get_indexer(pd.Index(table["label"])).astype(np.int64))
 
 
+def training_mpp(table: pd.DataFrame, patch_px: int) -> float | None:
+    """µm per pixel of patches of `patch_px`; None where the training patches do not have it, or differ."""
+    rows = split_rows(table, "train")
+    mpps = (rows["mpp"] * rows["side_px"] / patch_px).round(6).unique()
+    return float(mpps[0]) if len(mpps) == 1 and mpps[0] > 0 else None
+
+
 def split_rows(table: pd.DataFrame, split: str) -> pd.DataFrame:
     """The rows of a split, numbered anew."""
     return table[table["split"] == split].reset_index(drop=True)

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from ignite.engine import Engine, Events
 
+from histo_monai.datasets.labeled_loaders import LabeledLoader
 from histo_monai.datasets.streams import SideBySide
 from histo_monai.engines.device import in_memory_order, precision, to_device
 from histo_monai.engines.fit import Records, fit
 from histo_monai.engines.handlers import attach_step_decay
-from histo_monai.engines.labeled import LabeledTask, build_evaluator, some_patches
 from histo_monai.engines.means import attach_means
-from histo_monai.engines.supervised import Training
+from histo_monai.engines.prediction import build_evaluator
+from histo_monai.engines.task import Task
 from histo_monai.randomness import Step
+from histo_monai.schedule import Schedule
 from histo_monai.semisupervised.protocol import Batch, SemiSupervised
 
 NUM_SHOWN = 8
@@ -46,55 +46,47 @@ class StudentResult:
 
 def train_student(
     method: SemiSupervised,
-    task: LabeledTask,
-    labeled: pd.DataFrame,
-    unlabeled: pd.DataFrame,
-    validation: pd.DataFrame,
-    training: Training,
+    task: Task,
+    labeled: LabeledLoader,
+    unlabeled: LabeledLoader,
+    validation: LabeledLoader,
     *,
-    mu: int,
+    schedule: Schedule,
+    seed: int,
     picture: PairPicture,
     records: Records,
 ) -> StudentResult:
     """Run a method; its model holds the last student afterwards.
 
-    An epoch shows every labeled and every unlabeled patch at least once.
-
     Args:
         method: what trains; moved to the task's device.
         task: what is learned.
-        labeled: rows of `task.patches` whose labels are used.
-        unlabeled: rows whose labels are not looked at, the labeled ones among them.
-        validation: rows that are measured after each epoch.
-        training: see `Training`; its `batch_size` counts labeled patches.
-        mu: unlabeled patches per labeled one.
+        labeled: batches whose labels are used.
+        unlabeled: as many batches, whose labels are not looked at; the labeled patches are among them.
+        validation: measured after each epoch.
+        schedule: see `Schedule`.
+        seed: of the views.
         picture: draws weak and strong pairs.
         records: where traces are left.
 
     Raises:
         ArithmeticError: the loss is not finite.
     """
-    schedule, per_step = training.schedule, mu * training.batch_size
-    steps = max(-(-len(labeled) // training.batch_size), -(-len(unlabeled) // per_step))
-    stream = partial(task.shuffled, seed=training.seed, num_batches=steps)
-    of_labeled = stream(labeled, training.batch_size, purpose="labeled")
-    of_unlabeled = stream(unlabeled, per_step, purpose="unlabeled").loader
-    of_validation = task.in_order(validation, training.predict_batch_size)
     to_device(method.network, task.device)
     optimizer = method.optimizer(schedule)
-    step = StudentStep(method, task, of_labeled.targets, optimizer, training.seed)
+    step = StudentStep(method, task, labeled.targets, optimizer, seed)
     trainer = Engine(step)
     attach_means(trainer, method.measures)
     attach_step_decay(trainer, optimizer, schedule.milestones)
-    evaluator = build_evaluator(lambda patches: method.model.eval()(patches), task, of_validation.targets)
+    evaluator = build_evaluator(lambda patches: method.model.eval()(patches), task, validation.targets)
     trainer.add_event_handler(Events.EPOCH_COMPLETED, method.after_epoch)
-    batches = SideBySide(of_labeled.loader, of_unlabeled)
-    shown = some_patches(of_unlabeled, NUM_SHOWN)
+    batches = SideBySide(labeled.loader, unlabeled.loader)
+    shown, _ = unlabeled.some(NUM_SHOWN)
     curves = fit(
         trainer,
         evaluator,
         batches,
-        of_validation.loader,
+        validation.loader,
         epochs=schedule.epochs,
         optimizer=optimizer,
         parts={"method": method.network, "optimizer": optimizer},
@@ -104,7 +96,7 @@ def train_student(
         samples_per_step=batches.images_per_step,
         records=records,
     )
-    evaluator.run(of_validation.loader)
+    evaluator.run(validation.loader)
     return StudentResult(curves, dict(evaluator.state.metrics), picture(*step.show(shown)))
 
 
@@ -122,7 +114,7 @@ class StudentStep:
     def __init__(
         self,
         method: SemiSupervised,
-        task: LabeledTask,
+        task: Task,
         targets: torch.Tensor,
         optimizer: torch.optim.Optimizer,
         seed: int,

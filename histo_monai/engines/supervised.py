@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from ignite.engine import Engine
 
+from histo_monai.datasets.labeled_loaders import LabeledLoader
 from histo_monai.engines.device import in_memory_order, precision, to_device
 from histo_monai.engines.fit import Records, fit
 from histo_monai.engines.handlers import BestState, attach_step_decay
-from histo_monai.engines.labeled import (
-    LabeledLoader,
-    LabeledTask,
-    Picture,
-    build_evaluator,
-    predict,
-    some_patches,
-    spread,
-)
 from histo_monai.engines.means import attach_means
-from histo_monai.networks.task_model import TaskModel, from_encoder
-from histo_monai.randomness import Step, derive_seed
+from histo_monai.engines.prediction import build_evaluator, predict
+from histo_monai.engines.task import Task
+from histo_monai.networks.task_model import TaskModel
+from histo_monai.randomness import Step
 from histo_monai.schedule import Schedule
 from histo_monai.transforms.supervised import SupervisedAugmentation
 
 NUM_SHOWN = 24
 """Validation patches in a picture."""
+
+Picture = Callable[[np.ndarray, np.ndarray, Sequence[float]], np.ndarray]
+"""(patches (n, 3, H, H) uint8, predictions (n, K), targets) -> (H, W, 3) uint8."""
 
 
 @dataclass(frozen=True)
@@ -50,71 +46,9 @@ class FinetuneResult:
     picture: np.ndarray
 
 
-@dataclass(frozen=True)
-class Training:
-    """How a training with labels goes.
-
-    Attributes:
-        schedule: see `Schedule`.
-        batch_size: labeled images of a step.
-        predict_batch_size: images at a time without gradients.
-        seed: of everything random in it.
-    """
-
-    schedule: Schedule
-    batch_size: int
-    predict_batch_size: int
-    seed: int
-
-    @classmethod
-    def of(cls, *, batch_size: int, predict_batch_size: int, seed: int, **schedule: Any) -> Self:
-        """As a section of params tells it: `batch_size` beside the numbers of a `Schedule`."""
-        return cls(Schedule(**schedule), batch_size, predict_batch_size, seed)
-
-
-def finetune_encoder(
-    encoder: Path,
-    task: LabeledTask,
-    labeled: pd.DataFrame,
-    validation: pd.DataFrame,
-    training: Training,
-    *,
-    picture: Picture,
-    records: Records,
-) -> tuple[TaskModel, dict[str, Any], FinetuneResult]:
-    """A pretrained encoder and rows with labels -> a model of the task, the encoder's description, and the course.
-
-    Args:
-        encoder: encoder.safetensors of a pretraining.
-        task: what is learned.
-        labeled: rows of `task.patches` that are trained on.
-        validation: rows by which the epoch is chosen.
-        training: see `Training`.
-        picture: draws some validation patches.
-        records: where traces are left.
-
-    Raises:
-        ValueError: see `from_encoder`.
-        ArithmeticError: the loss is not finite.
-    """
-    torch.manual_seed(derive_seed(training.seed, "initialisation"))
-    model, description = from_encoder(encoder, task.num_outputs)
-    result = finetune(
-        model,
-        task,
-        task.shuffled(labeled, training.batch_size, seed=training.seed, purpose="labeled"),
-        task.in_order(validation, training.predict_batch_size),
-        schedule=training.schedule,
-        seed=training.seed,
-        picture=picture,
-        records=records,
-    )
-    return model, description, result
-
-
 def finetune(
     model: TaskModel,
-    task: LabeledTask,
+    task: Task,
     labeled: LabeledLoader,
     validation: LabeledLoader,
     *,
@@ -147,12 +81,11 @@ def finetune(
     attach_step_decay(trainer, optimizer, schedule.milestones)
     evaluator = build_evaluator(lambda views: model.eval()(views), task, validation.targets)
     best = BestState(model)
-    shown = some_patches(validation.loader, NUM_SHOWN)
-    targets = validation.targets[spread(len(validation.targets), NUM_SHOWN)].tolist()
+    shown, targets = validation.some(NUM_SHOWN)
 
     def draw() -> np.ndarray:
-        said = predict(model, task, [(shown, None)])
-        return picture(shown.squeeze(1).numpy(), said.numpy(), targets)
+        predictions = predict(model, task, [(shown, None)])
+        return picture(shown.squeeze(1).numpy(), predictions.numpy(), targets.tolist())
 
     curves = fit(
         trainer,
@@ -173,7 +106,7 @@ def finetune(
 
 
 def _step(
-    model: TaskModel, task: LabeledTask, targets: torch.Tensor, optimizer: torch.optim.Optimizer, seed: int
+    model: TaskModel, task: Task, targets: torch.Tensor, optimizer: torch.optim.Optimizer, seed: int
 ) -> Any:
     augment = SupervisedAugmentation(task.patch_px)
 

@@ -18,6 +18,7 @@ from histo_monai.params.sections import (
     Params,
     SlidesCorpus,
 )
+from histo_monai.semisupervised import METHODS
 from histo_monai.settings.reader import ParamsError, read_section
 from histo_monai.settings.rules import Dataset, Method
 
@@ -50,16 +51,23 @@ def load_params(path: Path) -> Params:
         raise ParamsError(f"{path}: {error}") from None
 
 
-def check_run(params: Params, *, method: str, seed: int | None = None) -> None:
+def check_run(
+    params: Params, *, method: str, student: str | None = "", seed: int | None = None
+) -> dict[str, str]:
     """Refuse to run what params do not ask for: nothing that comes after it would be run, or be recorded.
 
     Args:
         params: of the experiment.
         method: of the run.
+        student: of the run; empty for a stage that knows none, None for the only one there is.
         seed: of the run; None for a pretraining, which serves all seeds.
 
+    Returns:
+        {"student": its name}; empty for a stage that knows none.
+
     Raises:
-        ParamsError: the method is not in `methods`, or the seed not in `seeds`.
+        ParamsError: the method is not in `methods`, the student not in `students` or the seed not in `seeds`; or no
+            student is given, and there are several.
     """
     if method not in params.methods:
         known = ", ".join(typing.get_args(Method))
@@ -71,6 +79,16 @@ def check_run(params: Params, *, method: str, seed: int | None = None) -> None:
         raise ParamsError(
             f"--seed is {seed}, but `seeds` in params.yaml are {list(params.seeds)}; add it there (0 to 2**32 - 1)"
         )
+    if student == "":
+        return {}
+    if student is None and len(params.students) > 1:
+        raise ParamsError(f"--student is needed: `students` in params.yaml are {list(params.students)}")
+    if student is not None and student not in params.students:
+        raise ParamsError(
+            f"--student is {student!r}, but `students` in params.yaml are {list(params.students)}; add it there "
+            f"(known: {', '.join(METHODS)})"
+        )
+    return {"student": student or params.students[0]}
 
 
 def parse_params(tree: object) -> Params:
@@ -84,11 +102,11 @@ def parse_params(tree: object) -> Params:
         raise ParamsError(
             "source: 'phantom' simulates the public datasets, not 'own'; set source: raw for your slides"
         )
-    method = params.consistency.method
-    if method not in params.consistency.methods:
-        raise ParamsError(
-            f"consistency.methods.{method}: missing key; expected the settings of consistency.method"
-        )
+    for student in params.students:
+        if student not in params.consistency.methods:
+            raise ParamsError(
+                f"consistency.methods.{student}: missing key; expected its settings, as `students` names it"
+            )
     _check_encoder(params)
     queue, samples = params.pretrain.moco.queue_size, params.corpus_section.num_train
     if "moco" in params.methods and queue > samples:

@@ -178,12 +178,11 @@ class FinetuneParams:
 
 @dataclass(frozen=True)
 class ConsistencyParams:
-    """Semi-supervised training: the method in use, settings of each method, and how long and fast, a section a dataset.
+    """Semi-supervised training: settings of each method, and how long and fast, a section for each dataset.
 
     `batch_size` of a section counts labeled images; mu times as many unlabeled ones come with them.
     """
 
-    method: Annotated[str, NamedIn(METHODS)]
     methods: Annotated[Mapping[str, Any], SectionsOf(METHODS)]
     breastpathq: TrainingParams
     camelyon16: TrainingParams
@@ -215,6 +214,7 @@ class Params:
     dataset: Dataset
     corpus: Corpus
     methods: Annotated[tuple[Method, ...], Unique()]
+    students: Annotated[tuple[Annotated[str, NamedIn(METHODS)], ...], Unique()]
     seeds: Seeds
     alpha: Annotated[float, Range(0.0, 1.0, exclusive_low=True)]
     mu: Count
@@ -254,11 +254,6 @@ class Params:
     def consistency_section(self) -> TrainingParams:
         """The section of `consistency` that `dataset` names."""
         return getattr(self.consistency, self.dataset)
-
-    @property
-    def student_settings(self) -> Any:
-        """The settings of the semi-supervised method that `consistency.method` names."""
-        return self.consistency.methods[self.consistency.method]
 
     @property
     def heatmap_section(self) -> MapParams | None:

@@ -9,14 +9,15 @@ from typing import Any
 from histo_monai.params.sections import Params
 
 
-def selected(params: Params, names: Iterable[str], method: str = "") -> dict[str, Any]:
+def selected(params: Params, names: Iterable[str], method: str = "", student: str = "") -> dict[str, Any]:
     """Plain values by dotted name.
 
     Args:
         params: of the experiment.
         names: as under `params` of a stage in dvc.yaml: `${dataset}`, `${corpus}`, `${item.method}` and
-            `${consistency.method}` may be in them.
+            `${item.student}` may be in them.
         method: what `${item.method}` stands for.
+        student: what `${item.student}` stands for.
 
     Returns:
         For JSON: name, filled in -> value; a section is a dict.
@@ -28,7 +29,7 @@ def selected(params: Params, names: Iterable[str], method: str = "") -> dict[str
         "${dataset}": params.dataset,
         "${corpus}": params.corpus,
         "${item.method}": method,
-        "${consistency.method}": params.consistency.method,
+        "${item.student}": student,
     }
     found: dict[str, Any] = {}
     for name in names:

@@ -15,7 +15,6 @@ from histo_monai.errors import InputError
 from histo_monai.reports.drawing import INK, PALE
 from histo_monai.reports.tables import in_words, model_id
 
-STAGES = ("finetune", "consistency")
 COLORS = {"random": "#333333", "vae": "#E69F00", "moco": "#009E73", "rsp": "#0072B2"}
 """Okabe & Ito 2008, and ink for the baseline; other methods take the rest in alphabetical order."""
 
@@ -42,34 +41,42 @@ STYLE: dict[Any, Any] = {
 }
 
 _OTHER_COLORS = ("#D55E00", "#CC79A7", "#56B4E9")
+_OF_STUDENTS: tuple[Any, ...] = ("-", "-.", (0, (1, 1.2)), (0, (7, 1.5, 1, 1.5)))
 _MARKERS = {"random": "o", "vae": "s", "moco": "^", "rsp": "D"}
 
 
 @dataclass(frozen=True)
 class Line:
-    """One method at one stage: how it is drawn, and its place among those side by side, 0 in the middle."""
+    """One method after one training: how it is drawn, and its place among those side by side, 0 in the middle.
+
+    Attributes:
+        method: of the pretraining.
+        training: "finetune", or the name of a semi-supervised method.
+        color: of the method.
+        place: among the lines.
+        dashes: of the training.
+    """
 
     method: str
-    stage: str
+    training: str
     color: str
     place: float
+    dashes: Any
 
     @property
     def label(self) -> str:
         """E.g. "RSP + CR"."""
-        return in_words(model_id(self.method, self.stage))
+        return in_words(model_id(self.method, self.training))
 
     @property
     def style(self) -> dict[str, Any]:
-        """Dashed and open where fine-tuned, solid and filled after consistency training."""
-        return {"color": self.color, "linewidth": 1.7, **self.marker} | (
-            {"linestyle": "-"} if self.stage == "consistency" else {"linestyle": (0, (4, 2.5))}
-        )
+        """Dashed and open where fine-tuned; students filled, the first solid."""
+        return {"color": self.color, "linewidth": 1.7, "linestyle": self.dashes, **self.marker}
 
     @property
     def marker(self) -> dict[str, Any]:
         """The marker alone."""
-        filled = self.stage == "consistency"
+        filled = self.training != "finetune"
         return {
             "marker": _MARKERS.get(self.method, "P"),
             "markersize": 6.5,
@@ -80,20 +87,19 @@ class Line:
 
 
 def lines(rows: pd.DataFrame) -> list[Line]:
-    """One for each method and stage that the rows have, methods in the order of the colors.
-
-    Raises:
-        InputError: If a stage is unknown.
-    """
-    unknown = sorted(set(rows["stage"]) - set(STAGES))
-    if unknown:
-        raise InputError(f"stage {unknown[0]!r}: expected one of {', '.join(STAGES)}")
+    """One for each method and training that the rows have, methods in the order of the colors."""
+    students = sorted(set(rows["training"]) - {"finetune"})
+    dashes: dict[str, Any] = {"finetune": (0, (4, 2.5))}
+    dashes |= {name: _OF_STUDENTS[i % len(_OF_STUDENTS)] for i, name in enumerate(students)}
     others = sorted(set(rows["method"]) - set(COLORS))
     colors = COLORS | {name: _OTHER_COLORS[i % len(_OTHER_COLORS)] for i, name in enumerate(others)}
-    present = set(zip(rows["method"], rows["stage"], strict=True))
-    pairs = [(name, stage) for name in colors for stage in STAGES if (name, stage) in present]
+    present = set(zip(rows["method"], rows["training"], strict=True))
+    pairs = [(name, training) for name in colors for training in dashes if (name, training) in present]
     middle = (len(pairs) - 1) / 2
-    return [Line(name, stage, colors[name], i - middle) for i, (name, stage) in enumerate(pairs)]
+    return [
+        Line(name, training, colors[name], i - middle, dashes[training])
+        for i, (name, training) in enumerate(pairs)
+    ]
 
 
 def require_columns(table: pd.DataFrame, names: Iterable[str]) -> None:

@@ -20,7 +20,7 @@ from histo_monai.reports.tables import METRICS
 
 _AXES = {"mu": "mu, unlabeled images per labeled one", "n_aug": "n_aug, operations of the strong view"}
 _METRICS = METRICS | {f"icc_{rater.lower()}": f"ICC(2,1) with pathologist {rater}" for rater in "AB"}
-_PLACE = ["dataset", "split", "method", "stage", "alpha", "mu", "n_aug"]
+_PLACE = ["dataset", "split", "method", "training", "alpha", "mu", "n_aug"]
 _COLUMNS = (*_PLACE, "num_labels", "metric", "value", "low", "high")
 _DECADES = 0.017  # Between neighbors at one number of labels, on the logarithmic axis.
 _STEPS = 0.085  # Between neighbors at one mu or n_aug.
@@ -28,19 +28,19 @@ _MOST_ABREAST = 3
 
 
 def against_labels(points: pd.DataFrame, metric: str) -> Figure:
-    """A metric against the number of labels: a color per method, fine-tuned dashed and open, + CR solid and filled.
+    """A metric against the number of labels: a color per method, fine-tuned dashed and open, students filled.
 
     Where the points hold several mu or n_aug there is a panel for each pair, with the fine-tuned models, which
     know neither, in all of them. A point without a value is a cross at the foot of its panel.
 
     Args:
-        points: one row per point, of one dataset and split: dataset, split, method, stage (finetune,
-            consistency), alpha, num_labels, mu, n_aug (not read where fine-tuned), metric, value, low, high.
+        points: one row per point, of one dataset and split: dataset, split, method, training (finetune, or a
+            semi-supervised method), alpha, num_labels, mu, n_aug (not read where fine-tuned), metric, value, low, high.
             NaN in value: failed. NaN in low and high: no interval is drawn.
         metric: which of the metrics.
 
     Raises:
-        InputError: If a column is missing, no row has the metric, a stage is unknown, or there are several
+        InputError: If a column is missing, no row has the metric, or there are several
             datasets, splits, or points in one place.
     """
     rows = _of_one_metric(points, metric)
@@ -59,7 +59,7 @@ def against_labels(points: pd.DataFrame, metric: str) -> Figure:
 
 
 def against(points: pd.DataFrame, axis: Literal["mu", "n_aug"], metric: str) -> Figure:
-    """A metric against mu or n_aug after consistency training; at the left, the fine-tuned models it started from.
+    """A metric against mu or n_aug after semi-supervised training; at the left, the fine-tuned models it started from.
 
     There is a panel for each alpha, and for each value of the other of the two.
 
@@ -69,12 +69,12 @@ def against(points: pd.DataFrame, axis: Literal["mu", "n_aug"], metric: str) -> 
         metric: which of the metrics.
 
     Raises:
-        InputError: As `against_labels`, and if there are no points after consistency training.
+        InputError: As `against_labels`, and if there are no students.
     """
     rows = _of_one_metric(points, metric)
-    trained = rows["stage"] == "consistency"
+    trained = rows["training"] != "finetune"
     if not trained.any():
-        raise InputError(f"no point of {metric} after consistency training: nothing depends on {axis}")
+        raise InputError(f"no point of {metric} of a student: nothing depends on {axis}")
     steps = np.unique(rows.loc[trained, axis])
     start = steps[0] - max(1.0, 0.12 * np.ptp(steps))
     panels = _panels(rows.assign(**{axis: rows[axis].where(trained, start)}), ["alpha", *({*_AXES} - {axis})])
@@ -84,7 +84,7 @@ def against(points: pd.DataFrame, axis: Literal["mu", "n_aug"], metric: str) -> 
             for line in lines(rows):
                 own = _on(panel, line)
                 _draw(panel_axis, own, line, axis, _plus)
-                if line.stage == "finetune" and own["value"].notna().any():
+                if line.training == "finetune" and own["value"].notna().any():
                     panel_axis.axhline(own["value"].iloc[0], color=line.color, linestyle=":", linewidth=1.1)
             told = [f"{step:g}" for step in steps]
             panel_axis.set_xticks([start, *steps], ["fine-\ntuned", *told])
@@ -104,7 +104,7 @@ def _of_one_metric(points: pd.DataFrame, metric: str) -> pd.DataFrame:
     for name in ("dataset", "split"):
         if rows[name].nunique() > 1:
             raise InputError(f"points of {name} {', '.join(sorted(set(rows[name])))}: expected one")
-    trained = rows["stage"] != "finetune"
+    trained = rows["training"] != "finetune"
     rows = rows.assign(mu=rows["mu"].where(trained), n_aug=rows["n_aug"].where(trained)).drop_duplicates()
     again = rows.duplicated(_PLACE)
     if again.any():
@@ -139,7 +139,7 @@ def _panels(rows: pd.DataFrame, names: Sequence[str]) -> list[tuple[str, pd.Data
 
 
 def _on(panel: pd.DataFrame, line: Line) -> pd.DataFrame:
-    return panel[(panel["method"] == line.method) & (panel["stage"] == line.stage)]
+    return panel[(panel["method"] == line.method) & (panel["training"] == line.training)]
 
 
 def _told(name: str, value: float) -> str:

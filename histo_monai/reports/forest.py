@@ -14,8 +14,8 @@ from matplotlib.ticker import MaxNLocator
 from histo_monai.reports.drawing import COLORS, GREY, INK, PALE, drawn, new_figure
 from histo_monai.reports.tables import METRICS, SplitTable, in_words, number
 
-_STAGE_COLORS = {"finetune": COLORS[0], "consistency": COLORS[1], "": GREY}
-_STAGE_MARKERS = {"finetune": "o", "consistency": "D", "": "s"}
+_LOOKS = {"finetune": (COLORS[0], "o"), "": (GREY, "s")}
+_STUDENTS = (COLORS[1], "D")
 _ROW, _PANEL, _NAMES = 0.34, 3.5, 1.6  # Inches.
 _TEXT = 0.56  # Of a panel's width: where the written numbers begin.
 
@@ -56,12 +56,9 @@ def _draw(axis: Axes, split: SplitTable, metric: str) -> None:
     rows = [split.row(model, metric) for model in models]
     low, high = _range(rows)
     for place, (model, row) in enumerate(zip(models, rows, strict=True)):
-        stage = model.partition("-")[2]
-        color = _STAGE_COLORS[stage]
+        color, marker = _LOOKS.get(model.partition("-")[2], _STUDENTS)
         axis.plot([row.low, row.high], [place, place], color=color, linewidth=1.6, solid_capstyle="butt")
-        axis.plot(
-            row.value, place, _STAGE_MARKERS[stage], color=color, markersize=6.5, markeredgecolor="white"
-        )
+        axis.plot(row.value, place, marker, color=color, markersize=6.5, markeredgecolor="white")
         if not pd.isna(row.paper_value):
             axis.plot(
                 row.paper_value, place, "D", markersize=7.5, markerfacecolor="none", markeredgecolor=INK

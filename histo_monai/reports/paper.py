@@ -24,6 +24,9 @@ _METRICS = {
 _MPPS = {"breastpathq": (0.5, 1.0, 2.0), "camelyon16": (0.25, 0.5, 1.0)}
 _CORPUS = {"breastpathq": "breastpathq", "camelyon16": "camelyon16", "kather": "camelyon16"}
 _PATCH_PX = 256
+_STAGES = {"finetune": "finetune", "paper": "consistency"}
+"""Our name of a training with labels -> the paper's."""
+
 _MU = _N_AUG = 7.0
 
 
@@ -77,7 +80,7 @@ def paper_number(
     metric: str,
     *,
     method: str,
-    stage: str,
+    training: str,
     alpha: float,
     mu: float = _MU,
     n_aug: float = _N_AUG,
@@ -89,7 +92,7 @@ def paper_number(
         split: validation or test.
         metric: our name of it.
         method: random, vae, moco or rsp.
-        stage: finetune or consistency.
+        training: finetune, or the name of a semi-supervised method; the paper's is "paper".
         alpha: fraction of the labels.
         mu: unlabeled images per labeled one; of the consistency training only.
         n_aug: operations of the strong view; of the consistency training only.
@@ -99,10 +102,10 @@ def paper_number(
         (table["dataset"] == dataset)
         & (table["metric"] == _METRICS.get((dataset, split, metric), ""))
         & (table["method"] == method)
-        & (table["stage"] == stage)
+        & (table["stage"] == _STAGES.get(training, ""))
         & ((table["alpha"] - alpha).abs() < 1e-9)
     ]
-    if stage == "consistency":
+    if training == "paper":
         found = found[(found["mu"].fillna(_MU) == mu) & (found["n_aug"].fillna(_N_AUG) == n_aug)]
     if found.empty:
         return None

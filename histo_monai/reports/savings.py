@@ -17,7 +17,7 @@ from histo_monai.reports.curve_style import STYLE, lines, require_columns
 from histo_monai.reports.drawing import GREY, INK, PALE
 
 _NUMBERS = ("ratio", "ratio_low", "ratio_high", "ratio_fewest", "ratio_most")
-_COLUMNS = ("method", "stage", "num_labels", *_NUMBERS, "extrapolated", "reason", "told")
+_COLUMNS = ("method", "training", "num_labels", *_NUMBERS, "extrapolated", "reason", "told")
 _LETTERS = 64  # Of a reason, on one line.
 _ROOM = 1.35  # On either side of the numbers, for arrows.
 _ARROW = 15  # Points.
@@ -30,28 +30,28 @@ def labels_saved(table: pd.DataFrame) -> Figure:
     is known, or an end stands open, the reason is told beside it.
 
     Args:
-        table: one row per method, stage and number of labels, drawn from the top: method, stage and what
+        table: one row per method, training and number of labels, drawn from the top: method, training and what
             `metrics.LabelsSaved.as_dict` gives.
 
     Raises:
-        InputError: If a column is missing, there is no row, or a stage is unknown.
+        InputError: If a column is missing, or there is no row.
     """
     require_columns(table, _COLUMNS)
     if table.empty:
-        raise InputError("no row to draw: labels saved takes one row per method and stage")
-    drawn = {(line.method, line.stage): line for line in lines(table)}
+        raise InputError("no row to draw: labels saved takes one row per method and training")
+    drawn = {(line.method, line.training): line for line in lines(table)}
     rows: list[dict[Any, Any]] = table.to_dict("records")
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(11.0, 1.1 + 0.56 * len(rows)), layout="constrained")
         axis, texts = figure.subplots(1, 2, sharey=True, width_ratios=[3, 2])
         _axes(axis, texts, table)
         for place, row in enumerate(rows):
-            line = drawn[row["method"], row["stage"]]
+            line = drawn[row["method"], row["training"]]
             if not np.isnan(row["ratio"]):
                 _draw(axis, place, row, line.color)
             _tell(texts, place, row)
         labels = [
-            f"{drawn[row['method'], row['stage']].label}, {row['num_labels']:,.0f} labels" for row in rows
+            f"{drawn[row['method'], row['training']].label}, {row['num_labels']:,.0f} labels" for row in rows
         ]
         axis.set_yticks(range(len(rows)), labels, fontsize=9)
         axis.set_ylim(len(rows) - 0.5, -0.5)

@@ -34,17 +34,17 @@ class Member:
 
     Attributes:
         method: whose encoder it started from.
-        stage: "finetune" or "consistency".
+        training: "finetune", or the name of a semi-supervised method.
         seed: of everything after pretraining.
         alpha: fraction of the labels.
         num_labels: how many these are.
-        mu: unlabeled images per labeled one; NaN where the stage has none.
+        mu: unlabeled images per labeled one; NaN where the training has none.
         n_aug: operations of the strong view; NaN likewise.
         said: Shape (N, K), probabilities, or (N,), scores.
     """
 
     method: str
-    stage: str
+    training: str
     seed: int
     alpha: float
     num_labels: int
@@ -55,7 +55,7 @@ class Member:
     @property
     def setting(self) -> tuple[str, str, float, float, float]:
         """What members with other seeds have in common."""
-        return self.method, self.stage, self.alpha, self.mu, self.n_aug
+        return self.method, self.training, self.alpha, self.mu, self.n_aug
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Point:
 
     def row(self) -> dict[str, object]:
         """For a table."""
-        names = ("method", "stage", "alpha", "num_labels", "mu", "n_aug")
+        names = ("method", "training", "alpha", "num_labels", "mu", "n_aug")
         return {name: getattr(self.member, name) for name in names} | {
             "metric": self.metric,
             "value": self.estimate.value,
@@ -148,7 +148,7 @@ def _picked_seeds(seed: int, num_seeds: int, num_replicates: int) -> NDArray[np.
 def main_setting(points: Iterable[Point], preferred: tuple[float, float]) -> tuple[float, float]:
     """mu and n_aug to draw against labels: the preferred ones if any student has them, else those of most alphas."""
     students = {
-        (p.member.mu, p.member.n_aug, p.member.alpha) for p in points if p.member.stage == "consistency"
+        (p.member.mu, p.member.n_aug, p.member.alpha) for p in points if p.member.training != "finetune"
     }
     counts = Counter((mu, n_aug) for mu, n_aug, _ in sorted(students))
     return preferred if preferred in counts or not counts else counts.most_common(1)[0][0]
@@ -156,7 +156,9 @@ def main_setting(points: Iterable[Point], preferred: tuple[float, float]) -> tup
 
 def of_setting(points: Iterable[Point], mu: float, n_aug: float) -> list[Point]:
     """The fine-tuned models, and the students of one mu and n_aug."""
-    return [p for p in points if p.member.stage == "finetune" or (p.member.mu, p.member.n_aug) == (mu, n_aug)]
+    return [
+        p for p in points if p.member.training == "finetune" or (p.member.mu, p.member.n_aug) == (mu, n_aug)
+    ]
 
 
 def saved_labels(points: Iterable[Point], metric: str) -> pd.DataFrame:
@@ -167,7 +169,7 @@ def saved_labels(points: Iterable[Point], metric: str) -> pd.DataFrame:
         metric: its name.
 
     Returns:
-        One row per model and number of labels: method, stage, alpha, metric, value and `LabelsSaved.as_dict`;
+        One row per model and number of labels: method, training, alpha, metric, value and `LabelsSaved.as_dict`;
         empty where the baseline was not run.
     """
     curves = _curves(points, metric)
@@ -178,7 +180,7 @@ def saved_labels(points: Iterable[Point], metric: str) -> pd.DataFrame:
     for point in itertools.chain(*curves.values()):
         member, value = point.member, point.estimate.value
         saved = labels_saved(baseline, member.num_labels, value, point.replicates)
-        model = {"method": member.method, "stage": member.stage, "alpha": member.alpha}
+        model = {"method": member.method, "training": member.training, "alpha": member.alpha}
         rows.append(model | {"metric": metric, "value": value} | saved.as_dict())
     return pd.DataFrame(rows)
 
@@ -192,10 +194,10 @@ def labels_for_score(points: Iterable[Point], metric: str, score: float) -> pd.D
         score: to be reached.
     """
     rows = []
-    for (method, stage), curve in _curves(points, metric).items():
+    for (method, training), curve in _curves(points, metric).items():
         needed = labels_needed(_learning_curve(curve), score)
         rows.append(
-            {"method": method, "stage": stage, "metric": metric, "score": score}
+            {"method": method, "training": training, "metric": metric, "score": score}
             | {"num_labels": needed.value, "low": needed.low, "high": needed.high}
             | {"extrapolated": needed.extrapolated, "told": str(needed), "reason": needed.reason}
         )
@@ -203,11 +205,11 @@ def labels_for_score(points: Iterable[Point], metric: str, score: float) -> pd.D
 
 
 def _curves(points: Iterable[Point], metric: str) -> dict[tuple[str, str], list[Point]]:
-    """By method and stage, the points of a metric in order of labels."""
+    """By method and training, the points of a metric in order of labels."""
     curves: dict[tuple[str, str], list[Point]] = {}
     for point in sorted(points, key=lambda point: point.member.num_labels):
         if point.metric == metric:
-            curves.setdefault((point.member.method, point.member.stage), []).append(point)
+            curves.setdefault((point.member.method, point.member.training), []).append(point)
     return curves
 
 

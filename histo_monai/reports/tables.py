@@ -23,7 +23,7 @@ METRICS = {
     "icc_b": "ICC(2,1) with B",
 }
 _METHODS = {"vae": "VAE", "moco": "MoCo", "rsp": "RSP", "color_histogram": "color histogram"}
-_STAGES = {"finetune": " fine-tuned", "consistency": " + CR", "": ""}
+_TRAININGS = {"finetune": " fine-tuned", "paper": " + CR", "": ""}
 
 REFERENCE = "color_histogram"
 SUPERVISED = "random-finetune"
@@ -89,15 +89,15 @@ class SplitTable:
         return -row.difference, -row.high, -row.low, row.p_holm, turned
 
 
-def model_id(method: str, stage: str) -> str:
-    """Name of a model in tables and summaries: "rsp-finetune", "rsp-consistency", "color_histogram"."""
-    return f"{method}-{stage}" if stage else method
+def model_id(method: str, training: str) -> str:
+    """Name of a model in tables and summaries: "rsp-finetune", "rsp-paper" (a student), "color_histogram"."""
+    return f"{method}-{training}" if training else method
 
 
 def in_words(model: str) -> str:
-    """ "rsp-finetune" -> "RSP fine-tuned"; "rsp-consistency" -> "RSP + CR"."""
-    method, _, stage = model.partition("-")
-    return _METHODS.get(method, method) + _STAGES[stage]
+    """ "rsp-finetune" -> "RSP fine-tuned"; "rsp-paper" -> "RSP + CR"; other students by the name of their method."""
+    method, _, training = model.partition("-")
+    return _METHODS.get(method, method) + _TRAININGS.get(training, f" + {training}")
 
 
 def number(value: float, low: float, high: float) -> str:
@@ -151,24 +151,31 @@ def _verdicts(split: SplitTable) -> Iterable[str]:
         yield f"### Against {in_words(SUPERVISED)} (the supervised baseline)"
         yield "\n".join(_sentence(split, others, SUPERVISED, metric) for metric in split.metrics)
         yield _differences(split, [(model, SUPERVISED) for model in others], lambda pair: in_words(pair[0]))
-    trained = [
-        (model, model.replace("-consistency", "-finetune")) for model in networks if "-consistency" in model
-    ]
-    if trained:
-        yield "### What consistency training adds: + CR against the same model fine-tuned"
-        yield _differences(split, trained, lambda pair: in_words(pair[0]))
+    students = [model for model in networks if not model.endswith("-finetune")]
+    if students:
+        yield "### What semi-supervised training adds: each student against the fine-tuned model that it came from"
+        pairs = [(model, model_id(model.partition("-")[0], "finetune")) for model in students]
+        yield _differences(split, pairs, lambda pair: in_words(pair[0]))
     if REFERENCE in split.models:
         yield "### Against color alone (the color histogram)"
         yield _differences(split, [(model, REFERENCE) for model in networks], lambda pair: in_words(pair[0]))
-    rest = [
+    for title, rest in (
+        ("Between students of the same model", _pairs(students, same=0)),
+        ("Between the other methods, trained alike", _pairs(others, same=2)),
+    ):
+        if rest:
+            yield f"### {title}"
+            yield _differences(split, rest, lambda pair: f"{in_words(pair[0])} against {in_words(pair[1])}")
+
+
+def _pairs(models: Sequence[str], same: int) -> list[tuple[str, str]]:
+    """Pairs of models whose method (`same` 0) or training (`same` 2) is the same, later ones first."""
+    return [
         (first, second)
-        for i, second in enumerate(others)
-        for first in others[i + 1 :]
-        if first.partition("-")[2] == second.partition("-")[2]
+        for i, second in enumerate(models)
+        for first in models[i + 1 :]
+        if first.partition("-")[same] == second.partition("-")[same]
     ]
-    if rest:
-        yield "### Between the other methods, at the same stage"
-        yield _differences(split, rest, lambda pair: f"{in_words(pair[0])} against {in_words(pair[1])}")
 
 
 def _sentence(split: SplitTable, models: Sequence[str], baseline: str, metric: str) -> str:

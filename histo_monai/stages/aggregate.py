@@ -1,4 +1,4 @@
-"""Stage `aggregate --method METHOD --seed SEED`: maps of slides -> features, classifiers, slide AUC, lesion FROC."""
+"""Stage `aggregate --method METHOD --student STUDENT --seed SEED`: maps -> features, classifiers, slide AUC, FROC."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pandas as pd
 from matplotlib import image
 
 from histo_monai import artifacts
+from histo_monai.artifacts import Run
 from histo_monai.datasets.outlines import read_regions
-from histo_monai.datasets.predictions import STAGE_OF_MODEL
 from histo_monai.datasets.slide_scores import TOLD
 from histo_monai.datasets.tables import read_whole_slides
 from histo_monai.datasets.tasks import patient_or_slide
@@ -23,6 +23,7 @@ from histo_monai.metrics.froc import FALSE_POSITIVES_PER_SLIDE, Froc, froc
 from histo_monai.params import Params, load_params
 from histo_monai.provenance import made_from, without_ids, write_metrics
 from histo_monai.reports.slide_figures import froc_curves, roc
+from histo_monai.roles import MODELS
 from histo_monai.slides.annotations import Outline, Region
 from histo_monai.storage import whole_folder
 from histo_monai.wholeslide.detections import find_detections
@@ -39,21 +40,21 @@ from histo_monai.wholeslide.lesions import LesionMask, evaluation_mask, match
 
 _LOG = logging.getLogger(__name__)
 
-MODELS = tuple(STAGE_OF_MODEL)
 FEW_SLIDES = 30
 CLASSIFIERS = "classifiers"
 
 
-def run(method: str, seed: int) -> None:
-    """Write data/diagnosis/<method>-<seed>: features.csv, slides.csv, metrics.json, summary.json, classifiers/, plots/.
+def run(method: str, student: str, seed: int) -> None:
+    """Write data/diagnosis/<method>-<student>-<seed>: features.csv, slides.csv, metrics.json, classifiers/, plots/.
 
     Without labels of slides on both sides, features are all there is, and metrics.json says why.
 
     Raises:
         ValueError: scores are missing, or the slides to learn from are too few.
     """
+    of_run = Run(method, seed, student)
     params = load_params(artifacts.PARAMS)
-    scores = artifacts.heatmaps_folder(method, seed) / artifacts.SCORES
+    scores = of_run.heatmaps / artifacts.SCORES
     slides = read_whole_slides(artifacts.WHOLE_SLIDES_CSV)
     if params.heatmap_section is None:
         slides = slides.iloc[:0]
@@ -64,7 +65,7 @@ def run(method: str, seed: int) -> None:
     slides = slides.set_index("slide_id", drop=False).rename_axis(None)
     features = {column: table for name in MODELS for column, table in _features(maps, name).items()}
     why_not = _why_not(slides, params.positive)
-    with whole_folder(artifacts.diagnosis_folder(method, seed)) as draft:
+    with whole_folder(of_run.diagnosis) as draft:
         (draft / CLASSIFIERS).mkdir()
         (draft / artifacts.PLOTS).mkdir()
         _write_features(draft / artifacts.FEATURES_CSV, slides, features)

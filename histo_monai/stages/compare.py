@@ -1,9 +1,10 @@
-"""Stage `compare`: predictions of all methods and seeds -> one table, paired tests, a report in words and a picture."""
+"""Stage `compare`: predictions of all methods, students and seeds -> a table, paired tests, a report, a picture."""
 
 from __future__ import annotations
 
+import itertools
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,16 +16,19 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from histo_monai import artifacts
-from histo_monai.datasets.predictions import STAGE_OF_MODEL, Predictions, check_same_patches, read_predictions
+from histo_monai.artifacts import Run
+from histo_monai.datasets.predictions import Predictions, check_same_patches, read_predictions
 from histo_monai.datasets.slide_scores import check_same_slides, read_slide_scores
 from histo_monai.datasets.tasks import of_one_group, patient_or_slide
 from histo_monai.errors import InputError
+from histo_monai.evaluation.runs import Read, by_model
 from histo_monai.metrics import VERDICTS, Comparison, ModelValue, PairedTest, auc, compare_models
 from histo_monai.params import Params, load_params
 from histo_monai.provenance import made_from, write_metrics
 from histo_monai.reports.forest import forest
 from histo_monai.reports.paper import PaperNumber, is_papers_experiment, paper_number
 from histo_monai.reports.tables import REFERENCE, SplitTable, comparison_report, model_id
+from histo_monai.roles import MODELS
 from histo_monai.storage import whole_folder
 
 _LOG = logging.getLogger(__name__)
@@ -48,26 +52,30 @@ _F_BASED = (
 )
 
 
+Key = tuple[str, str, int]
+"""Method, student and seed of a run."""
+
+
 @dataclass(frozen=True)
 class _Model:
     """A row of the table."""
 
     method: str
-    stage: str
+    training: str
 
     @property
     def id(self) -> str:
-        return model_id(self.method, self.stage)
+        return model_id(self.method, self.training)
 
 
 def run() -> None:
     """Write data/comparison: table.csv, tests.csv, report.md, table.png, metrics.json, summary.json.
 
     Raises:
-        InputError: predictions of a method and seed are missing, or are not of the same patches as the others.
+        InputError: predictions of a run are missing, or are not of the same patches as the others.
     """
     params = load_params(artifacts.PARAMS)
-    read = _read(params.methods, params.seeds)
+    read = _read(params)
     first = next(iter(read.values()))
     found, warnings = [], []
     for split in (split for split in SPLITS if split in first.splits):
@@ -111,30 +119,37 @@ def summarise(parts: Sequence[SplitTable]) -> dict[str, dict[str, Any]]:
     return values | {"verdicts": {verdict: int(counts.get(verdict, 0)) for verdict in VERDICTS}}
 
 
-def _read(methods: Sequence[str], seeds: Sequence[int]) -> dict[tuple[str, int], Predictions]:
-    read: dict[tuple[str, int], Predictions] = {}
-    for method in methods:
-        for seed in seeds:
-            path = artifacts.evaluation_folder(method, seed) / artifacts.PREDICTIONS
-            if not path.is_file():
-                raise InputError(f"{path}: not found; run `dvc repro evaluate@{method}-{seed}` first")
-            read[method, seed] = read_predictions(path)
-            for name in (*STAGE_OF_MODEL, REFERENCE):
-                if name not in read[method, seed].said:
-                    raise InputError(f"{path}: no predictions of {name!r}; run evaluate again")
-            check_same_patches(next(iter(read.values())), read[method, seed])
+def _read(params: Params) -> dict[Key, Predictions]:
+    read: dict[Key, Predictions] = {}
+    for key in _keys(params):
+        method, student, seed = key
+        run = Run(method, seed, student)
+        path = run.evaluation / artifacts.PREDICTIONS
+        if not path.is_file():
+            raise InputError(f"{path}: not found; run `dvc repro evaluate@{run.name}` first")
+        read[key] = read_predictions(path)
+        for name in (*MODELS, REFERENCE):
+            if name not in read[key].said:
+                raise InputError(f"{path}: no predictions of {name!r}; run evaluate again")
+        check_same_patches(next(iter(read.values())), read[key])
     return read
 
 
-def _split_table(params: Params, split: str, parts: Mapping[tuple[str, int], Predictions]) -> SplitTable:
+def _keys(params: Params) -> Iterable[Key]:
+    return itertools.product(params.methods, params.students, params.seeds)
+
+
+def _by_model(params: Params, read: Read) -> dict[_Model, list[NDArray[np.float64]]]:
+    found = by_model(read, params.methods, params.students, params.seeds)
+    return {_Model(*names): values for names, values in found.items()}
+
+
+def _split_table(params: Params, split: str, parts: Mapping[Key, Predictions]) -> SplitTable:
     first = next(iter(parts.values()))
-    said = {
-        _Model(method, stage): [parts[method, seed].said[name] for seed in params.seeds]
-        for name, stage in STAGE_OF_MODEL.items()
-        for method in params.methods
-    }
+    said = _by_model(params, parts)
     # Color alone knows no method.
-    said[_Model(REFERENCE, "")] = [parts[params.methods[0], seed].said[REFERENCE] for seed in params.seeds]
+    method, student = params.methods[0], params.students[0]
+    said[_Model(REFERENCE, "")] = [parts[method, student, seed].said[REFERENCE] for seed in params.seeds]
     found = compare_models(
         first.references,
         {model.id: seeds for model, seeds in said.items()},
@@ -150,12 +165,11 @@ def _split_table(params: Params, split: str, parts: Mapping[tuple[str, int], Pre
     return _table(params, split, about, {model.id: model for model in said}, found, over)
 
 
-def _diagnoses(params: Params) -> dict[tuple[str, int], Path]:
-    """Scores of slides, by method and seed."""
+def _diagnoses(params: Params) -> dict[Key, Path]:
+    """Scores of slides, by run."""
     return {
-        (method, seed): artifacts.diagnosis_folder(method, seed) / artifacts.MAPPED_CSV
-        for method in params.methods
-        for seed in params.seeds
+        (method, student, seed): Run(method, seed, student).diagnosis / artifacts.MAPPED_CSV
+        for method, student, seed in _keys(params)
     }
 
 
@@ -170,11 +184,7 @@ def _slides_table(params: Params) -> SplitTable | None:
         return None
     for other in read.values():
         check_same_slides(first, other)
-    said = {
-        _Model(method, stage): [read[method, seed].said[name] for seed in params.seeds]
-        for name, stage in STAGE_OF_MODEL.items()
-        for method in params.methods
-    }
+    said = _by_model(params, read)
     groups = patient_or_slide(first.rows)
     is_positive = (first.rows["label"] == params.positive).to_numpy()
     found = compare_models(
@@ -215,16 +225,16 @@ def _value_row(params: Params, split: str, model: _Model, value: ModelValue, ove
     """A row of table.csv."""
     printed = _printed(params, split, model, value.metric)
     by_rows = value.metric.startswith("icc") and len(params.seeds) == 1  # See `_F_BASED`.
-    consistent = model.stage == "consistency"
+    is_student = model.training in params.students
     return {
         "dataset": params.dataset,
         "split": split,
         "method": model.method,
-        "stage": model.stage,
+        "training": model.training,
         "model": model.id,
         "alpha": params.alpha,
-        "mu": params.mu if consistent else None,
-        "n_aug": params.n_aug if consistent else None,
+        "mu": params.mu if is_student else None,
+        "n_aug": params.n_aug if is_student else None,
         "metric": value.metric,
         "value": value.estimate.value,
         "low": value.estimate.low,
@@ -256,7 +266,7 @@ def _printed(params: Params, split: str, model: _Model, metric: str) -> PaperNum
             "test" if split == SLIDES else split,
             metric,
             method=model.method,
-            stage=model.stage,
+            training=model.training,
             alpha=params.alpha,
             mu=params.mu,
             n_aug=params.n_aug,

@@ -1,4 +1,4 @@
-"""Stage `consistency --method METHOD --seed SEED`: a fine-tuned model and unlabeled patches -> a student."""
+"""Stage `consistency --method METHOD --student STUDENT --seed SEED`: model and unlabeled patches -> a student."""
 
 from __future__ import annotations
 
@@ -9,26 +9,19 @@ from functools import partial
 from matplotlib import image
 
 from histo_monai import artifacts
-from histo_monai.datasets.labeled import read_patches
-from histo_monai.datasets.splits import labeled_rows
-from histo_monai.datasets.tasks import split_rows
-from histo_monai.engines.choice import choose
+from histo_monai.artifacts import Run
+from histo_monai.assembly import Assembly
 from histo_monai.engines.fit import Records
-from histo_monai.engines.labeled import LabeledTask
 from histo_monai.engines.resume import fingerprint
-from histo_monai.engines.semisupervised import train_student
-from histo_monai.engines.supervised import Training
-from histo_monai.environment import read_environment
-from histo_monai.imports import stage_sha256
+from histo_monai.evaluation.choice import choose
 from histo_monai.networks.checkpoint import save_model
-from histo_monai.networks.task_model import from_task_model
-from histo_monai.params import load_params
 from histo_monai.params.selection import selected
 from histo_monai.pictures.predictions import weak_and_strong
 from histo_monai.provenance import made_from, without_ids, write_metrics
 from histo_monai.randomness import derive_seed
-from histo_monai.semisupervised import METHODS
+from histo_monai.roles import FINETUNED, STUDENT
 from histo_monai.storage import whole_folder, write_json
+from histo_monai.training import student_code, teach_student, validation_metrics
 
 _LOG = logging.getLogger(__name__)
 
@@ -38,96 +31,68 @@ PARAM_NAMES = (
     "mu",
     "n_aug",
     "patch_px",
-    "consistency.method",
-    "consistency.methods.${consistency.method}",
+    "consistency.methods.${item.student}",
     "consistency.${dataset}",
     "evaluate",
 )
 """What decides the result, as in dvc.yaml."""
 
 
-def run(method: str, seed: int) -> None:
-    """Write data/models/<method>-<seed>/student: model, choice, metrics, their summary, curves.csv, pairs.png."""
-    params = load_params(artifacts.PARAMS)
-    section = params.consistency_section
-    environment = read_environment()
-    environment.use_cpus()
-    task = LabeledTask(
-        read_patches(artifacts.PATCHES_CSV),
-        patch_px=params.patch_px,
-        workers=environment.workers,
-        device=environment.device,
-    )
-    labeled, unlabeled = labeled_rows(task.patches, params.alpha), split_rows(task.patches, "train")
-    validation = split_rows(task.patches, "validation")
-    path = artifacts.finetuned_folder(method, seed) / artifacts.MODEL
-    provenance = made_from(params, [artifacts.PATCHES_CSV, path], [unlabeled, validation])
-    model, description = from_task_model(path)
-    task.check_fits(description, path)
-    stage = f"consistency-{method}-{seed}"
-    settings = dataclasses.asdict(params.student_settings)
-    code = stage_sha256("consistency", METHODS[params.consistency.method].__module__)
-    decided_by = [method, seed, selected(params, PARAM_NAMES)]
-    result = train_student(
-        METHODS[params.consistency.method](
-            model=model,
-            objective=task.objective,
-            patch_px=params.patch_px,
-            n_aug=params.n_aug,
-            settings=params.student_settings,
-        ),
-        task,
-        labeled,
-        unlabeled,
-        validation,
-        Training.of(
-            **dataclasses.asdict(section),
-            predict_batch_size=params.evaluate.batch_size,
-            seed=derive_seed(seed, "consistency"),
-        ),
-        mu=params.mu,
-        picture=partial(weak_and_strong, classes=task.classes),
+def run(method: str, student: str, seed: int) -> None:
+    """Write data/models/<method>-<student>-<seed>/student: model, choice, metrics, summary, curves.csv, pairs.png."""
+    of_run = Run(method, seed, student)
+    assembly = Assembly.read()
+    params, rows = assembly.params, assembly.rows()
+    start = of_run.models[FINETUNED]
+    provenance = made_from(params, [artifacts.PATCHES_CSV, start], [rows.unlabeled, rows.validation])
+    model, description = assembly.load(start)
+    stage = f"consistency-{of_run.name}"
+    decided_by = [method, student, seed, selected(params, PARAM_NAMES, method, student)]
+    result = teach_student(
+        assembly,
+        student,
+        model,
+        rows,
+        seed=derive_seed(seed, "consistency"),
+        picture=partial(weak_and_strong, classes=assembly.task.classes),
         records=Records(
             artifacts.tensorboard_folder(stage),
             artifacts.checkpoint_path(stage),
-            fingerprint(
-                decided_by,
-                [artifacts.PATCHES_CSV, path],
-                code,
-            ),
+            fingerprint(decided_by, [artifacts.PATCHES_CSV, start], student_code("consistency", student)),
         ),
     )
     choice = choose(
-        from_task_model(path)[0],
+        assembly.load(start)[0],
         model,
-        task,
-        validation,
-        task.in_order(validation, params.evaluate.batch_size),
+        assembly.task,
+        rows.validation,
+        assembly.in_order(rows.validation),
         seed=params.evaluate.seed,
     )
     metrics = {
-        **{f"validation_{name}": round(value, 6) for name, value in result.validation.items()},
-        "num_labeled": len(labeled),
-        "num_unlabeled": len(unlabeled),
-        "num_validation": len(validation),
-        "student_chosen": int(choice.chosen == "student"),
+        **validation_metrics(result.validation),
+        "num_labeled": len(rows.labeled),
+        "num_unlabeled": len(rows.unlabeled),
+        "num_validation": len(rows.validation),
+        "student_chosen": int(choice.chosen == STUDENT),
     }
+    settings = dataclasses.asdict(params.consistency.methods[student])
     described = {
         **description,
         "stage": "consistency",
         "mu": params.mu,
         "n_aug": params.n_aug,
         "metrics": metrics,
-        "params": dataclasses.asdict(section),
-        "semisupervised": {"method": params.consistency.method, **settings},
+        "params": dataclasses.asdict(params.consistency_section),
+        "semisupervised": {"method": student, **settings},
         "provenance": without_ids(provenance),
     }
-    with whole_folder(artifacts.student_folder(method, seed)) as folder:
+    with whole_folder(of_run.student_folder) as folder:
         save_model(folder / artifacts.MODEL, model.state_dict(), described)
         write_json(folder / artifacts.CHOICE, choice.as_dict())
         artifacts.write_curves(folder / artifacts.CURVES, result.curves)
         image.imsave(folder / artifacts.PAIRS, result.picture)
         write_metrics(folder, metrics, provenance, summary=metrics)
     artifacts.checkpoint_path(stage).unlink(missing_ok=True)
-    told = ", ".join(f"{name} {value:g}" for name, value in metrics.items())
-    _LOG.info("%s written: %s", artifacts.student_folder(method, seed), told)
+    found = ", ".join(f"{name} {value:g}" for name, value in metrics.items())
+    _LOG.info("%s written: %s", of_run.student_folder, found)

@@ -1,4 +1,4 @@
-"""Stage `evaluate --method METHOD --seed SEED`: fine-tuned model and student -> predictions, metrics, pictures."""
+"""Stage `evaluate --method METHOD --student STUDENT --seed SEED`: two models -> predictions, metrics, pictures."""
 
 from __future__ import annotations
 
@@ -11,26 +11,25 @@ import pandas as pd
 from matplotlib import image
 
 from histo_monai import artifacts
-from histo_monai.datasets.labeled import read_patches
+from histo_monai.artifacts import Run
+from histo_monai.assembly import Assembly
+from histo_monai.datasets.labeled_loaders import LabeledLoader, spread
 from histo_monai.datasets.predictions import predictions_table, write_predictions
-from histo_monai.datasets.splits import labeled_rows
-from histo_monai.datasets.tasks import of_one_group, split_rows, task_targets
-from histo_monai.engines.choice import read_choice
-from histo_monai.engines.evaluation import (
+from histo_monai.datasets.tasks import of_one_group, split_rows
+from histo_monai.engines.task import Task
+from histo_monai.errors import InputError
+from histo_monai.evaluation.choice import read_choice
+from histo_monai.evaluation.estimates import (
     Estimates,
     Predictions,
     differences,
     estimate,
     predict_splits,
 )
-from histo_monai.engines.labeled import LabeledTask, some_patches, spread
-from histo_monai.environment import read_environment
-from histo_monai.errors import InputError
-from histo_monai.networks.task_model import from_task_model
-from histo_monai.params import load_params
 from histo_monai.pictures.predictions import answers
 from histo_monai.provenance import made_from, write_metrics
 from histo_monai.reports import figures
+from histo_monai.roles import MODELS, STUDENT
 from histo_monai.storage import read_json, whole_folder
 
 _LOG = logging.getLogger(__name__)
@@ -42,56 +41,40 @@ HEADLINES = ("accuracy", "icc", "icc_a", "icc_b")
 """What summary.json tells of each split, and `dvc metrics show` prints; everything else is in metrics.json."""
 
 
-def run(method: str, seed: int) -> None:
-    """Write data/evaluation/<method>-<seed>: predictions.csv, metrics.json, summary.json, plots/."""
-    params = load_params(artifacts.PARAMS)
-    environment = read_environment()
-    environment.use_cpus()
-    task = LabeledTask(
-        read_patches(artifacts.PATCHES_CSV),
-        patch_px=params.patch_px,
-        workers=environment.workers,
-        device=environment.device,
-    )
-    folders = {
-        "finetuned": artifacts.finetuned_folder(method, seed),
-        "student": artifacts.student_folder(method, seed),
-    }
-    provenance = made_from(
-        params,
-        [
-            *(artifacts.PATCHES_CSV, artifacts.LABELS_JSON),
-            *(folder / artifacts.MODEL for folder in folders.values()),
-            folders["student"] / artifacts.CHOICE,
-        ],
-        [split_rows(task.patches, split) for split in SPLITS],
-    )
-    models = {}
-    for name, folder in folders.items():
-        models[name], description = from_task_model(folder / artifacts.MODEL)
-        task.check_fits(description, folder / artifacts.MODEL)
-    choice = read_choice(folders["student"] / artifacts.CHOICE)
-    labeled = labeled_rows(task.patches, params.alpha)
-    predictions = predict_splits(models, task, labeled, SPLITS, params.evaluate.batch_size)
-    rows = {split: split_rows(task.patches, split) for split in predictions}
+def run(method: str, student: str, seed: int) -> None:
+    """Write data/evaluation/<method>-<student>-<seed>: predictions.csv, metrics.json, summary.json, plots/."""
+    of_run = Run(method, seed, student)
+    assembly = Assembly.read()
+    params, task = assembly.params, assembly.task
+    rows = {split: split_rows(assembly.patches, split) for split in SPLITS}
+    read = [artifacts.PATCHES_CSV, artifacts.LABELS_JSON, *of_run.models.values(), of_run.choice]
+    provenance = made_from(params, read, list(rows.values()))
+    models = assembly.load_run(of_run)
+    choice = read_choice(of_run.choice)
+    rows = {split: table for split, table in rows.items() if len(table)}
+    learned = assembly.in_order(assembly.rows().labeled)
+    loaders = {split: assembly.in_order(table) for split, table in rows.items()}
+    predictions = predict_splits(models, task, loaders, learned)
     metrics: dict[str, Any] = {"choice": choice}
-    for split, said in predictions.items():
-        found = estimate(task, rows[split], said, seed=params.evaluate.seed)
+    for split, of_split in predictions.items():
+        found = estimate(task, rows[split], of_split, seed=params.evaluate.seed)
         found["chosen"] = found[choice["chosen"]]
-        found |= differences(task, rows[split], said, seed=params.evaluate.seed)
+        found |= differences(task, rows[split], of_split, seed=params.evaluate.seed)
         metrics[split] = _plain(found)
     metrics["warnings"] = [
         *_warnings(artifacts.LABELS_JSON),
         *(warning for split, table in rows.items() for warning in of_one_group(table, split)),
     ]
-    folder = artifacts.evaluation_folder(method, seed)
-    with whole_folder(folder) as draft:
+    with whole_folder(of_run.evaluation) as draft:
         write_predictions(
             draft / artifacts.PREDICTIONS,
-            [predictions_table(rows[split], said, task.classes) for split, said in predictions.items()],
+            [
+                predictions_table(rows[split], of_split, task.classes)
+                for split, of_split in predictions.items()
+            ],
         )
         last = next(split for split in reversed(SPLITS) if split in predictions)
-        _draw(draft / artifacts.PLOTS, task, rows[last], predictions[last])
+        _draw(draft / artifacts.PLOTS, task, rows[last], loaders[last], predictions[last])
         write_metrics(draft, metrics, provenance, summary=summarise(metrics))
     for name, value in summarise(metrics).items():
         _LOG.info("%s: %s", name, ", ".join(f"{model} {x:.3f}" for model, x in value.items()))
@@ -108,7 +91,7 @@ def summarise(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
         for split in SPLITS
         if split in metrics
         for name in HEADLINES
-        if name in metrics[split]["student"]
+        if name in metrics[split][STUDENT]
     }
 
 
@@ -126,22 +109,24 @@ def _warnings(path: Path) -> list[str]:
     return warnings
 
 
-def _draw(folder: Path, task: LabeledTask, rows: pd.DataFrame, predictions: Predictions) -> None:
+def _draw(
+    folder: Path, task: Task, rows: pd.DataFrame, loader: LabeledLoader, predictions: Predictions
+) -> None:
     """The pictures that `dvc plots show` opens: of the fine-tuned model and of the student."""
     folder.mkdir()
-    both = {name: predictions[name] for name in ("finetuned", "student")}
-    targets = task_targets(rows, task.classes).numpy()
+    both = {name: predictions[name] for name in MODELS}
+    targets = loader.targets.numpy()
     if task.classes:
-        decided = {name: said.argmax(axis=1) for name, said in both.items()}
+        decided = {name: values.argmax(axis=1) for name, values in both.items()}
         image.imsave(folder / "confusion.png", figures.confusion(targets, decided, task.classes))
         image.imsave(folder / "reliability.png", figures.reliability_diagram(targets, both, NUM_BINS))
     else:
         raters = {f"pathologist {rater.upper()}": rows[f"rater_{rater}"].to_numpy() for rater in "ab"}
         if rows["rater_a"].isna().any():
             raters = {"score": targets}
-        for name, said in both.items():
-            image.imsave(folder / f"scores_{name}.png", figures.scores(said[:, 0], raters))
-    some = spread(len(rows), NUM_SHOWN)
-    patches = some_patches(task.in_order(rows, NUM_SHOWN).loader, NUM_SHOWN).squeeze(1).numpy()
-    picture = answers(patches, both["student"][some], targets[some].tolist(), task.classes)
+        for name, values in both.items():
+            image.imsave(folder / f"scores_{name}.png", figures.scores(values[:, 0], raters))
+    patches, wanted = loader.some(NUM_SHOWN)
+    answered = both[STUDENT][spread(len(rows), NUM_SHOWN)]
+    picture = answers(patches.squeeze(1).numpy(), answered, wanted.tolist(), task.classes)
     image.imsave(folder / artifacts.ANSWERS, picture)

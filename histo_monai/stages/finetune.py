@@ -9,23 +9,18 @@ from functools import partial
 from matplotlib import image
 
 from histo_monai import artifacts
-from histo_monai.datasets.labeled import read_patches
-from histo_monai.datasets.splits import labeled_rows
-from histo_monai.datasets.tasks import split_rows
+from histo_monai.artifacts import Run
+from histo_monai.assembly import Assembly
 from histo_monai.engines.fit import Records
-from histo_monai.engines.labeled import LabeledTask
 from histo_monai.engines.resume import fingerprint
-from histo_monai.engines.supervised import Training, finetune_encoder
-from histo_monai.environment import read_environment
 from histo_monai.imports import stage_sha256
 from histo_monai.networks.checkpoint import save_model
-from histo_monai.networks.task_model import describe_task_model
-from histo_monai.params import load_params
 from histo_monai.params.selection import selected
 from histo_monai.pictures.predictions import answers
 from histo_monai.provenance import made_from, without_ids, write_metrics
 from histo_monai.randomness import derive_seed
 from histo_monai.storage import whole_folder
+from histo_monai.training import finetune_encoder, validation_metrics
 
 _LOG = logging.getLogger(__name__)
 
@@ -41,32 +36,19 @@ PARAM_NAMES = (
 
 def run(method: str, seed: int) -> None:
     """Write data/models/<method>-<seed>/finetuned: model, metrics.json, summary.json, curves.csv, answers.png."""
-    params = load_params(artifacts.PARAMS)
-    section = params.finetune_section
-    environment = read_environment()
-    environment.use_cpus()
-    task = LabeledTask(
-        read_patches(artifacts.PATCHES_CSV),
-        patch_px=params.patch_px,
-        workers=environment.workers,
-        device=environment.device,
-    )
-    labeled, validation = labeled_rows(task.patches, params.alpha), split_rows(task.patches, "validation")
+    target = Run(method, seed).finetuned
+    assembly = Assembly.read()
+    params, rows = assembly.params, assembly.rows()
     encoder = artifacts.model_folder(method) / artifacts.ENCODER
-    provenance = made_from(params, [artifacts.PATCHES_CSV, encoder], [labeled, validation])
+    provenance = made_from(params, [artifacts.PATCHES_CSV, encoder], [rows.labeled, rows.validation])
     stage = f"finetune-{method}-{seed}"
     decided_by = [method, seed, selected(params, PARAM_NAMES)]
     model, description, result = finetune_encoder(
+        assembly,
         encoder,
-        task,
-        labeled,
-        validation,
-        Training.of(
-            **dataclasses.asdict(section),
-            predict_batch_size=params.evaluate.batch_size,
-            seed=derive_seed(seed, "finetune"),
-        ),
-        picture=partial(answers, classes=task.classes),
+        rows,
+        seed=derive_seed(seed, "finetune"),
+        picture=partial(answers, classes=assembly.task.classes),
         records=Records(
             artifacts.tensorboard_folder(stage),
             artifacts.checkpoint_path(stage),
@@ -74,26 +56,23 @@ def run(method: str, seed: int) -> None:
         ),
     )
     metrics = {
-        **{f"validation_{name}": round(value, 6) for name, value in result.validation.items()},
+        **validation_metrics(result.validation),
         "best_epoch": result.best_epoch,
-        "num_labeled": len(labeled),
-        "num_validation": len(validation),
+        "num_labeled": len(rows.labeled),
+        "num_validation": len(rows.validation),
     }
     described = {
-        **describe_task_model(description, classes=task.classes, patch_px=params.patch_px, mpp=task.mpp),
+        **description,
         "stage": "finetune",
-        "dataset": params.dataset,
-        "alpha": params.alpha,
         "seed": seed,
         "metrics": metrics,
-        "params": dataclasses.asdict(section),
+        "params": dataclasses.asdict(params.finetune_section),
         "provenance": without_ids(provenance),
     }
-    with whole_folder(artifacts.finetuned_folder(method, seed)) as folder:
+    with whole_folder(target) as folder:
         save_model(folder / artifacts.MODEL, model.state_dict(), described)
         artifacts.write_curves(folder / artifacts.CURVES, result.curves)
         image.imsave(folder / artifacts.ANSWERS, result.picture)
         write_metrics(folder, metrics, provenance, summary=metrics)
     artifacts.checkpoint_path(stage).unlink(missing_ok=True)
-    told = ", ".join(f"{name} {value:g}" for name, value in metrics.items())
-    _LOG.info("%s written: %s", artifacts.finetuned_folder(method, seed), told)
+    _LOG.info("%s written: %s", target, ", ".join(f"{name} {value:g}" for name, value in metrics.items()))

@@ -1,4 +1,4 @@
-"""Stage `heatmap --method METHOD --seed SEED`: models and slides -> scores of cells, maps, overlays, detections."""
+"""Stage `heatmap --method METHOD --student STUDENT --seed SEED`: models and slides -> maps, overlays, detections."""
 
 from __future__ import annotations
 
@@ -16,35 +16,33 @@ import pandas as pd
 from matplotlib import image
 
 from histo_monai import artifacts
+from histo_monai.artifacts import Run
+from histo_monai.assembly import Assembly
 from histo_monai.datasets.folds import read_folds
-from histo_monai.datasets.labeled import read_patches
 from histo_monai.datasets.outlines import read_regions
-from histo_monai.datasets.predictions import STAGE_OF_MODEL
 from histo_monai.datasets.processes import map_over_processes
 from histo_monai.datasets.tables import read_whole_slides
 from histo_monai.engines.heatmap import MapSettings, SlideJob, map_slides, patches_mpp
-from histo_monai.engines.labeled import LabeledTask
 from histo_monai.engines.resume import fingerprint
 from histo_monai.environment import read_environment, torchrun_rank
 from histo_monai.errors import InputError
 from histo_monai.imports import modules_sha256
-from histo_monai.networks.task_model import from_task_model
 from histo_monai.params import Params, load_params
 from histo_monai.provenance import made_from, write_metrics
 from histo_monai.reports.map_mosaic import map_mosaic
 from histo_monai.reports.slide_maps import MapStyle, SlidePicture, write_slide_maps
+from histo_monai.roles import FINETUNED, MODELS
 from histo_monai.storage import whole_folder
 from histo_monai.wholeslide.heatmap import SEEN, read_heatmap
 
 _LOG = logging.getLogger(__name__)
 
-MODELS = tuple(STAGE_OF_MODEL)
 TUMOR = "tumor"
 MOSAIC, NUM_IN_MOSAIC = "mosaic.png", 8
 
 
-def run(method: str, seed: int) -> None:
-    """Write data/heatmaps/<method>-<seed>: slides.csv, scores/, finetuned/, student/, plots/, metrics.json, summary.
+def run(method: str, student: str, seed: int) -> None:
+    """Write data/heatmaps/<method>-<student>-<seed>: slides.csv, scores/, finetuned/, student/, plots/, metrics.
 
     Slides of the folds are mapped by models that have not seen them; columns that end in `_seen` hold what the models
     that were trained on them say. A run that was killed goes on after its last finished slide.
@@ -52,9 +50,10 @@ def run(method: str, seed: int) -> None:
     Raises:
         InputError: a model or slide cannot be used, or the patches have no one resolution.
     """
+    of_run = Run(method, seed, student)
     params = load_params(artifacts.PARAMS)
     slides = read_whole_slides(artifacts.WHOLE_SLIDES_CSV)
-    folder = artifacts.heatmaps_folder(method, seed)
+    folder = of_run.heatmaps
     if params.heatmap_section is None or slides.empty:
         with whole_folder(folder) as draft:
             _make_folders(draft)
@@ -66,10 +65,10 @@ def run(method: str, seed: int) -> None:
         return
     environment = read_environment()
     environment.use_cpus()
-    folds = read_folds(artifacts.folds_folder(method, seed) / artifacts.FOLDS_CSV)
-    jobs = _jobs(method, seed, slides, folds)
-    settings, positive = _settings(method, seed, params)
-    stage = f"heatmap-{method}-{seed}"
+    folds_csv = of_run.folds / artifacts.FOLDS_CSV
+    jobs = _jobs(of_run, slides, read_folds(folds_csv))
+    settings, positive = _settings(of_run, params)
+    stage = f"heatmap-{of_run.name}"
     files = sorted({path for job in jobs for path in job.models.values()})
     decided_by = [dataclasses.asdict(settings), positive]
     key = fingerprint(decided_by, [artifacts.WHOLE_SLIDES_CSV, *files], modules_sha256(map_slides.__module__))
@@ -88,7 +87,6 @@ def run(method: str, seed: int) -> None:
         return
     outlines = [Path(name) for name in slides["annotation"] if name]
     tables = [artifacts.PATCHES_CSV, artifacts.WHOLE_SLIDES_CSV]
-    folds_csv = artifacts.folds_folder(method, seed) / artifacts.FOLDS_CSV
     provenance = made_from(params, [*tables, folds_csv, *files, *outlines], [slides])
     with whole_folder(folder) as draft:
         _make_folders(draft)
@@ -108,16 +106,14 @@ def _make_folders(folder: Path) -> None:
         (folder / name).mkdir()
 
 
-def _jobs(method: str, seed: int, slides: pd.DataFrame, fold_of: Mapping[str, int]) -> list[SlideJob]:
-    folders = (artifacts.finetuned_folder(method, seed), artifacts.student_folder(method, seed))
-    last = {name: folder / artifacts.MODEL for name, folder in zip(MODELS, folders, strict=True)}
-    folds = artifacts.folds_folder(method, seed)
+def _jobs(run: Run, slides: pd.DataFrame, fold_of: Mapping[str, int]) -> list[SlideJob]:
+    last, folds = run.models, run.folds
     jobs = []
     for slide_id, path, mpp in zip(slides["slide_id"], slides["path"], slides["mpp"], strict=True):
         models = dict(last)
         if slide_id in fold_of:
             fold = fold_of[slide_id]
-            models = {name: folds / f"{name}-{fold}.safetensors" for name in MODELS}
+            models = {name: folds / artifacts.fold_model(name, fold) for name in MODELS}
             gone = [path for path in models.values() if not path.is_file()]
             if gone:
                 raise InputError(
@@ -129,18 +125,12 @@ def _jobs(method: str, seed: int, slides: pd.DataFrame, fold_of: Mapping[str, in
     return jobs
 
 
-def _settings(method: str, seed: int, params: Params) -> tuple[MapSettings, str | None]:
+def _settings(run: Run, params: Params) -> tuple[MapSettings, str | None]:
     """How slides are mapped, and the class whose probability is (None: a score)."""
     section = params.heatmap_section
     assert section is not None
-    path = artifacts.finetuned_folder(method, seed) / artifacts.MODEL
-    _, description = from_task_model(path)
-    LabeledTask(
-        read_patches(artifacts.PATCHES_CSV),
-        patch_px=params.patch_px,
-        workers=0,
-        device=read_environment().device,
-    ).check_fits(description, path)
+    path = run.models[FINETUNED]
+    _, description = Assembly.read().load(path)
     settings = MapSettings(
         patch_px=params.patch_px,
         mpp=patches_mpp(description, path),

@@ -9,10 +9,12 @@ import pandas as pd
 import torch
 from torch import nn
 
-from histo_monai.datasets.tasks import dependence_groups, split_rows, task_targets
-from histo_monai.engines.color_baseline import COLOR_FEATURES, ColorBaseline, color_features
-from histo_monai.engines.labeled import LabeledTask, predict
+from histo_monai.datasets.labeled_loaders import LabeledLoader
+from histo_monai.datasets.tasks import dependence_groups, task_targets
+from histo_monai.engines.prediction import predict
+from histo_monai.engines.task import Task
 from histo_monai.errors import InputError
+from histo_monai.evaluation.color_baseline import COLOR_FEATURES, ColorBaseline, color_features
 from histo_monai.metrics import (
     Estimate,
     classification_estimates,
@@ -21,6 +23,7 @@ from histo_monai.metrics import (
     regression_estimates,
     score_estimates,
 )
+from histo_monai.roles import STUDENT
 
 Predictions = dict[str, np.ndarray]
 """Name of a model -> Shape (n, K): probabilities of the classes, or the score."""
@@ -31,28 +34,24 @@ Estimates = dict[str, dict[str, Estimate]]
 
 def predict_splits(
     models: Mapping[str, nn.Module],
-    task: LabeledTask,
-    labeled: pd.DataFrame,
-    splits: tuple[str, ...],
-    batch_size: int,
+    task: Task,
+    loaders: Mapping[str, LabeledLoader],
+    learned: LabeledLoader,
 ) -> dict[str, Predictions]:
-    """Predictions of every model, and of the color baselines, for every split that has patches.
+    """Predictions of every model, and of the color baselines, for every split.
 
     Args:
         models: patches -> outputs, by name.
         task: what is predicted.
-        labeled: the training patches with labels, for the color baselines.
-        splits: names; the baselines choose their strength on "validation".
-        batch_size: images at a time.
+        loaders: by split, in the order of its table; the baselines choose their strength on "validation".
+        learned: the training patches with labels, in order, for the color baselines.
 
     Returns:
-        By split, in the order of `split_rows`.
+        By split.
 
     Raises:
         InputError: a model gives NaN.
     """
-    rows = {split: split_rows(task.patches, split) for split in splits}
-    loaders = {split: task.in_order(table, batch_size) for split, table in rows.items() if len(table)}
     found: dict[str, Predictions] = {
         split: {name: predict(model, task, loader.loader).numpy() for name, model in models.items()}
         for split, loader in loaders.items()
@@ -64,7 +63,6 @@ def predict_splits(
                     f"the {name} model gives no number for a patch of {split}, so its weights are out of all range; "
                     "run the stage that makes it again, with a lower rate where it comes to this again"
                 )
-    learned = task.in_order(labeled, batch_size)
     colors = {split: color_features(loader.loader) for split, loader in loaders.items()}
     learned_colors = color_features(learned.loader)
     for name in COLOR_FEATURES:
@@ -80,7 +78,7 @@ def predict_splits(
     return found
 
 
-def estimate(task: LabeledTask, rows: pd.DataFrame, predictions: Predictions, *, seed: int) -> Estimates:
+def estimate(task: Task, rows: pd.DataFrame, predictions: Predictions, *, seed: int) -> Estimates:
     """Metrics of every model with 95 % intervals, resampled by patient or slide; ICC: by its F distribution.
 
     Where two pathologists rated the patches, "human" is the agreement of the second with the first: the ceiling.
@@ -89,40 +87,41 @@ def estimate(task: LabeledTask, rows: pd.DataFrame, predictions: Predictions, *,
     if task.classes:
         labels = pd.Index(task.classes).get_indexer(pd.Index(rows["label"]))
         return {
-            name: classification_estimates(labels, said, groups, seed=seed)
-            for name, said in predictions.items()
+            name: classification_estimates(labels, values, groups, seed=seed)
+            for name, values in predictions.items()
         }
     a, b = (rows[f"rater_{rater}"].to_numpy() for rater in "ab")
     if np.isnan(a).any():
         score = rows["score"].to_numpy()
         return {
-            name: score_estimates(score, said[:, 0], groups, seed=seed) for name, said in predictions.items()
+            name: score_estimates(score, values[:, 0], groups, seed=seed)
+            for name, values in predictions.items()
         }
     return {
         **{
-            name: regression_estimates(a, b, said[:, 0], groups, seed=seed)
-            for name, said in predictions.items()
+            name: regression_estimates(a, b, values[:, 0], groups, seed=seed)
+            for name, values in predictions.items()
         },
         "human": human_estimates(a, b, groups, seed=seed),
     }
 
 
-def differences(task: LabeledTask, rows: pd.DataFrame, predictions: Predictions, *, seed: int) -> Estimates:
+def differences(task: Task, rows: pd.DataFrame, predictions: Predictions, *, seed: int) -> Estimates:
     """Paired differences of goodness (accuracy, or negative squared error): student minus each other model.
 
     With the intervals of `compare` (`mean_difference`).
     """
     targets = task_targets(rows, task.classes)
     goodness = {
-        name: task.objective.right(torch.from_numpy(said), targets).double().numpy()
-        for name, said in predictions.items()
+        name: task.objective.right(torch.from_numpy(values), targets).double().numpy()
+        for name, values in predictions.items()
     }
     measure = "accuracy" if task.classes else "negative_squared_error"
     groups = dependence_groups(rows)
     return {
-        f"student_minus_{name}": {
-            measure: mean_difference(goodness["student"], other, groups, seed=seed),
+        f"{STUDENT}_minus_{name}": {
+            measure: mean_difference(goodness[STUDENT], other, groups, seed=seed),
         }
         for name, other in goodness.items()
-        if name != "student"
+        if name != STUDENT
     }

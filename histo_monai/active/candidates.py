@@ -1,26 +1,19 @@
-"""Fields of unlabeled slides, and what models see in them: what `wholeslide.suggestion` chooses from."""
+"""Fields of unlabeled slides: what `wholeslide.suggestion` chooses from."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from histo_monai.datasets.labeled import labeled_table
 from histo_monai.datasets.processes import map_over_processes
-from histo_monai.engines.device import precision, to_device
-from histo_monai.engines.labeled import LabeledTask, single_view
 from histo_monai.errors import InputError
-from histo_monai.networks.shared_trunk import SharedTrunk
-from histo_monai.networks.task_model import TaskModel
 from histo_monai.randomness import generator
 from histo_monai.slides import open_slide
 from histo_monai.wholeslide.cells import tissue_cells
@@ -137,48 +130,3 @@ def _of_slide(
         drawn = generator(seed, "candidates", slide_id).choice(len(centers), search.per_slide, replace=False)
         centers = centers[np.sort(drawn)]
     return centers, slide.mpp
-
-
-@dataclass(frozen=True)
-class Sight:
-    """What models see in patches.
-
-    Attributes:
-        features: Shape (n, D), float32, of the encoder of one of them.
-        said: Name of a model -> shape (n, K), float32: probabilities of the classes, or the score in 0..1.
-    """
-
-    features: NDArray[np.float32]
-    said: Mapping[str, NDArray[np.float32]]
-
-
-def look_at(
-    rows: pd.DataFrame,
-    models: Mapping[str, TaskModel],
-    task: LabeledTask,
-    *,
-    features_of: str,
-    batch_size: int,
-) -> Sight:
-    """Features and predictions of patches; a trunk runs once for all models that share it.
-
-    Args:
-        rows: `tables.PATCH_COLUMNS`, at least one.
-        models: by name.
-        task: how patches are read, and what is predicted.
-        features_of: name of the model whose trunk gives the features.
-        batch_size: patches at a time.
-    """
-    network = SharedTrunk(models)
-    to_device(network, task.device)
-    features: list[torch.Tensor] = []
-    said: dict[str, list[torch.Tensor]] = {name: [] for name in models}
-    for patches, _ in tqdm(task.in_order(rows, batch_size).loader, desc="patches", unit="batch"):
-        with torch.inference_mode(), precision(task.device):
-            seen = network.features(single_view(patches, task.patch_px, task.device))
-            for name, head in zip(models, network.heads, strict=True):
-                said[name].append(task.objective.predictions(head(seen[name])).cpu())
-        features.append(seen[features_of].float().cpu())
-    return Sight(
-        torch.cat(features).numpy(), {name: torch.cat(parts).numpy() for name, parts in said.items()}
-    )

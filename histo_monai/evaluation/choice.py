@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import pandas as pd
 from torch import nn
 
+from histo_monai.datasets.labeled_loaders import LabeledLoader
 from histo_monai.datasets.tasks import dependence_groups
-from histo_monai.engines.labeled import LabeledLoader, LabeledTask, predict
+from histo_monai.engines.prediction import predict
+from histo_monai.engines.task import Task
 from histo_monai.errors import InputError
 from histo_monai.metrics import Estimate, mean_difference
+from histo_monai.roles import FINETUNED, MODELS, STUDENT
 from histo_monai.storage import read_json
-
-Model = Literal["finetuned", "student"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Choice:
             `compare` (`mean_difference`).
     """
 
-    chosen: Model
+    chosen: str
     measure: str
     difference: Estimate
 
@@ -46,8 +47,8 @@ def read_choice(path: Path) -> dict[str, Any]:
     """
     mend = "run the consistency stage again"
     choice = read_json(path, mend, keys=("chosen",))
-    if choice["chosen"] not in list(get_args(Model)):
-        names = " or ".join(get_args(Model))
+    if choice["chosen"] not in MODELS:
+        names = " or ".join(MODELS)
         raise InputError(f"{path}: chosen is {repr(choice['chosen'])[:80]}, expected {names}; {mend}")
     return choice
 
@@ -55,7 +56,7 @@ def read_choice(path: Path) -> dict[str, Any]:
 def choose(
     finetuned: nn.Module,
     student: nn.Module,
-    task: LabeledTask,
+    task: Task,
     rows: pd.DataFrame,
     validation: LabeledLoader,
     *,
@@ -78,5 +79,5 @@ def choose(
         for model in (finetuned, student)
     ]
     difference = mean_difference(goodness[1], goodness[0], dependence_groups(rows), seed=seed)
-    chosen: Model = "student" if difference.low > 0 else "finetuned"
+    chosen = STUDENT if difference.low > 0 else FINETUNED
     return Choice(chosen, "accuracy" if task.classes else "negative squared error", difference)

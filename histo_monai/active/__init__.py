@@ -1,0 +1,1 @@
+"""Active learning: which regions of unlabeled slides to label next."""

@@ -1,0 +1,109 @@
+"""Params, patches, networks and engines put together: what stages after the pretraining share.
+
+A stage reads an `Assembly`, trains (`training.py`) or predicts with it, and writes; engines see loaders and networks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import pandas as pd
+
+from histo_monai import artifacts
+from histo_monai.artifacts import Run
+from histo_monai.datasets.labeled import read_patches
+from histo_monai.datasets.labeled_loaders import LabeledLoader, PatchReading
+from histo_monai.datasets.splits import labeled_rows
+from histo_monai.datasets.tasks import split_rows, task_classes
+from histo_monai.engines.task import Task
+from histo_monai.environment import Environment, read_environment
+from histo_monai.networks.task_model import TaskModel, from_task_model
+from histo_monai.params import Params, load_params
+
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """Rows of patches.csv that a training uses.
+
+    Attributes:
+        labeled: training patches whose labels are given.
+        unlabeled: all training patches, the labeled ones among them; their labels are not looked at.
+        validation: measured after each epoch.
+    """
+
+    labeled: pd.DataFrame
+    unlabeled: pd.DataFrame
+    validation: pd.DataFrame
+
+    @classmethod
+    def of(cls, patches: pd.DataFrame, alpha: float) -> Self:
+        """A fraction `alpha` of the training labels.
+
+        Raises:
+            InputError: see `labeled_rows`.
+        """
+        return cls(
+            labeled_rows(patches, alpha), split_rows(patches, "train"), split_rows(patches, "validation")
+        )
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """One experiment on this machine.
+
+    Attributes:
+        params: of the experiment.
+        environment: of the machine; its cores are in use.
+        patches: `tables.PATCH_COLUMNS`, all splits.
+        task: what is learned from them.
+        reading: rows -> loaders.
+    """
+
+    params: Params
+    environment: Environment
+    patches: pd.DataFrame
+    task: Task
+    reading: PatchReading
+
+    @classmethod
+    def read(cls) -> Self:
+        """From params.yaml, the environment and data/index/patches.csv.
+
+        Raises:
+            InputError: one of them cannot be used.
+        """
+        params, environment = load_params(artifacts.PARAMS), read_environment()
+        environment.use_cpus()
+        patches = read_patches(artifacts.PATCHES_CSV)
+        task = Task(task_classes(patches), patch_px=params.patch_px, device=environment.device)
+        pin = environment.device.type == "cuda"
+        reading = PatchReading(params.patch_px, task.classes, environment.workers, pin)
+        return cls(params, environment, patches, task, reading)
+
+    def rows(self) -> TrainingRows:
+        """What trainings use.
+
+        Raises:
+            InputError: see `labeled_rows`.
+        """
+        return TrainingRows.of(self.patches, self.params.alpha)
+
+    def in_order(self, rows: pd.DataFrame) -> LabeledLoader:
+        """Every row once, in batches for a pass without gradient."""
+        return self.reading.in_order(rows, self.params.evaluate.batch_size)
+
+    def load(self, path: Path) -> tuple[TaskModel, dict[str, Any]]:
+        """A model of this task and its description.
+
+        Raises:
+            InputError: the file is no model, or one of another task.
+        """
+        model, description = from_task_model(path)
+        self.task.check_fits(description, path)
+        return model, description
+
+    def load_run(self, run: Run) -> dict[str, TaskModel]:
+        """Fine-tuned model and student, by name."""
+        return {name: self.load(path)[0] for name, path in run.models.items()}

@@ -1,0 +1,64 @@
+"""Passes without gradient over patches that are not augmented."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from ignite.engine import Engine
+from torch import nn
+
+from histo_monai.engines.device import in_memory_order, precision, to_device
+from histo_monai.engines.means import attach_means
+from histo_monai.engines.task import Task
+from histo_monai.transforms.views import plain_view
+
+
+def single_view(patches: torch.Tensor, size_px: int, device: torch.device) -> torch.Tensor:
+    """(n, 1, 3, H, H) uint8 -> (n, 3, size_px, size_px) float32, 0..1, not augmented."""
+    return in_memory_order(plain_view(patches.to(device, non_blocking=True), size_px).squeeze(1), device)
+
+
+def build_evaluator(
+    network: Callable[[torch.Tensor], torch.Tensor], task: Task, targets: torch.Tensor
+) -> Engine:
+    """An engine over validation batches: means of the objective's measures.
+
+    Args:
+        network: patches -> outputs, in evaluation mode.
+        task: what is measured, and where.
+        targets: by row.
+    """
+
+    def step(engine: Engine, batch: tuple[torch.Tensor, torch.Tensor]) -> dict[str, torch.Tensor]:
+        patches, rows = batch
+        with torch.no_grad(), precision(task.device):
+            outputs = network(single_view(patches, task.patch_px, task.device))
+        wanted = targets[rows].to(task.device)
+        return task.objective.measure(outputs, wanted)
+
+    evaluator = Engine(step)
+    attach_means(evaluator, task.objective.MEASURES)
+    return evaluator
+
+
+def predict(network: nn.Module, task: Task, loader: Iterable[Any]) -> torch.Tensor:
+    """Predictions of patches that are not augmented, in the order of the loader.
+
+    Args:
+        network: patches -> outputs; moved to the task's device.
+        task: what is predicted, and where.
+        loader: batches of patches and anything beside them.
+
+    Returns:
+        Shape (n, K), float32, on the CPU: probabilities of classes, or the score in 0..1.
+    """
+    to_device(network, task.device)
+    network.eval()
+    parts = []
+    for patches, _ in loader:
+        with torch.no_grad(), precision(task.device):
+            outputs = network(single_view(patches, task.patch_px, task.device))
+        parts.append(task.objective.predictions(outputs).cpu())
+    return torch.cat(parts)

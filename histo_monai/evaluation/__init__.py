@@ -1,0 +1,1 @@
+"""From predictions to numbers with intervals, and to the choice between two models."""
