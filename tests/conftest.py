@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.waves import wave_task
+
+__all__ = ["wave_task"]
+
 ROOT = Path(__file__).resolve().parent.parent
 
 

@@ -131,7 +131,14 @@ def test_no_stage_and_no_command_changes_an_input(project: Path, monkeypatch: py
         ),
         ["compare"],
         ["curves"],
-        ["map", *slides, "--model", "data/models/random-0/student/model.safetensors", "--folder", str(OWN)],
+        [
+            "map",
+            *slides,
+            "--model",
+            "data/models/random-paper-0/student/model.safetensors",
+            "--folder",
+            str(OWN),
+        ],
         ["suggest", *RUN, "--num", "2"],
         ["convert", str(OWN / "a.xml"), str(OWN / "converted.geojson")],
         ["verify"],
@@ -147,7 +154,7 @@ def test_no_stage_and_no_command_changes_an_input(project: Path, monkeypatch: py
     assert new == maps | {"converted.geojson"}
     for name in SPLITS:
         assert len(read_heatmap(OWN / f"{name}.map.csv").cells)
-    scores = {path.name for path in Path("data/heatmaps/random-0/scores").iterdir()}
+    scores = {path.name for path in Path("data/heatmaps/random-paper-0/scores").iterdir()}
     assert scores == {f"{name}.{suffix}" for name in SPLITS for suffix in ("csv", "json")}
 
 

@@ -67,7 +67,7 @@ def test_dependencies_are_written_anew_between_what_is_written_by_hand(root: Pat
 @pytest.mark.parametrize("stage", sorted(STAGES))
 def test_dependencies_of_a_stage_exist(stage: str, pipeline: Any, root: Path) -> None:
     for dep, method, student in itertools.product(pipeline[stage]["deps"], PRETEXTS, METHODS):
-        path = dep.replace("${item.method}", method).replace("${consistency.method}", student)
+        path = dep.replace("${item.method}", method).replace("${item.student}", student)
         assert path.startswith("data/") or (root / path).exists(), path
 
 
@@ -84,7 +84,7 @@ def test_params_of_a_stage_exist(stage: str, pipeline: Any, root: Path) -> None:
         choices = itertools.product(tree["methods"], typing.get_args(params_module.Dataset))
         for method, dataset in choices:
             named = {"${item.method}": method, "${dataset}": dataset, "${corpus}": tree["corpus"]}
-            named["${consistency.method}"] = tree["consistency"]["method"]
+            named["${item.student}"] = tree["students"][0]
             filled = dotted
             for template, value in named.items():
                 filled = filled.replace(template, value)
@@ -96,8 +96,8 @@ def test_params_of_a_stage_exist(stage: str, pipeline: Any, root: Path) -> None:
 
 @pytest.mark.parametrize("stage", sorted(STAGES))
 def test_alpha_mu_and_n_aug_reach_neither_index_nor_pretrain(stage: str, pipeline: Any) -> None:
-    used = set(pipeline[stage]["params"]) & {"alpha", "mu", "n_aug", "seeds"}
+    used = set(pipeline[stage]["params"]) & {"alpha", "mu", "n_aug", "students", "seeds"}
     expected = {"finetune": {"alpha"}, "consistency": {"alpha", "mu", "n_aug"}, "evaluate": {"alpha"}}
     expected["crossfit"] = expected["consistency"]
-    expected["compare"] = {"alpha", "mu", "n_aug", "seeds"}
+    expected["compare"] = {"alpha", "mu", "n_aug", "students", "seeds"}
     assert used == expected.get(stage, set())

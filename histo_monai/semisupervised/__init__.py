@@ -1,7 +1,7 @@
 """Semi-supervised methods: from a fine-tuned model, labeled and unlabeled patches to a student (paper, section 3.3).
 
-A method is one file that follows `protocol.SemiSupervised`, and one line here; `consistency.method` in params names the
-one in use.
+A method is one file that follows `protocol.SemiSupervised`, and one line here; `students` in params names
+those in use.
 """
 
 from histo_monai.settings.registry import Registry

@@ -10,12 +10,14 @@ import pytest
 import tifffile
 import torch
 
+from histo_monai.active.candidates import Search, draw_candidates, slides_to_search
 from histo_monai.datasets.labeled import labeled_table
 from histo_monai.datasets.splits import labeled_rows
-from histo_monai.engines.candidates import Search, draw_candidates, look_at, slides_to_search
-from histo_monai.engines.labeled import LabeledTask, predict
+from histo_monai.engines.embedding import embed
+from histo_monai.engines.prediction import predict
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel
+from tests.waves import WaveTask
 
 GLASS, TISSUE = (240, 240, 240), (190, 110, 170)
 SEARCH = Search(patch_px=32, mpp=1.0, side_um=32.0, tissue_mpp=8.0, min_tissue_fraction=0.9, per_slide=1000)
@@ -115,17 +117,17 @@ def test_no_slide_left_and_two_files_of_one_id_are_errors() -> None:
 
 
 def test_a_look_gives_the_predictions_of_each_model_and_the_features_of_the_trunk(
-    wave_task: Callable[..., LabeledTask],
+    wave_task: Callable[..., WaveTask],
 ) -> None:
     task = wave_task()
     torch.manual_seed(0)
     models = {name: TaskModel(build_encoder(), "pair", 2) for name in ("finetuned", "student")}
     models["student"].encoder.load_state_dict(models["finetuned"].encoder.state_dict())
     rows = labeled_rows(task.patches, 0.5)
-    sight = look_at(rows, models, task, features_of="student", batch_size=5)
     loader = task.in_order(rows, 5)
+    sight = embed(loader.loader, models, task, features_of="student")
     for name, model in models.items():
-        np.testing.assert_allclose(sight.said[name], predict(model, task, loader.loader), atol=1e-5)
+        np.testing.assert_allclose(sight.predictions[name], predict(model, task, loader.loader), atol=1e-5)
     pixels = torch.cat([patches.squeeze(1) for patches, _ in loader.loader]) / 255
     with torch.no_grad():
         np.testing.assert_allclose(sight.features, models["student"].encoder(pixels), atol=1e-4)

@@ -35,7 +35,7 @@ SLIDES = {
     "g": "validation",
 }
 LABELED = {"a": "train", "c": "validation", "e": "test", "f": "validation"}
-SUGGESTIONS = Path("data/suggestions/random-0")
+SUGGESTIONS = Path("data/suggestions/random-paper-0")
 RUN = ["suggest", "--method", "random", "--seed", "0", "--num", "9"]
 
 

@@ -14,9 +14,7 @@ from ignite.engine import Engine
 from histo_monai.datasets.tasks import split_rows
 from histo_monai.engines import semisupervised as engine_module
 from histo_monai.engines.fit import Records
-from histo_monai.engines.labeled import LabeledTask
 from histo_monai.engines.semisupervised import StudentResult, StudentStep, train_student
-from histo_monai.engines.supervised import Training
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.networks.teacher_student import TeacherStudent
@@ -25,13 +23,14 @@ from histo_monai.schedule import Schedule
 from histo_monai.semisupervised.paper import Paper, PaperSettings
 from histo_monai.semisupervised.protocol import Batch
 from histo_monai.transforms.supervised import SupervisedAugmentation
+from tests.waves import WaveTask
 
-TaskBuilder = Callable[..., LabeledTask]
+TaskBuilder = Callable[..., WaveTask]
 B, MU, STEPS = 4, 2, 3
 SCHEDULE = Schedule(epochs=2, optimizer="sgd", lr=0.05, weight_decay=1e-4, milestones=(1,))
 
 
-def _paper(task: LabeledTask, weight: float = 1.0, n_aug: int = 7) -> Paper:
+def _paper(task: WaveTask, weight: float = 1.0, n_aug: int = 7) -> Paper:
     torch.manual_seed(0)
     return Paper(
         model=TaskModel(build_encoder(), "pair", task.num_outputs),
@@ -42,24 +41,25 @@ def _paper(task: LabeledTask, weight: float = 1.0, n_aug: int = 7) -> Paper:
     )
 
 
-def _labeled(task: LabeledTask) -> Any:
+def _labeled(task: WaveTask) -> Any:
     rows = split_rows(task.patches, "train").head(6)
     return task.shuffled(rows, B, seed=0, purpose="labeled", num_batches=STEPS)
 
 
 def _train(
-    method: Paper, task: LabeledTask, schedule: Schedule = SCHEDULE, records: Records | None = None
+    method: Paper, task: WaveTask, schedule: Schedule = SCHEDULE, records: Records | None = None
 ) -> StudentResult:
     """An epoch of STEPS: 24 unlabeled patches in batches of eight, six labeled ones in batches of four."""
     train = split_rows(task.patches, "train")
+    labeled, unlabeled = task.reading.side_by_side(train.head(6), train, B, mu=MU, seed=0)
     return train_student(
         method,
         task,
-        train.head(6),
-        train,
-        split_rows(task.patches, "validation"),
-        Training(schedule, B, 16, seed=0),
-        mu=MU,
+        labeled,
+        unlabeled,
+        task.in_order(split_rows(task.patches, "validation"), 16),
+        schedule=schedule,
+        seed=0,
         picture=lambda *shown: np.zeros((2, 2, 3), np.uint8),
         records=records or Records(),
     )
@@ -122,7 +122,7 @@ def test_the_student_of_an_epoch_teaches_the_next(
     assert not _equal(at_the_end[0], at_the_end[1])
 
 
-def _ids_seen(task: LabeledTask, monkeypatch: pytest.MonkeyPatch, shuffle: bool) -> list[tuple[Any, Any]]:
+def _ids_seen(task: WaveTask, monkeypatch: pytest.MonkeyPatch, shuffle: bool) -> list[tuple[Any, Any]]:
     """Ids of the weak and the strong views that the trunk is given in each step: every image is a plain grey, its id.
 
     Only geometry is left in the strong views, which keeps a plain image as it is.

@@ -11,21 +11,22 @@ import torch
 from histo_monai.datasets.tasks import split_rows
 from histo_monai.engines.fit import Records
 from histo_monai.engines.handlers import TrainingDivergedError
-from histo_monai.engines.labeled import LabeledTask, predict
+from histo_monai.engines.prediction import predict
 from histo_monai.engines.supervised import FinetuneResult, finetune
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.schedule import Schedule
+from tests.waves import WaveTask
 
-TaskBuilder = Callable[..., LabeledTask]
+TaskBuilder = Callable[..., WaveTask]
 
 
-def _model(task: LabeledTask) -> TaskModel:
+def _model(task: WaveTask) -> TaskModel:
     torch.manual_seed(0)
     return TaskModel(build_encoder(), "pair", task.num_outputs)
 
 
-def _finetune(model: TaskModel, task: LabeledTask, **changes: Any) -> FinetuneResult:
+def _finetune(model: TaskModel, task: WaveTask, **changes: Any) -> FinetuneResult:
     records = changes.pop("records", Records())
     settings = {"epochs": 2, "optimizer": "sgd", "lr": 0.01, "weight_decay": 1e-4, "milestones": ()}
     return finetune(

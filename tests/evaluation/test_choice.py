@@ -8,10 +8,11 @@ import pytest
 import torch
 from torch import nn
 
+from histo_monai.datasets.labeled_loaders import LabeledLoader
 from histo_monai.datasets.tasks import dependence_groups, split_rows
-from histo_monai.engines.choice import Choice, choose, read_choice
-from histo_monai.engines.labeled import LabeledLoader, LabeledTask
+from histo_monai.evaluation.choice import Choice, choose, read_choice
 from histo_monai.metrics import compare_models
+from tests.waves import WaveTask
 
 
 class Says(nn.Module):
@@ -27,7 +28,7 @@ class Says(nn.Module):
         return said
 
 
-def _choose(task: LabeledTask, finetuned: torch.Tensor, student: torch.Tensor) -> Choice:
+def _choose(task: WaveTask, finetuned: torch.Tensor, student: torch.Tensor) -> Choice:
     rows = split_rows(task.patches, "validation")
     return choose(Says(finetuned), Says(student), task, rows, task.in_order(rows, 7), seed=0)
 
@@ -36,7 +37,7 @@ def _choose(task: LabeledTask, finetuned: torch.Tensor, student: torch.Tensor) -
     ("wrong_before", "wrong_after", "chosen"), [(20, 0, "student"), (0, 20, "finetuned"), (3, 2, "finetuned")]
 )
 def test_the_student_is_chosen_only_where_it_is_shown_to_be_better(
-    wave_task: Callable[..., LabeledTask], wrong_before: int, wrong_after: int, chosen: str
+    wave_task: Callable[..., WaveTask], wrong_before: int, wrong_after: int, chosen: str
 ) -> None:
     task = wave_task(40)
     targets = task.in_order(split_rows(task.patches, "validation"), 7).targets
@@ -53,7 +54,7 @@ def test_the_student_is_chosen_only_where_it_is_shown_to_be_better(
     assert found.difference.n == 10  # patients
 
 
-def test_the_choice_has_the_interval_of_the_comparison(wave_task: Callable[..., LabeledTask]) -> None:
+def test_the_choice_has_the_interval_of_the_comparison(wave_task: Callable[..., WaveTask]) -> None:
     task = wave_task(40)
     rows = split_rows(task.patches, "validation")
     targets = task.in_order(rows, 7).targets
@@ -72,7 +73,7 @@ def test_the_choice_has_the_interval_of_the_comparison(wave_task: Callable[..., 
 
 
 def test_what_few_patients_show_by_chance_does_not_choose_the_student(
-    wave_task: Callable[..., LabeledTask],
+    wave_task: Callable[..., WaveTask],
 ) -> None:
     """Student and fine-tuned model are wrong equally often: in 5 % of draws the interval lies beside 0, half above."""
     task = wave_task(24)  # 6 patients of 4 patches
@@ -94,7 +95,7 @@ def test_what_few_patients_show_by_chance_does_not_choose_the_student(
     assert share < 0.045  # percentiles of the bootstrap chose it in 0.075 of these draws
 
 
-def test_scores_are_compared_by_their_squared_errors(wave_task: Callable[..., LabeledTask]) -> None:
+def test_scores_are_compared_by_their_squared_errors(wave_task: Callable[..., WaveTask]) -> None:
     task = wave_task(40, scores=True)
     targets = task.in_order(split_rows(task.patches, "validation"), 7).targets.unsqueeze(1)
     error = torch.linspace(0.1, 0.3, 40).unsqueeze(1)

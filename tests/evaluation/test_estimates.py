@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 from histo_monai.datasets.tasks import split_rows
-from histo_monai.engines.evaluation import differences, estimate, predict_splits
-from histo_monai.engines.labeled import LabeledTask
+from histo_monai.evaluation.estimates import differences, estimate, predict_splits
+from tests.waves import WaveTask
 
-TaskBuilder = Callable[..., LabeledTask]
+TaskBuilder = Callable[..., WaveTask]
 
 
 class Brightness(nn.Module):
@@ -27,7 +27,7 @@ class Brightness(nn.Module):
         return torch.cat([value, -value], dim=1)[:, : self.num_outputs]
 
 
-def _models(task: LabeledTask) -> dict[str, nn.Module]:
+def _models(task: WaveTask) -> dict[str, nn.Module]:
     return {"finetuned": Brightness(task.num_outputs, 1.0), "student": Brightness(task.num_outputs, -1.0)}
 
 
@@ -37,9 +37,10 @@ def test_every_split_has_predictions_of_every_model_in_the_order_of_its_rows(
 ) -> None:
     task = wave_task(24, scores)
     models = _models(task)
-    found = predict_splits(
-        models, task, split_rows(task.patches, "train"), ("validation", "test"), batch_size=7
-    )
+    loaders = {
+        split: task.in_order(split_rows(task.patches, split), 7) for split in ("train", "validation", "test")
+    }
+    found = predict_splits(models, task, loaders, loaders.pop("train"))
     assert set(found) == {"validation", "test"}
     for split, said in found.items():
         assert set(said) == {"finetuned", "student", "color_mean", "color_histogram"}

@@ -36,9 +36,9 @@ STAGES: dict[tuple[str, ...], str] = {
     ("pretrain", "--method", "moco"): "data/models/moco",
     ("pretrain", "--method", "vae"): "data/models/vae",
     ("finetune", *RUN): "data/models/rsp-0/finetuned",
-    ("consistency", *RUN): "data/models/rsp-0/student",
-    ("crossfit", *RUN): "data/models/rsp-0/folds",
-    ("heatmap", *RUN): "data/heatmaps/rsp-0",
+    ("consistency", *RUN): "data/models/rsp-paper-0/student",
+    ("crossfit", *RUN): "data/models/rsp-paper-0/folds",
+    ("heatmap", *RUN): "data/heatmaps/rsp-paper-0",
 }
 """What is killed, in the order of the pipeline -> the folder that it writes."""
 _SIDE_PX = 512

@@ -18,7 +18,7 @@ from tests.hostile.project import OWN, PARAMS, RUN, SPLITS, write_slide
 from tests.parts.toy_encoder import NUM_FEATURES, TOY_ENCODER
 from tests.parts.toy_student import ToyStudent
 
-MODELS = Path("data/models/random-0")
+STUDENTS = ("toy", "paper")
 
 
 @pytest.fixture
@@ -37,7 +37,8 @@ def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
             section = section[key]
         section[last] = value
     tree["encoder"]["name"] = "toy"
-    tree["consistency"] |= {"method": "toy", "methods": {"toy": {"decay": 0.5}}}
+    tree["students"] = list(STUDENTS)
+    tree["consistency"]["methods"]["toy"] = {"decay": 0.5}
     Path("params.yaml").write_text(yaml.safe_dump(tree))
     slides, patches = ["slide_id,path,patient_id,label,split"], ["slide_id,y,x,mpp,label"]
     for number, split in enumerate(SPLITS):
@@ -53,47 +54,56 @@ def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 @pytest.mark.slow
 def test_a_toy_student_on_a_toy_encoder_goes_through_all_stages(project: Path) -> None:
-    stages = [("index",), ("pretrain", "--method", "random")]
+    stages = [("index",), ("pretrain", "--method", "random"), ("finetune", *RUN)]
     stages += [
-        (name, *RUN) for name in ("finetune", "consistency", "evaluate", "crossfit", "heatmap", "aggregate")
+        (name, *RUN, "--student", student)
+        for student in STUDENTS
+        for name in ("consistency", "evaluate", "crossfit", "heatmap", "aggregate")
     ]
     for call in (*stages, ("compare",)):
         assert main(call) == 0, call
-    description = json.loads((MODELS / "student/model.json").read_text())
+    folders = {name: Path(f"data/models/random-{name}-0/student") for name in STUDENTS}
+    description = json.loads((folders["toy"] / "model.json").read_text())
     assert description["encoder"]["name"] == "toy"
     assert description["encoder"]["num_features"] == NUM_FEATURES
     assert description["semisupervised"] == {"method": "toy", "decay": 0.5}
-    before, after = (
-        safetensors.numpy.load_file(MODELS / name / "model.safetensors") for name in ("finetuned", "student")
+    before, after, papers = (
+        safetensors.numpy.load_file(folder / "model.safetensors")
+        for folder in (Path("data/models/random-0/finetuned"), *folders.values())
     )
-    assert before.keys() == after.keys()
+    assert before.keys() == after.keys() == papers.keys()
     trunk = [name for name in before if name.endswith("trunk.0.weight")]
-    assert all((before[name] != after[name]).any() for name in trunk)  # the paper's student would leave it
-    curves = pd.read_csv(MODELS / "student/curves.csv")
+    assert all((before[name] != after[name]).any() for name in trunk)
+    assert all((before[name] == papers[name]).all() for name in trunk)
+    curves = pd.read_csv(folders["toy"] / "curves.csv")
     assert {"train_loss", "train_supervised", "train_distance", "validation_loss"} <= set(curves.columns)
+    table = pd.read_csv("data/comparison/table.csv", keep_default_na=False).query("split == 'test'")
+    assert table["training"].unique().tolist() == ["finetune", *STUDENTS, ""]
+    assert "random + toy" in Path("data/comparison/report.md").read_text()
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"method": "toi"}, "consistency.method: expected one of paper, toy, got 'toi'"),
-        ({"methods": {"toi": {"decay": 0.5}}}, "consistency.methods.toi: unknown key; did you mean 'toy'?"),
+        (("students", ["toi"]), "students[0]: expected one of paper, toy, got 'toi'"),
+        (("methods", {"toi": {"decay": 0.5}}), "consistency.methods.toi: unknown key; did you mean 'toy'?"),
         (
-            {"methods": {"toy": {"decay": 2.0}}},
+            ("methods", {"toy": {"decay": 2.0}}),
             "consistency.methods.toy.decay: expected a number in [0, 1], got 2.0",
         ),
-        ({"methods": {"toy": {}}}, "consistency.methods.toy.decay: missing key"),
+        (("methods", {"toy": {}}), "consistency.methods.toy.decay: missing key"),
         (
-            {"methods": {}},
-            "consistency.methods.toy: missing key; expected the settings of consistency.method",
+            ("methods", {}),
+            "consistency.methods.toy: missing key; expected its settings, as `students` names it",
         ),
     ],
 )
 def test_settings_of_a_part_are_checked_as_all_params_are(
-    project: Path, change: dict[str, object], says: str
+    project: Path, change: tuple[str, object], says: str
 ) -> None:
     tree = yaml.safe_load(Path("params.yaml").read_text())
-    tree["consistency"] |= change
+    key, value = change
+    (tree if key == "students" else tree["consistency"])[key] = value
     Path("params.yaml").write_text(yaml.safe_dump(tree))
     with pytest.raises(ParamsError) as caught:
         load_params(Path("params.yaml"))

@@ -16,26 +16,26 @@ METHODS = ("random", "vae", "moco", "rsp")
 ALPHAS = (0.1, 0.25, 0.5, 1.0)
 
 
-def points(methods=METHODS, stages=("finetune", "consistency"), alphas=ALPHAS, mus=(7,), n_augs=(7,)):
+def points(methods=METHODS, trainings=("finetune", "paper"), alphas=ALPHAS, mus=(7,), n_augs=(7,)):
     rows = [
         {
             "dataset": "kather",
             "split": "test",
             "method": method,
-            "stage": stage,
+            "training": training,
             "alpha": alpha,
             "num_labels": 600 * alpha,
             "mu": mu,
             "n_aug": n_aug,
             "metric": "macro_auc",
-            "value": (value := 0.7 + 0.2 * alpha + 0.02 * METHODS.index(method) + 0.005 * mu * len(stage)),
+            "value": (value := 0.7 + 0.2 * alpha + 0.02 * METHODS.index(method) + 0.005 * mu * len(training)),
             "low": value - 0.05,
             "high": value + 0.03,
         }
-        for method, stage, alpha, mu, n_aug in itertools.product(methods, stages, alphas, mus, n_augs)
+        for method, training, alpha, mu, n_aug in itertools.product(methods, trainings, alphas, mus, n_augs)
     ]
     table = pd.DataFrame(rows)
-    fine_tuned = table["stage"] == "finetune"
+    fine_tuned = table["training"] == "finetune"
     table["value"] = table["value"].where(~fine_tuned, 0.7 + 0.2 * table["alpha"])
     table["low"] = table["low"].where(~fine_tuned, 0.6)
     table["high"] = table["high"].where(~fine_tuned, 0.95)
@@ -71,7 +71,7 @@ def labels(figure):
     "table",
     [
         points(),
-        points(methods=("rsp",), stages=("consistency",), alphas=(0.1,)),
+        points(methods=("rsp",), trainings=("paper",), alphas=(0.1,)),
         points(mus=(1, 7)),
         points(methods=("random", "rsp"), alphas=(0.1,)),
     ],
@@ -80,14 +80,14 @@ def test_curves_against_labels_are_drawn_whole(table):
     assert_nothing_is_cut_off(against_labels(table, "macro_auc"))
 
 
-def test_each_curve_has_the_color_of_its_method_and_the_look_of_its_stage():
+def test_each_curve_has_the_color_of_its_method_and_the_look_of_its_training():
     figure = against_labels(points().sample(frac=1, random_state=0), "macro_auc")
     drawn = curves_of(figure.axes[0])
     assert len(drawn) == 8
     for (color, dashes, face, values), line in zip(drawn, lines(points()), strict=True):
         assert color == COLORS[line.method] == line.color
-        assert (dashes == "--") == (line.stage == "finetune") == (face == "white")
-        wanted = points().query("method == @line.method and stage == @line.stage")
+        assert (dashes == "--") == (line.training == "finetune") == (face == "white")
+        wanted = points().query("method == @line.method and training == @line.training")
         assert np.allclose(values, wanted["value"])
     assert labels(figure)[:3] == ["random fine-tuned", "random + CR", "VAE fine-tuned"]
     assert figure.axes[0].get_xscale() == "log"
@@ -109,7 +109,7 @@ def test_intervals_of_different_lines_stand_side_by_side():
 
 
 def test_a_failed_point_is_a_cross_in_a_curve_that_breaks():
-    table = points(methods=("rsp",), stages=("consistency",))
+    table = points(methods=("rsp",), trainings=("paper",))
     table.loc[1, ["num_labels", "value", "low", "high"]] = np.nan
     figure = against_labels(table, "macro_auc")
     (axis,) = figure.axes
@@ -178,8 +178,8 @@ def saved_rows():
         (np.nan, np.nan, np.nan, False, "more than half of the bootstrap replicates are undefined"),
     ]
     needed = [LabelsNeeded(*answer, 60.0, 6000.0 if answer[3] else 600.0) for answer in answers]
-    pairs = [("vae", "finetune"), ("random", "consistency"), ("moco", "consistency"), ("rsp", "finetune")]
-    about = [{"method": method, "stage": stage} for method, stage in [*pairs, ("rsp", "consistency")]]
+    pairs = [("vae", "finetune"), ("random", "paper"), ("moco", "paper"), ("rsp", "finetune")]
+    about = [{"method": method, "training": training} for method, training in [*pairs, ("rsp", "paper")]]
     return pd.DataFrame([row | LabelsSaved(n, 60.0).as_dict() for row, n in zip(about, needed, strict=True)])
 
 
@@ -225,13 +225,11 @@ def test_what_cannot_be_drawn_is_refused():
         ValueError, match="two different points of macro_auc at dataset kather, split test, me"
     ):
         against_labels(pd.concat([table, table.assign(value=0.5)]), "macro_auc")
-    with pytest.raises(ValueError, match="stage 'distill': expected one of finetune, consistency"):
-        against_labels(table.replace({"stage": {"consistency": "distill"}}), "macro_auc")
     with pytest.raises(ValueError, match="num_labels is missing in every row"):
         against_labels(table.assign(num_labels=np.nan), "macro_auc")
     with pytest.raises(ValueError, match="nothing depends on mu"):
-        against(points(stages=("finetune",)), "mu", "macro_auc")
-    with pytest.raises(ValueError, match="the table lacks method, stage"):
+        against(points(trainings=("finetune",)), "mu", "macro_auc")
+    with pytest.raises(ValueError, match="the table lacks method, training"):
         labels_saved(pd.DataFrame())
     with pytest.raises(ValueError, match="no row to draw"):
         labels_saved(saved_rows().iloc[:0])

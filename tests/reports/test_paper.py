@@ -18,27 +18,27 @@ def test_every_cell_of_the_five_tables_is_there():
 @pytest.mark.parametrize(
     ("dataset", "split", "metric", "model", "value"),
     [
-        ("breastpathq", "test", "icc_a", ("rsp", "consistency", 0.1), 0.876),
+        ("breastpathq", "test", "icc_a", ("rsp", "paper", 0.1), 0.876),
         ("breastpathq", "test", "icc_b", ("moco", "finetune", 1.0), 0.718),
         ("camelyon16", "validation", "accuracy", ("rsp", "finetune", 0.25), 0.928),
-        ("camelyon16", "test", "slide_auc", ("rsp", "consistency", 0.25), 0.917),
+        ("camelyon16", "test", "slide_auc", ("rsp", "paper", 0.25), 0.917),
         ("kather", "test", "mean_one_versus_rest_accuracy", ("random", "finetune", 0.1), 0.972),
-        ("kather", "test", "weighted_f1", ("vae", "consistency", 0.5), 0.903),
+        ("kather", "test", "weighted_f1", ("vae", "paper", 0.5), 0.903),
     ],
 )
 def test_numbers_are_found_under_our_names_of_metric_and_split(dataset, split, metric, model, value):
-    method, stage, alpha = model
-    found = paper_number(dataset, split, metric, method=method, stage=stage, alpha=alpha)
+    method, training, alpha = model
+    found = paper_number(dataset, split, metric, method=method, training=training, alpha=alpha)
     assert found is not None
     assert found.value == value
 
 
 def test_the_ablations_are_of_their_own_mu_and_n_aug():
-    model = {"method": "rsp", "stage": "consistency", "alpha": 0.1}
+    model = {"method": "rsp", "training": "paper", "alpha": 0.1}
     assert paper_number("breastpathq", "test", "icc_a", **model, mu=1).value == 0.871
     assert paper_number("camelyon16", "test", "slide_auc", **model, n_aug=1).value == 0.569
     assert paper_number("camelyon16", "test", "slide_auc", **model, mu=3, n_aug=3) is None
-    tuned = model | {"stage": "finetune"}
+    tuned = model | {"training": "finetune"}
     assert paper_number("breastpathq", "test", "icc_a", **tuned, mu=1).value == 0.701
 
 
@@ -52,8 +52,8 @@ def test_the_ablations_are_of_their_own_mu_and_n_aug():
     ],
 )
 def test_what_the_paper_does_not_print_is_not_given(dataset, split, metric):
-    assert paper_number(dataset, split, metric, method="rsp", stage="finetune", alpha=0.1) is None
-    assert paper_number("breastpathq", "test", "icc_a", method="rsp", stage="finetune", alpha=0.2) is None
+    assert paper_number(dataset, split, metric, method="rsp", training="finetune", alpha=0.1) is None
+    assert paper_number("breastpathq", "test", "icc_a", method="rsp", training="finetune", alpha=0.2) is None
 
 
 def test_only_real_data_of_its_corpus_resolutions_patch_size_and_encoder_are_the_papers():

@@ -28,7 +28,7 @@ def _says(accuracy: float, seed: int) -> np.ndarray:
 def _member(accuracy: float, num_labels: int, **changes: object) -> Member:
     settings: dict[str, object] = {
         "method": "random",
-        "stage": "finetune",
+        "training": "finetune",
         "seed": 0,
         "mu": np.nan,
         "n_aug": np.nan,
@@ -63,27 +63,25 @@ def test_with_one_seed_replicates_are_those_of_the_resampling() -> None:
 
 def test_a_fine_tuned_model_that_two_experiments_share_counts_once() -> None:
     same = _member(0.7, 100)
-    students = [_member(0.75, 100, stage="consistency", mu=mu, n_aug=7.0) for mu in (1.0, 3.0)]
+    students = [_member(0.75, 100, training="paper", mu=mu, n_aug=7.0) for mu in (1.0, 3.0)]
     points = [point for point in _points([same, same, *students]) if point.metric == "accuracy"]
-    assert [(point.member.stage, point.num_seeds) for point in points] == [
+    assert [(point.member.training, point.num_seeds) for point in points] == [
         ("finetune", 1),
-        ("consistency", 1),
-        ("consistency", 1),
+        ("paper", 1),
+        ("paper", 1),
     ]
 
 
 def test_against_labels_students_have_one_setting_the_preferred_or_the_most_run() -> None:
     settings = [(1.0, 0.1), (3.0, 0.1), (3.0, 0.25), (7.0, 0.1)]
-    members = [
-        _member(0.7, int(1000 * alpha), stage="consistency", mu=mu, n_aug=7.0) for mu, alpha in settings
-    ]
+    members = [_member(0.7, int(1000 * alpha), training="paper", mu=mu, n_aug=7.0) for mu, alpha in settings]
     points = _points(members)
     assert main_setting(points, (7.0, 7.0)) == (7.0, 7.0)
     assert main_setting(points, (2.0, 7.0)) == (3.0, 7.0)
     chosen = of_setting([*points, *_points([_member(0.6, 100)])], 3.0, 7.0)
-    assert {(point.member.stage, point.member.alpha) for point in chosen} == {
-        ("consistency", 0.1),
-        ("consistency", 0.25),
+    assert {(point.member.training, point.member.alpha) for point in chosen} == {
+        ("paper", 0.1),
+        ("paper", 0.25),
         ("finetune", 0.1),
     }
 

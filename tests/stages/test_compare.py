@@ -71,7 +71,7 @@ def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proj
                     color = np.random.default_rng(9)
                     said |= {name: _said(rows, 0.1, color) for name in NAMES[2:]}
                     tables.append(predictions_table(rows, said, None if scores else CLASSES))
-                folder = tmp_path / f"data/evaluation/{method}-{seed}"
+                folder = tmp_path / f"data/evaluation/{method}-paper-{seed}"
                 folder.mkdir(parents=True, exist_ok=True)
                 write_predictions(folder / "predictions.csv", tables)
         monkeypatch.chdir(tmp_path)
@@ -87,15 +87,17 @@ def test_every_row_of_the_table_is_the_mean_of_its_seeds(project: Project) -> No
     assert len(table) == 2 * 4 * 5
     test = table[(table["split"] == "test") & (table["metric"] == "accuracy")]
     assert test["method"].tolist() == ["random", "rsp", "random", "rsp", "color_histogram"]
-    assert test["stage"].tolist() == ["finetune", "finetune", "consistency", "consistency", ""]
+    assert test["training"].tolist() == ["finetune", "finetune", "paper", "paper", ""]
     assert test["mu"].tolist() == ["", "", "7", "7", ""]
     assert set(table["over"]) == {"slides and seeds"}
     each = []
     for seed in range(5):
-        told = pd.read_csv(folder / f"data/evaluation/rsp-{seed}/predictions.csv").query("split == 'test'")
+        told = pd.read_csv(folder / f"data/evaluation/rsp-paper-{seed}/predictions.csv").query(
+            "split == 'test'"
+        )
         decided = told[[f"student_{name}" for name in CLASSES]].to_numpy().argmax(axis=1)
         each.append((np.array(CLASSES)[decided] == told["label"]).mean())
-    row = test[(test["method"] == "rsp") & (test["stage"] == "consistency")].iloc[0]
+    row = test[(test["method"] == "rsp") & (test["training"] == "paper")].iloc[0]
     assert float(row["value"]) == pytest.approx(np.mean(each), abs=1e-5)
     assert float(row["seed_sd"]) == pytest.approx(np.std(each, ddof=1), abs=1e-5)
     assert set(table["paper_value"]) == {""}
@@ -153,8 +155,10 @@ def test_the_papers_numbers_stand_beside_real_data_of_its_kind_and_never_beside_
     papers = {"patch_px": 256, "mpps": [0.5, 1.0, 2.0]}
     project(scores=True, source="raw", **papers)
     assert main(["compare"]) == 0
-    table = pd.read_csv("data/comparison/table.csv").query("metric == 'icc_a'").set_index(["method", "stage"])
-    assert table.loc[("rsp", "consistency"), "paper_value"] == 0.876
+    table = (
+        pd.read_csv("data/comparison/table.csv").query("metric == 'icc_a'").set_index(["method", "training"])
+    )
+    assert table.loc[("rsp", "paper"), "paper_value"] == 0.876
     assert table.loc[("random", "finetune"), "paper_high"] == 0.73
     assert table["paper_value"].isna().sum() == 1  # Color alone.
     project(scores=True, source="phantom", **papers)
@@ -166,16 +170,19 @@ def test_a_missing_run_and_other_patches_are_told_in_one_line(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = project(seeds=(0, 1))
-    path = folder / "data/evaluation/rsp-1/predictions.csv"
+    path = folder / "data/evaluation/rsp-paper-1/predictions.csv"
     table = pd.read_csv(path)
     table.iloc[::-1].to_csv(path, index=False)
     assert main(["compare"]) == 1
     told = capsys.readouterr().err.strip().splitlines()[-1]
-    assert "random-0/predictions.csv and data/evaluation/rsp-1/predictions.csv: row 2 has patch_id" in told
+    assert (
+        "random-paper-0/predictions.csv and data/evaluation/rsp-paper-1/predictions.csv: row 2 has patch_id"
+        in told
+    )
     path.unlink()
     assert main(["compare"]) == 1
     told = capsys.readouterr().err.strip().splitlines()[-1]
-    assert told.endswith("rsp-1/predictions.csv: not found; run `dvc repro evaluate@rsp-1` first")
+    assert told.endswith("rsp-paper-1/predictions.csv: not found; run `dvc repro evaluate@rsp-paper-1` first")
     assert not (folder / "data/comparison").exists()
 
 
@@ -195,7 +202,7 @@ def _diagnose(folder: Path, method: str, seed: int, skill: float) -> pd.DataFram
             "student_score": random.normal(size=40) + skill * is_tumor,
         }
     )
-    path = folder / f"data/diagnosis/{method}-{seed}/slides.csv"
+    path = folder / f"data/diagnosis/{method}-paper-{seed}/slides.csv"
     path.parent.mkdir(parents=True, exist_ok=True)
     table.to_csv(path, index=False)
     return table
@@ -207,17 +214,17 @@ def test_slides_are_compared_by_auc_with_delongs_test(
     folder = project(dataset="camelyon16", whole_slides=True)
     assert main(["compare"]) == 1
     told = capsys.readouterr().err.strip().splitlines()[-1]
-    assert told.endswith("random-0/slides.csv: not found; run `dvc repro aggregate` first")
+    assert told.endswith("random-paper-0/slides.csv: not found; run `dvc repro aggregate` first")
     tables = {
         method: _diagnose(folder, method, 0, skill) for method, skill in (("random", 0.2), ("rsp", 3.0))
     }
     assert main(["compare"]) == 0
     table = pd.read_csv(folder / "data/comparison/table.csv").query("split == 'test slides'")
     assert set(table["metric"]) == {"slide_auc"}
-    scores = {"finetune": "finetuned_score", "consistency": "student_score"}
+    scores = {"finetune": "finetuned_score", "paper": "student_score"}
     for row in table.itertuples():
         slides = tables[row.method]
-        area = auc(slides["label"] == "tumor", slides[scores[row.stage]])
+        area = auc(slides["label"] == "tumor", slides[scores[row.training]])
         assert (row.value, row.low, row.high) == pytest.approx((area.value, area.low, area.high), abs=1e-5)
     tests = pd.read_csv(folder / "data/comparison/tests.csv").query("split == 'test slides'")
     assert set(tests["test"]) == {"DeLong"}
@@ -231,7 +238,7 @@ def test_slides_are_compared_by_auc_with_delongs_test(
     assert pair["verdict"] == "worse"
     summary = json.loads((folder / "data/comparison/summary.json").read_text())
     assert set(summary["test_slide_auc"]) == {
-        f"{method}-{stage}" for method in SKILL for stage in ("finetune", "consistency")
+        f"{method}-{stage}" for method in SKILL for stage in ("finetune", "paper")
     }
     assert (
         "## Test slides: 20 tumor and 20 other slides" in (folder / "data/comparison/report.md").read_text()
@@ -244,7 +251,7 @@ def test_diagnoses_of_other_slides_are_not_compared(
     folder = project(dataset="camelyon16", whole_slides=True)
     for method in SKILL:
         _diagnose(folder, method, 0, 1.0)
-    path = folder / "data/diagnosis/rsp-0/slides.csv"
+    path = folder / "data/diagnosis/rsp-paper-0/slides.csv"
     path.write_text(path.read_text().replace("test_007", "test_700"))
     assert main(["compare"]) == 1
     assert "of different slides, labels or models; run aggregate for both" in capsys.readouterr().err

@@ -49,9 +49,9 @@ def test_every_folder_holds_what_the_data_page_says(project: Path) -> None:
     run = project / "data/models/random-0"
     assert {path.name for path in (run / "finetuned").iterdir()} == model | {"answers.png"}
     assert {path.name for path in (run / "student").iterdir()} == model | {"pairs.png", "choice.json"}
-    told = {path.name for path in (project / "data/evaluation/random-0").iterdir()}
+    told = {path.name for path in (project / "data/evaluation/random-paper-0").iterdir()}
     assert told == {"predictions.csv", "metrics.json", "summary.json", "plots"}
-    plots = {path.name for path in (project / "data/evaluation/random-0/plots").iterdir()}
+    plots = {path.name for path in (project / "data/evaluation/random-paper-0/plots").iterdir()}
     assert plots == {"scores_finetuned.png", "scores_student.png", "answers.png"}
     assert not list(project.glob("data/checkpoints/*"))
     description = _json(run / "student/model.json")
@@ -60,7 +60,7 @@ def test_every_folder_holds_what_the_data_page_says(project: Path) -> None:
 
 @pytest.mark.slow
 def test_numbers_are_those_of_the_predictions(project: Path) -> None:
-    folder = project / "data/evaluation/random-0"
+    folder = project / "data/evaluation/random-paper-0"
     predictions = pd.read_csv(folder / "predictions.csv")
     test = predictions[predictions["split"] == "test"]
     metrics = _json(folder / "metrics.json")
@@ -80,7 +80,7 @@ def test_numbers_are_those_of_the_predictions(project: Path) -> None:
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes(project: Path) -> None:
     files = [project / f"data/models/random-0/{name}/model.safetensors" for name in ("finetuned", "student")]
-    files.append(project / "data/evaluation/random-0/predictions.csv")
+    files.append(project / "data/evaluation/random-paper-0/predictions.csv")
     before = [path.read_bytes() for path in files]
     for stage in ("finetune", "consistency", "evaluate"):
         assert main([stage, *RUN]) == 0
@@ -91,10 +91,10 @@ def test_the_same_seed_gives_the_same_bytes(project: Path) -> None:
 def test_slides_without_labels_are_mapped_and_not_diagnosed(project: Path) -> None:
     for stage in ("crossfit", "heatmap", "aggregate"):
         assert main([stage, *RUN]) == 0
-    folds = project / "data/models/random-0/folds"
+    folds = project / "data/models/random-paper-0/folds"
     assert (folds / "folds.csv").read_text() == "slide_id,fold\n"
     assert not list(folds.glob("*.safetensors"))
-    maps = project / "data/heatmaps/random-0"
+    maps = project / "data/heatmaps/random-paper-0"
     slides = pd.read_csv(maps / "slides.csv", dtype=str)["slide_id"]
     assert len(slides) == 2
     for slide_id in slides:
@@ -102,7 +102,7 @@ def test_slides_without_labels_are_mapped_and_not_diagnosed(project: Path) -> No
         assert heatmap.grid.shape == (2, 2)  # 512 µm in cells of 256
         assert set(heatmap.values) == {"finetuned", "student"}
     assert (maps / "plots/mosaic.png").is_file()
-    diagnosis = project / "data/diagnosis/random-0"
+    diagnosis = project / "data/diagnosis/random-paper-0"
     assert {path.name for path in diagnosis.iterdir()} == {
         *("features.csv", "slides.csv", "metrics.json", "summary.json"),
         *("classifiers", "plots"),

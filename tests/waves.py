@@ -10,9 +10,11 @@ import pytest
 import torch
 from torch.utils.data import Dataset
 
+from histo_monai.datasets import labeled_loaders
 from histo_monai.datasets.labeled import labeled_table
-from histo_monai.engines import labeled as labeled_module
-from histo_monai.engines.labeled import LabeledTask
+from histo_monai.datasets.labeled_loaders import PatchReading
+from histo_monai.datasets.tasks import task_classes
+from histo_monai.engines.task import Task
 
 SIDE = 32
 
@@ -53,13 +55,22 @@ def wave_table(num: int, scores: bool) -> pd.DataFrame:
     return table
 
 
-@pytest.fixture
-def wave_task(monkeypatch: pytest.MonkeyPatch) -> Callable[..., LabeledTask]:
-    """A function that gives a task over `Waves`, on the CPU."""
-    monkeypatch.setattr(labeled_module, "LabeledPatches", Waves)
+class WaveTask(Task):
+    """A task with the table that it is learned from, and how that is read: `in_order` and `shuffled`."""
 
-    def build(num: int = 24, scores: bool = False, **changes: Any) -> LabeledTask:
-        settings = {"patch_px": SIDE, "workers": 0, "device": torch.device("cpu")}
-        return LabeledTask(wave_table(num, scores), **{**settings, **changes})
+    def __init__(self, patches: pd.DataFrame) -> None:
+        super().__init__(task_classes(patches), patch_px=SIDE, device=torch.device("cpu"))
+        self.patches = patches
+        self.reading = PatchReading(SIDE, self.classes, workers=0, pin=False)
+        self.in_order, self.shuffled = self.reading.in_order, self.reading.shuffled
+
+
+@pytest.fixture
+def wave_task(monkeypatch: pytest.MonkeyPatch) -> Callable[..., WaveTask]:
+    """A function that gives a task over `Waves`, on the CPU."""
+    monkeypatch.setattr(labeled_loaders, "LabeledPatches", Waves)
+
+    def build(num: int = 24, scores: bool = False) -> WaveTask:
+        return WaveTask(wave_table(num, scores))
 
     return build
