@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -27,8 +28,10 @@ class Schedule:
     weight_decay: float
     milestones: Sequence[int]
 
-    def build_optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        """The optimizer over `parameters`.
+    def build_optimizer(
+        self, parameters: Iterable[nn.Parameter] | Iterable[dict[str, Any]]
+    ) -> torch.optim.Optimizer:
+        """The optimizer over parameters, or over groups of them with rates of their own.
 
         Raises:
             ValueError: its name is unknown.

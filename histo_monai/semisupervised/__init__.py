@@ -6,5 +6,15 @@ those in use.
 
 from histo_monai.settings.registry import Registry
 
-METHODS = Registry(paper="histo_monai.semisupervised.paper:Paper")
+METHODS = Registry(
+    paper="histo_monai.semisupervised.paper:Paper",
+    supervised="histo_monai.semisupervised.supervised:Supervised",
+    fixmatch="histo_monai.semisupervised.fixmatch:FixMatch",
+    adamatch="histo_monai.semisupervised.adamatch:AdaMatch",
+    freematch="histo_monai.semisupervised.freematch:FreeMatch",
+    softmatch="histo_monai.semisupervised.softmatch:SoftMatch",
+    mixmatch="histo_monai.semisupervised.mixmatch:MixMatch",
+    mean_teacher="histo_monai.semisupervised.mean_teacher:MeanTeacher",
+    rankup="histo_monai.semisupervised.rankup:RankUp",
+)
 """Name -> class, see `protocol.SemiSupervised`."""

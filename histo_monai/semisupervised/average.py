@@ -1,0 +1,51 @@
+"""A student and the exponential moving average of its weights, which teaches or predicts."""
+
+from __future__ import annotations
+
+import copy
+from typing import Self
+
+import torch
+from torch import nn
+
+from histo_monai.networks.task_model import TaskModel
+
+
+class StudentAndAverage(nn.Module):
+    """Both start from one model. The average follows every step: weights and the statistics of batch-norms alike.
+
+    After step t it keeps min(decay, 1 - 1 / (t + 1)) of itself, so that a short run does not end near its start
+    (Tarvainen & Valpola 2017 raise the decay in the same way).
+
+    Args:
+        model: becomes the average, and is always in evaluation mode; the student is a copy of it.
+        decay: 0..1.
+    """
+
+    num_steps: torch.Tensor
+
+    def __init__(self, model: TaskModel, decay: float) -> None:
+        super().__init__()
+        self.student = copy.deepcopy(model)
+        self.average = model.requires_grad_(False)
+        self.decay = decay
+        self.register_buffer("num_steps", torch.zeros((), dtype=torch.int64))
+        self.train(self.training)
+
+    def train(self, mode: bool = True) -> Self:
+        """Training mode reaches the student alone."""
+        super().train(mode)
+        self.average.eval()
+        return self
+
+    @torch.no_grad()
+    def follow(self) -> None:
+        """One step of the average towards the student; whole numbers are copied."""
+        self.num_steps += 1
+        kept = min(self.decay, 1 - 1 / (int(self.num_steps) + 1))
+        theirs = self.student.state_dict()
+        for name, ours in self.average.state_dict().items():
+            if ours.is_floating_point():
+                ours.lerp_(theirs[name], 1 - kept)
+            else:
+                ours.copy_(theirs[name])

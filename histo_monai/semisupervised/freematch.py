@@ -1,0 +1,72 @@
+"""FreeMatch (Wang et al. 2023): thresholds that follow the student's own confidence, of all classes and of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import torch
+
+from histo_monai.semisupervised.pseudo_labels import PseudoLabels
+from histo_monai.semisupervised.student import StudentSettings
+from histo_monai.settings.rules import Range
+
+_TINY = 1e-12
+
+
+@dataclass(frozen=True)
+class FreeMatchSettings(StudentSettings):
+    """As `StudentSettings`, and two more.
+
+    Attributes:
+        momentum: of the confidence and the class shares that are followed (published: 0.999, in 10^6 steps).
+        fairness: weight of the class fairness loss (published: 0.001 to 0.05).
+    """
+
+    momentum: Annotated[float, Range(0.0, 0.9999)]
+    fairness: Annotated[float, Range(0.0)]
+
+
+class FreeMatch(PseudoLabels):
+    """Equations 5 to 11 of the paper."""
+
+    Settings: ClassVar[type] = FreeMatchSettings
+
+    def __init__(self, **parts: Any) -> None:
+        super().__init__(**parts)
+        num = len(self.objective.classes or ())
+        self.network.register_buffer("confidence", torch.tensor(1.0 / num))
+        for name in ("shares", "histogram"):
+            self.network.register_buffer(name, torch.full((num,), 1.0 / num))
+
+    def pseudo_labels(self, labeled: torch.Tensor, weak: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The most probable class; 1 where it reaches the threshold of its class, else 0."""
+        confidence, targets = weak.max(dim=1)
+        counts = torch.bincount(targets, minlength=weak.shape[1]).float() / len(targets)
+        for name, now in (
+            ("confidence", confidence.mean()),
+            ("shares", weak.mean(dim=0)),
+            ("histogram", counts),
+        ):
+            getattr(self.network, name).lerp_(now, 1 - self.settings.momentum)
+        shares = self.network.get_buffer("shares")
+        thresholds = self.network.get_buffer("confidence") * shares / shares.max()
+        return targets, (confidence >= thresholds[targets]).float()
+
+    def regularization(self, strong: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+        """Fairness: minus the cross-entropy of class shares in strong views, both divided by how often a class wins."""
+        seen = strong.float().softmax(dim=1)[counts > 0]
+        if not len(seen):
+            return strong.sum() * 0.0
+        wins = torch.bincount(seen.argmax(dim=1), minlength=seen.shape[1]).float() / len(seen)
+        buffer = self.network.get_buffer
+        followed = _normalized(buffer("shares"), buffer("histogram"))
+        return (
+            self.settings.fairness * (followed * torch.log(_normalized(seen.mean(dim=0), wins) + _TINY)).sum()
+        )
+
+
+def _normalized(shares: torch.Tensor, histogram: torch.Tensor) -> torch.Tensor:
+    """Shares over the histogram, 0 where it is 0, summing to 1."""
+    ratio = torch.where(histogram > 0, shares / histogram.clamp_min(_TINY), torch.zeros_like(shares))
+    return ratio / ratio.sum()

@@ -1,0 +1,36 @@
+"""The control arm: steps, views and average of the other methods; nothing is learned from what has no label."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+
+from histo_monai.semisupervised.protocol import Batch
+from histo_monai.semisupervised.student import Student, StudentSettings
+
+
+@dataclass(frozen=True)
+class SupervisedSettings(StudentSettings):
+    """As `StudentSettings`; `weight` does nothing."""
+
+
+class Supervised(Student):
+    """Labeled views alone teach; unlabeled ones go through the network as with the other methods. See `Student`."""
+
+    Settings: ClassVar[type] = SupervisedSettings
+
+    def __init__(self, **parts: Any) -> None:
+        super().__init__(**parts)
+        self._quality = self.objective.MEASURES[1]
+        self.measures = ("loss", "supervised", self._quality)
+
+    def measure(self, outputs: tuple[torch.Tensor, ...], batch: Batch) -> dict[str, torch.Tensor]:
+        """The mean supervised loss, shape (1,); and its parts."""
+        measured = self.objective.measure(outputs[0], batch.targets)
+        return {
+            "loss": measured["loss"].mean().unsqueeze(0),
+            "supervised": measured["loss"],
+            self._quality: measured[self._quality],
+        }
