@@ -7,6 +7,8 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from histo_monai.errors import InputError
+
 Range = tuple[float, float]
 
 MAX_MAGNITUDE = 10
@@ -169,15 +171,15 @@ class OddSteps:
 
 
 def check_number(name: str, value: float, low: float, high: float) -> None:
-    """Raises ValueError, with the name, unless the value lies in low..high."""
+    """Raises InputError, with the name, unless the value lies in low..high."""
     if not low <= value <= high:
-        raise ValueError(f"{name}: {low} to {high} expected, got {value}")
+        raise InputError(f"{name}: {low} to {high} expected, got {value}")
 
 
 def check_range(name: str, value: Range, low: float, high: float) -> None:
-    """Raises ValueError, with the name, unless the two ends ascend within low..high."""
+    """Raises InputError, with the name, unless the two ends ascend within low..high."""
     if not low <= value[0] <= value[1] <= high:
-        raise ValueError(f"{name}: two ascending numbers from {low} to {high} expected, got {value}")
+        raise InputError(f"{name}: two ascending numbers from {low} to {high} expected, got {value}")
 
 
 def _check_odd(*kernels: int) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from histo_monai.errors import InputError
 from histo_monai.transforms.augmentation import Augmentation, render
 from histo_monai.transforms.draws import (
     MAX_MAGNITUDE,
@@ -67,15 +68,15 @@ def strong_operations(
         mpp: µm/px of the views: the blur is that of the paper's patches in µm. None: in pixels of the views.
 
     Raises:
-        ValueError: A name is not that of an operation, or a number is outside its range.
+        InputError: A name is not that of an operation, or a number is outside its range.
     """
     known = {operation.name: operation for operation in STRONG}
     chosen = tuple(known) if names is None else tuple(names)
     for name in (*chosen, *limits):
         if name not in known:
-            raise ValueError(f"no strong operation {name!r}; one of {', '.join(known)} expected")
+            raise InputError(f"strong operations: one of {', '.join(known)} expected, got {name}")
     if len(set(chosen)) < len(chosen):
-        raise ValueError(f"each strong operation once expected, got {', '.join(chosen)}")
+        raise InputError(f"strong operations: each once expected, got {', '.join(chosen)}")
     check_range("hue", hue, 0, 0.5)
     check_range("affine_scale", affine_scale, 0, 0.99)
     changed: dict[str, dict[str, Any]] = {
@@ -113,14 +114,14 @@ class WeakStrongViews(Augmentation[PairParameters, tuple[torch.Tensor, torch.Ten
         * affine "translation limit 0.01-0.1, scale limit 0.51-0.60, rotation 90°": limits at magnitude 1 and 10,
           read as in pretraining: shift ± 0.01 to ± 0.1 of the side per axis, magnification 1 ± 0.51 to 1 ± 0.60
           (0.4 to 1.6), rotation ± 90° m / 10. So affine is a strong operation even at magnitude 1.
-        * "HSV intensity ratio between [-1, 1]": of saturation the ratio of Tellez et al. 2019, -1 is grey, +1 is
+        * "HSV intensity ratio between [-1, 1]": of saturation the ratio of Tellez et al. 2019, -1 is gray, +1 is
           S (2 - S); of hue, ± 1 reaches the opposite hue, half a turn, the farthest there is (a full turn would
-          change nothing). Their signs are separate; over all signs the change grows with m, though grey, where
+          change nothing). Their signs are separate; over all signs the change grows with m, though gray, where
           saturation -1 ends, has no hue left to turn.
         * random crop: the area of `PretrainAugmentation`, aspect ratio within 3/4-4/3.
 
     Args:
-        size_px: Side of the views, at least 4 (the largest blur mirrors 3 pixels).
+        size_px: Side of the views, with `STRONG` at least 4 (the largest blur mirrors 3 pixels).
         n_aug: Operations of a strong view, from 1 to all there are.
         magnitudes: Smallest and largest, whole numbers in 1..10, drawn uniformly.
         crop_area: Smallest and largest fraction of the area in the base crop.

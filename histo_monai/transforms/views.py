@@ -65,11 +65,11 @@ class PretrainAugmentation(Augmentation[ViewParameters, torch.Tensor]):
     comes first; the photometric ones follow in their order.
 
     Reading of the paper where it leaves room:
-        * rotation, scale, affine: about the patch's centre. Scale is the magnification (1.2 enlarges);
+        * rotation, scale, affine: about the patch's center. Scale is the magnification (1.2 enlarges);
           "affine scale 0.5" is 1 ± 0.5, the shift is a fraction of the side, per axis.
         * random resized crop: 0.7-1.0 of the area (the range the paper gives for MoCo's crop; silent here),
           aspect ratio within 3/4-4/3, stretched back.
-        * hue: ± 0.1 of a full turn. Saturation: the ratio of Tellez et al. 2019, -1 is grey, +1 is S (2 - S).
+        * hue: ± 0.1 of a full turn. Saturation: the ratio of Tellez et al. 2019, -1 is gray, +1 is S (2 - S).
         * brightness, contrast: factors 1 ± 0.2, brightness first.
         * blur: Gaussian, odd kernel drawn uniformly.
         * HED: concentration of each stain times (1 ± 0.035) plus ± 0.035 optical density (base 10); Tellez

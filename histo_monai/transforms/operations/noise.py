@@ -39,7 +39,7 @@ class Noise(Photometric):
         check_range("noise_sigma", self.sigma.bounds, -1, 1)
 
     def draw(self, source: Source) -> torch.Tensor:
-        """Columns: standard deviation, negative for noise of the other sign, and start of the stretch, a whole number."""
+        """Columns: standard deviation; where the image's stretch of the pool begins, a whole number."""
         sigma = self.sigma.draw(source)
         last = pool_length(source.size_px) - 3 * source.size_px**2
         start = torch.from_numpy(source.random.randint(0, last + 1, source.shape)).to(torch.float64)
