@@ -141,30 +141,38 @@ def augment_with(execution: ModuleType, policy: Augmentation, batch: torch.Tenso
 def compare_executions(repeats: int) -> None:
     """Prints milliseconds an image with OpenCV on one thread, and how many times as long torch takes on 1 and 2.
 
-    CPU time for one thread, wall time for two, each against OpenCV in the same repeat: medians (and quartiles) of ratios.
+    One thread: CPU time, the median ratio of the interleaved repeats, with quartiles. Two: wall time, the ratio of the
+    fastest repeats, because threads that wait for each other on a busy machine say nothing of a quiet one.
     """
-    print("ms an image with OpenCV; torch / OpenCV: 1 thread, CPU time; 2 threads, wall time (quartiles)")
+    print("OpenCV, ms of CPU time an image; torch / OpenCV on 1 thread (quartiles) and on 2")
     for size_px in (64, 256):
-        for name, (policy, (num_samples, num_scales)) in policies_at_defaults(size_px).items():
-            batch = tissue_like_batch(num_samples, num_scales, size_px)
-            by = {
-                module: partial(augment_with, module, policy.set_random_state(0), batch)
-                for module in (with_opencv, with_torch)
-            }
-            ratios = []
-            for threads, clock in ((1, time.process_time), (2, time.perf_counter)):
-                torch.set_num_threads(threads)
-                for run in by.values():
-                    run()
-                measured = [[seconds(run, clock) for run in by.values()] for _ in range(repeats)]
-                if threads == 1:
-                    each = statistics.median(opencv for opencv, _ in measured) / len(batch) / num_scales
-                ratios.append(statistics.quantiles((torch_ / opencv for opencv, torch_ in measured), n=4))
-            text = "  ".join(f"{median:5.2f} ({low:.2f} to {high:.2f})" for low, median, high in ratios)
+        for name, (policy, shape) in policies_at_defaults(size_px).items():
+            batch = tissue_like_batch(*shape, size_px)
+            by = [
+                partial(augment_with, execution, policy.set_random_state(0), batch)
+                for execution in (with_opencv, with_torch)
+            ]
+            one_thread = interleaved(by, 1, repeats, time.process_time)
+            low, ratio, high = statistics.quantiles((with_torch_ / cv for cv, with_torch_ in one_thread), n=4)
+            fastest_cv, fastest_torch = map(
+                min, zip(*interleaved(by, 2, repeats, time.perf_counter), strict=True)
+            )
+            each = 1e3 * statistics.median(cv for cv, _ in one_thread) / (shape[0] * shape[1])
             print(
-                f"{size_px:4d} px  {name:20s}{num_samples:3d} × {num_scales}  {1e3 * each:6.3f} ms  {text}",
+                f"{size_px:4d} px  {name:20s}{shape[0]:3d} × {shape[1]}  {each:6.3f} ms  "
+                f"{ratio:5.2f} ({low:.2f} to {high:.2f})  {fastest_torch / fastest_cv:5.2f}",
                 flush=True,
             )
+
+
+def interleaved(
+    runs: list[Callable[[], None]], threads: int, repeats: int, clock: Callable[[], float]
+) -> list[list[float]]:
+    """Seconds of each run in each repeat, with so many threads of torch."""
+    torch.set_num_threads(threads)
+    for run in runs:
+        run()
+    return [[seconds(run, clock) for run in runs] for _ in range(repeats)]
 
 
 def seconds(run: Callable[[], object], clock: Callable[[], float]) -> float:
