@@ -4,31 +4,44 @@ import math
 import numpy as np
 import pytest
 import scipy.ndimage
+import scipy.stats
 import torch
 from monai.transforms import RandomizableTransform
 
+from histo_monai.errors import InputError
 from histo_monai.phantom import kather
-from histo_monai.transforms import batched, photometric
-from histo_monai.transforms.augmentation import noise_pool_length
-from histo_monai.transforms.randaugment import OPERATIONS, WeakStrongViews, strengths
+from histo_monai.transforms import with_torch
+from histo_monai.transforms.operations.hue_saturation import HueSaturation
+from histo_monai.transforms.operations.noise import Noise, pool_length
+from histo_monai.transforms.randaugment import STRONG, WeakStrongViews, strong_operations
 from histo_monai.transforms.sequence import UNUSED
+from tests.transforms.policies import drawn_by, number_of
 
 SIDE = 32
 MAGNITUDES = np.arange(1, 11)
 
-# The paper's section "Implementation details", and what shared/method.md decides where it is silent.
+OPERATIONS = tuple(operation.name for operation in STRONG)
+
+# The paper's section "Implementation details", and its reading where it is silent: `WeakStrongViews`.
 ENDS = {
-    "rotate": {"rotation_deg": 90.0},
-    "scale": {"scale": 0.2},
-    "affine": {"affine_shift_yx": 0.1, "affine_scale": 0.6, "affine_rotation_deg": 90.0},
+    "rotate": {"degrees": 90.0},
+    "scale": {"factor": 0.2},
+    "affine": {"shift": 0.1, "factor": 0.6, "degrees": 90.0},
     "flip": {},
-    "crop": {"crop_area": 0.7},
-    "noise": {"noise_sigma": 0.1},
-    "hue_saturation": {"hue_turns": 0.5, "saturation": 1.0},
+    "crop": {"area": 0.7},
+    "noise": {"sigma": 0.1},
+    "hue_saturation": {"hue": 0.5, "saturation": 1.0},
     "brightness_contrast": {"brightness": 0.2, "contrast": 0.2},
-    "blur": {"blur_kernel": 7},
-    "hed": {"hed_factors": 0.035, "hed_shifts": 0.035},
+    "blur": {"kernel": 7},
+    "hed": {"factor": 0.035, "shift": 0.035},
 }
+
+
+def strengths(name, magnitudes):
+    """What an operation's quantities are at a magnitude, but for their random signs and what they depart from."""
+    operation = STRONG[OPERATIONS.index(name)]
+    values = {field.name: getattr(operation, field.name) for field in dataclasses.fields(operation)}
+    return {name: value.at(magnitudes) for name, value in values.items() if hasattr(value, "at")}
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +81,9 @@ def test_magnitude_ten_reaches_the_end_of_the_range_exactly(operation):
 
 def test_magnitude_one_of_affine_is_the_paper_s_lower_limit():
     mildest = strengths("affine", 1)
-    assert mildest["affine_shift_yx"] == pytest.approx(0.01)
-    assert mildest["affine_scale"] == pytest.approx(0.51)
-    assert mildest["affine_rotation_deg"] == pytest.approx(9)
+    assert mildest["shift"] == pytest.approx(0.01)
+    assert mildest["factor"] == pytest.approx(0.51)
+    assert mildest["degrees"] == pytest.approx(9)
 
 
 @pytest.mark.parametrize("operation", [name for name in OPERATIONS if name not in ("flip", "blur")])
@@ -82,7 +95,7 @@ def test_strengths_are_linear_in_the_magnitude(operation):
 
 
 def test_the_kernel_of_the_blur_has_two_steps():
-    assert strengths("blur", MAGNITUDES)["blur_kernel"].tolist() == [5] * 5 + [7] * 5
+    assert strengths("blur", MAGNITUDES)["kernel"].tolist() == [5] * 5 + [7] * 5
 
 
 def changes(patches, operation, monkeypatch):
@@ -145,8 +158,8 @@ def test_operations_are_different_and_n_aug_of_them_are_drawn_uniformly(n_aug):
 
 def test_magnitudes_are_drawn_uniformly_from_one_to_ten_for_each_operation_of_each_patch():
     drawn = WeakStrongViews(SIDE, 7).set_random_state(0).randomize(2500, 2)
-    sigma = drawn.strong.photometric[0][..., 0].numpy()
-    saturation = drawn.strong.photometric[1][..., 1].numpy()
+    sigma = drawn_by(Noise, drawn.strong)[..., 0].numpy()
+    saturation = drawn_by(HueSaturation, drawn.strong)[..., 1].numpy()
     by_noise, by_saturation = np.abs(sigma) * 100, np.abs(saturation) * 10
     for magnitudes in (by_noise, by_saturation):
         assert np.allclose(magnitudes, magnitudes.round())
@@ -199,22 +212,23 @@ def test_a_strong_view_without_geometry_is_the_weak_view_after_its_operations(sm
     drawn = views.randomize(len(patches), 1)
     weak, strong = views.apply(patches, drawn)
     generator = torch.Generator().manual_seed(drawn.strong.noise_seed)
-    operations = photometric.operations(torch.randn(noise_pool_length(SIDE), generator=generator))
+    normals = torch.randn(pool_length(SIDE), generator=generator)
     rows = np.flatnonzero(~geometry_changed(drawn))
     assert len(rows) > 10
     for row in rows:
         expected = weak[row]
         for step in drawn.strong.schedule[row]:
             if step != UNUSED:
-                expected = operations[step](expected, drawn.strong.photometric[step][row].float())
+                parameters = drawn.strong.parameters[step][row].float()
+                expected = drawn.strong.operations[step].with_torch(expected, parameters, normals)
         assert torch.allclose(strong[row], expected, atol=3e-5)
         assert (strong[row] - weak[row]).abs().max() > 1e-3
 
 
 def test_row_i_of_both_views_shows_image_i():
     number = torch.arange(200)
-    colours = torch.stack([number, 255 - number, 7 * number % 256], dim=1).to(torch.uint8)
-    patches = colours[:, None, :, None, None].expand(200, 1, 3, SIDE, SIDE)
+    colors = torch.stack([number, 255 - number, 7 * number % 256], dim=1).to(torch.uint8)
+    patches = colors[:, None, :, None, None].expand(200, 1, 3, SIDE, SIDE)
     views = WeakStrongViews(SIDE, 2).set_random_state(0)
     drawn = views.randomize(200, 1)
     expected = patches.float() / 255
@@ -249,7 +263,7 @@ def test_some_of_the_samples_come_out_as_in_the_whole_batch_but_for_the_noise(sm
     views = WeakStrongViews(SIDE, 5).set_random_state(0)
     drawn = views.randomize(len(smooth), 1)
     weak, strong = views.apply(smooth, drawn)
-    noisy = torch.from_numpy((drawn.strong.schedule == photometric.NAMES.index("noise")).any(axis=1))
+    noisy = torch.from_numpy((drawn.strong.schedule == number_of(Noise, drawn.strong)).any(axis=1))
     for samples in (slice(0, 9), slice(9, 32)):
         own_weak, own_strong = views.apply(smooth[samples], drawn.rows(samples))
         same = ~noisy[samples] if samples.start else slice(None)
@@ -283,13 +297,13 @@ def test_a_gpu_gives_the_same_weak_and_strong_views_as_the_cpu(smooth):
         assert (ours.cpu() - expected).abs().mean() < 2e-5
 
 
-def test_cpu_and_batched_execution_agree_on_both_views(smooth):
+def test_opencv_and_torch_agree_on_both_views(smooth):
     views = WeakStrongViews(SIDE, 7).set_random_state(0)
     drawn = views.randomize(len(smooth), 1)
     generator = torch.Generator().manual_seed(drawn.strong.noise_seed)
-    pool = torch.randn(noise_pool_length(SIDE), generator=generator)
+    pool = torch.randn(pool_length(SIDE), generator=generator)
     for ours, own in zip(views.apply(smooth, drawn), (drawn.weak, drawn.strong), strict=True):
-        expected = batched.augment(smooth.flatten(0, 1), own, pool, SIDE).unflatten(0, (len(smooth), 1))
+        expected = with_torch.augment(smooth.flatten(0, 1), own, pool, SIDE).unflatten(0, (len(smooth), 1))
         assert torch.allclose(ours, expected, atol=2e-3)
         assert (ours - expected).abs().mean() < 2e-5
 
@@ -314,3 +328,95 @@ def test_impossible_numbers_are_named(name, value):
 def test_batches_of_another_kind_are_refused():
     with pytest.raises(ValueError, match="expected, got"):
         WeakStrongViews(8, 7)(torch.zeros(2, 1, 3, 8, 8))
+
+
+def drawn_with(operations, num=3000, magnitudes=(1, 10)):
+    views = WeakStrongViews(SIDE, len(operations), magnitudes, operations=operations)
+    return views.set_random_state(0).randomize(num, 1)
+
+
+def test_without_settings_the_strong_operations_are_those_of_the_paper():
+    assert strong_operations() == STRONG
+
+
+def test_a_set_of_operations_is_all_that_strong_views_get(smooth):
+    names = ("hed", "rotate")
+    operations = strong_operations(names)
+    assert sorted(operation.name for operation in operations) == sorted(names)
+    views = WeakStrongViews(SIDE, 1, operations=operations).set_random_state(0)
+    drawn = views.randomize(400, 1)
+    moved = geometry_changed(drawn)
+    assert 140 < moved.sum() < 260
+    assert ((drawn.strong.schedule[:, 0] == 0) == ~moved).all()
+    relative = np.linalg.solve(drawn.weak.matrices.numpy(), drawn.strong.matrices.numpy())[:, 0]
+    assert np.allclose(relative @ relative.transpose(0, 2, 1), np.eye(3))
+    with pytest.raises(InputError, match="n_aug: 1 to 2 expected, got 3"):
+        WeakStrongViews(SIDE, 3, operations=operations)
+
+
+def test_limits_are_filled_uniformly_where_values_are_only_reached():
+    def magnification(limits):
+        drawn = drawn_with(strong_operations(("affine",), limits=limits), magnitudes=(10, 10))
+        relative = np.linalg.solve(drawn.weak.matrices.numpy(), drawn.strong.matrices.numpy())
+        return 1 / np.sqrt(np.linalg.det(relative)).ravel()
+
+    assert np.allclose(np.abs(magnification(()) - 1), 0.6)
+    within = magnification(("affine",))
+    assert scipy.stats.kstest(within, scipy.stats.uniform(0.4, 1.2).cdf).pvalue > 0.01
+
+
+def test_hue_and_affine_scale_end_where_they_are_set_to():
+    operations = strong_operations(("hue_saturation", "affine"), affine_scale=(0.0, 0.2), hue=(0.0, 0.05))
+    drawn = drawn_with(operations, magnitudes=(4, 4))
+    assert np.allclose(drawn_by(HueSaturation, drawn.strong)[..., 0].abs(), 0.05 * 0.4)
+    relative = np.linalg.solve(drawn.weak.matrices.numpy(), drawn.strong.matrices.numpy())
+    assert np.allclose(np.abs(1 / np.sqrt(np.linalg.det(relative)) - 1), 0.2 * 0.4)
+
+
+def test_limits_take_as_many_draws_as_values():
+    names = [name for name in OPERATIONS if name not in ("flip", "blur")]
+    states = []
+    for limits in ((), names):
+        views = WeakStrongViews(SIDE, 7, operations=strong_operations(limits=limits)).set_random_state(5)
+        drawn = views.randomize(9, 2)
+        states.append((views.R.rand(), drawn.weak.matrices, drawn.strong.schedule.tolist()))
+    assert states[0][0] == states[1][0]
+    assert torch.equal(states[0][1], states[1][1])
+    assert states[0][2] == states[1][2]
+
+
+@pytest.mark.parametrize(("mpp", "radius"), [(0.25, 3), (0.5, 2), (1.0, 1), (0.1, 8)])
+def test_a_blur_in_micrometers_is_the_paper_s_kernel_at_its_quarter_of_a_micrometer(mpp, radius):
+    (blur,) = strong_operations(("blur",), mpp=mpp)
+    (drawn,) = drawn_with((blur,), num=1, magnitudes=(10, 10)).strong.parameters
+    half = drawn[0, 0].numpy()
+    impulse = np.zeros(41)
+    impulse[20] = 1
+    # OpenCV's standard deviation of a kernel of 7: 1.4 pixels of 0.25 µm.
+    expected = scipy.ndimage.gaussian_filter1d(impulse, 1.4 * 0.25 / mpp, radius=radius)
+    assert np.allclose(half, expected[20 : 21 + radius])
+    assert len(half) == radius + 1
+
+
+def test_both_executions_agree_on_a_blur_in_micrometers(smooth):
+    views = WeakStrongViews(SIDE, 1, operations=strong_operations(("blur",), mpp=0.1)).set_random_state(0)
+    drawn = views.randomize(len(smooth), 1)
+    _, strong = views.apply(smooth, drawn)
+    expected = with_torch.augment(smooth.flatten(0, 1), drawn.strong, torch.empty(0), SIDE)
+    assert torch.allclose(strong.flatten(0, 1), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"names": ("rotate", "twirl")}, "one of rotate, .* expected, got twirl"),
+        ({"limits": ("twirl",)}, "expected, got twirl"),
+        ({"names": ("rotate", "rotate")}, "each once expected"),
+        ({"hue": (0.0, 0.6)}, "hue: .* expected, got"),
+        ({"affine_scale": (0.5, 1.0)}, "affine_scale: .* expected, got"),
+        ({"mpp": 0.0}, "mpp: .* expected, got"),
+    ],
+)
+def test_impossible_strong_operations_are_named(settings, message):
+    with pytest.raises(InputError, match=message):
+        strong_operations(**settings)
