@@ -20,7 +20,7 @@ import argparse
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import ModuleType
 
@@ -166,7 +166,7 @@ def compare_executions(repeats: int) -> None:
 
 
 def interleaved(
-    runs: list[Callable[[], None]], threads: int, repeats: int, clock: Callable[[], float]
+    runs: Sequence[Callable[[], None]], threads: int, repeats: int, clock: Callable[[], float]
 ) -> list[list[float]]:
     """Seconds of each run in each repeat, with so many threads of torch."""
     torch.set_num_threads(threads)

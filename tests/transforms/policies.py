@@ -61,3 +61,8 @@ def number_of(kind, drawn):
 def drawn_by(kind, drawn):
     """The columns that an operation drew."""
     return drawn.parameters[number_of(kind, drawn)]
+
+
+def geometry_changed(drawn):
+    """Where the strong view has another warp than the weak one, shape (N,)."""
+    return (drawn.strong.matrices != drawn.weak.matrices).flatten(1).any(dim=1).numpy()
