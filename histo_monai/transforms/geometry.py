@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 
 def rotation_matrix(degrees: torch.Tensor) -> torch.Tensor:
-    """Turns the picture counter-clockwise about its centre.
+    """Turns the picture counter-clockwise about its center.
 
     Args:
         degrees: Angles, shape (...).
@@ -27,7 +27,7 @@ def rotation_matrix(degrees: torch.Tensor) -> torch.Tensor:
 
 
 def scale_matrix(factors: torch.Tensor) -> torch.Tensor:
-    """Enlarges the picture about its centre: 2 shows the central half at twice the size, 0.5 shrinks it.
+    """Enlarges the picture about its center: 2 shows the central half at twice the size, 0.5 shrinks it.
 
     Args:
         factors: Positive, shape (...).

@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from histo_monai.transforms import batched, geometry, one_by_one, photometric
-from histo_monai.transforms.augmentation import MIN_NOISE_POOL
+from histo_monai.transforms import geometry, with_opencv, with_torch
+from histo_monai.transforms.operations.hed import Hed
+from histo_monai.transforms.operations.hue_saturation import HueSaturation
+from histo_monai.transforms.operations.noise import MIN_POOL, Noise
 from histo_monai.transforms.sequence import UNUSED
 from histo_monai.transforms.views import PretrainAugmentation
+from tests.transforms.policies import PHOTOMETRIC, drawn_by, number_of, operations
 
 SIDE = 48
 
@@ -43,17 +46,17 @@ def white_noise(num_patches, side=SIDE):
 
 
 def pool_of(size_px):
-    return torch.randn(max(MIN_NOISE_POOL, 4 * size_px**2), generator=torch.Generator().manual_seed(1))
+    return torch.randn(max(MIN_POOL, 4 * size_px**2), generator=torch.Generator().manual_seed(1))
 
 
-def draw(num_samples, **settings):
-    augment = PretrainAugmentation(SIDE, **settings).set_random_state(0)
+def draw(num_samples, prob=0.5, **ranges):
+    augment = PretrainAugmentation(SIDE, prob, operations(**ranges)).set_random_state(0)
     return augment.randomize(num_samples, 1)
 
 
 def only(drawn, operation):
     """No geometry, and this photometric operation alone (None: none)."""
-    number = UNUSED if operation is None else photometric.NAMES.index(operation)
+    number = UNUSED if operation is None else number_of(operation, drawn)
     return dataclasses.replace(
         drawn,
         matrices=torch.eye(3, dtype=torch.float64).expand_as(drawn.matrices),
@@ -64,35 +67,35 @@ def only(drawn, operation):
 def both(patches, drawn, size_px=SIDE):
     pool = pool_of(size_px)
     return (
-        one_by_one.augment(patches, drawn, pool, size_px),
-        batched.augment(patches, drawn, pool, size_px),
+        with_opencv.augment(patches, drawn, pool, size_px),
+        with_torch.augment(patches, drawn, pool, size_px),
     )
 
 
-@pytest.mark.parametrize("operation", photometric.NAMES)
-def test_every_photometric_operation_equals_the_batched_one_to_float_precision(operation):
+@pytest.mark.parametrize("operation", PHOTOMETRIC)
+def test_every_photometric_operation_equals_that_of_torch_to_float_precision(operation):
     patches, drawn = white_noise(24), only(draw(24), operation)
     ours, expected = both(patches, drawn)
     # torch takes log1p(x - 1), which is exact to 1.5e-5 of a dark pixel; OpenCV's logarithm is exact.
-    assert (ours - expected).abs().max() < (2e-5 if operation == "hed" else 5e-6)
+    assert (ours - expected).abs().max() < (2e-5 if operation is Hed else 5e-6)
     assert (ours - patches / 255).abs().flatten(1).amax(1).median() > 1 / 255
 
 
-def test_extreme_parameters_equal_the_batched_ones_and_stay_in_range():
+def test_extreme_parameters_equal_those_of_torch_and_stay_in_range():
     settings = {"hue": 3.0, "brightness": 1.0, "contrast": 1.0, "noise_sigma": 1.0, "hed": 0.5, "prob": 1.0}
     patches, drawn = white_noise(48), draw(48, **settings)
-    for operation in photometric.NAMES:
+    for operation in PHOTOMETRIC:
         ours, expected = both(patches, only(drawn, operation))
         assert ours.isfinite().all()
         assert ours.min() >= 0
         assert ours.max() <= 1
-        assert (ours - expected).abs().max() < (2e-4 if operation == "hed" else 5e-6)
+        assert (ours - expected).abs().max() < (2e-4 if operation is Hed else 5e-6)
 
 
 @pytest.mark.parametrize("saturation", [-1.0, 0.0, 1.0])
-def test_the_ends_of_saturation_equal_the_batched_ones(saturation):
-    drawn = only(draw(6), "hue_saturation")
-    drawn.photometric[photometric.NAMES.index("hue_saturation")][..., 1] = saturation
+def test_the_ends_of_saturation_equal_those_of_torch(saturation):
+    drawn = only(draw(6), HueSaturation)
+    drawn_by(HueSaturation, drawn)[..., 1] = saturation
     ours, expected = both(white_noise(6), drawn)
     assert (ours - expected).abs().max() < 5e-6
 
@@ -100,7 +103,7 @@ def test_the_ends_of_saturation_equal_the_batched_ones(saturation):
 @pytest.mark.parametrize(
     ("side", "expected_levels"), [(SIDE, {0, 1, 2}), (2 * SIDE, {0, 1, 2, 3}), (75, {0, 1, 2}), (31, {0, 1})]
 )
-def test_every_warp_equals_the_batched_one_at_any_size_and_level(side, expected_levels):
+def test_every_warp_equals_that_of_torch_at_any_size_and_level(side, expected_levels):
     drawn = draw(60, prob=0.8, scale=(0.3, 2.0))
     warps = dataclasses.replace(drawn, schedule=np.full_like(drawn.schedule, UNUSED))
     levels = geometry.pooling_levels(drawn.matrices.flatten(0, 1), side, SIDE)
@@ -109,7 +112,7 @@ def test_every_warp_equals_the_batched_one_at_any_size_and_level(side, expected_
     assert (ours - expected).abs().max() < FIFTIETH_OF_A_LEVEL
 
 
-def test_a_warp_far_beyond_the_edge_equals_the_batched_one():
+def test_a_warp_far_beyond_the_edge_equals_that_of_torch():
     # Over a whole side away: mirrored more than once.
     drawn = draw(40, prob=1.0, affine_shift=1.5)
     warps = dataclasses.replace(drawn, schedule=np.full_like(drawn.schedule, UNUSED))
@@ -117,7 +120,7 @@ def test_a_warp_far_beyond_the_edge_equals_the_batched_one():
     assert (ours - expected).abs().max() < 5 * FIFTIETH_OF_A_LEVEL
 
 
-def test_the_whole_policy_equals_the_batched_one():
+def test_the_whole_policy_equals_that_of_torch():
     ours, expected = both(white_noise(60), draw(60, prob=0.7))
     assert (ours - expected).abs().max() < 0.1 / 255
     assert (ours - expected).abs().mean() < 2e-6
@@ -125,7 +128,7 @@ def test_the_whole_policy_equals_the_batched_one():
 
 def test_without_operations_the_patch_comes_out_as_it_is():
     patches = white_noise(3)
-    ours = one_by_one.augment(patches, only(draw(3), None), pool_of(SIDE), SIDE)
+    ours = with_opencv.augment(patches, only(draw(3), None), pool_of(SIDE), SIDE)
     assert torch.allclose(ours, patches / 255, rtol=0, atol=1e-7)
 
 
@@ -133,7 +136,7 @@ def test_patches_that_are_not_contiguous_are_read_right():
     patches = white_noise(6)
     drawn = only(draw(6), None)
     turned = patches.permute(0, 1, 3, 2)
-    ours = one_by_one.augment(turned, drawn, pool_of(SIDE), SIDE)
+    ours = with_opencv.augment(turned, drawn, pool_of(SIDE), SIDE)
     assert torch.allclose(ours, turned / 255, rtol=0, atol=1e-7)
 
 
@@ -142,20 +145,20 @@ def test_the_number_of_threads_changes_no_byte(threads):
     results = []
     for number in (1, 2, 3):
         threads(number)
-        results.append(one_by_one.augment(patches, drawn, pool, SIDE))
+        results.append(with_opencv.augment(patches, drawn, pool, SIDE))
     assert all(torch.equal(result, results[0]) for result in results)
 
 
 def test_opencv_works_on_the_caller_s_thread_alone(monkeypatch):
     seen = set()
-    warp = one_by_one._warp
+    warp = with_opencv._warp
 
     def watched(*arguments):
         seen.add(cv2.getNumThreads())
         return warp(*arguments)
 
-    monkeypatch.setattr(one_by_one, "_warp", watched)
-    one_by_one.augment(white_noise(3), draw(3), pool_of(SIDE), SIDE)
+    monkeypatch.setattr(with_opencv, "_warp", watched)
+    with_opencv.augment(white_noise(3), draw(3), pool_of(SIDE), SIDE)
     assert seen == {1}
 
 
@@ -163,12 +166,12 @@ def test_opencv_keeps_its_own_number_of_threads_even_after_an_error():
     before = cv2.getNumThreads()
     try:
         cv2.setNumThreads(2)
-        one_by_one.augment(white_noise(2), draw(2), pool_of(SIDE), SIDE)
+        with_opencv.augment(white_noise(2), draw(2), pool_of(SIDE), SIDE)
         assert cv2.getNumThreads() == 2
         with pytest.raises(ValueError, match="reshape"):
-            one_by_one.augment(white_noise(2), only(draw(2), "noise"), torch.zeros(7), SIDE)
+            with_opencv.augment(white_noise(2), only(draw(2), Noise), torch.zeros(7), SIDE)
         assert cv2.getNumThreads() == 2
-        with one_by_one._opencv_on_the_callers_thread(), one_by_one._opencv_on_the_callers_thread():
+        with with_opencv._opencv_on_the_callers_thread(), with_opencv._opencv_on_the_callers_thread():
             assert cv2.getNumThreads() == 1
         assert cv2.getNumThreads() == 2
     finally:
@@ -177,8 +180,8 @@ def test_opencv_keeps_its_own_number_of_threads_even_after_an_error():
 
 FORK = """
 import os, sys, cv2, numpy as np, torch
-from histo_monai.transforms import one_by_one
-from histo_monai.transforms.augmentation import MIN_NOISE_POOL
+from histo_monai.transforms import with_opencv
+from histo_monai.transforms.operations.noise import MIN_POOL
 from histo_monai.transforms.views import PretrainAugmentation
 
 cv2.setNumThreads(4)
@@ -187,8 +190,8 @@ child = os.fork()
 if child == 0:
     torch.set_num_threads(1)
     drawn = PretrainAugmentation(32, prob=1.0).randomize(2, 1)
-    patches, pool = torch.zeros(2, 3, 32, 32, dtype=torch.uint8), torch.zeros(2 * MIN_NOISE_POOL)
-    one_by_one.augment(patches, drawn, pool, 32)
+    patches, pool = torch.zeros(2, 3, 32, 32, dtype=torch.uint8), torch.zeros(2 * MIN_POOL)
+    with_opencv.augment(patches, drawn, pool, 32)
     cv2.setNumThreads(2)
     cv2.GaussianBlur(np.zeros((2000, 2000, 3), np.float32), (9, 9), 2)
     os._exit(0)

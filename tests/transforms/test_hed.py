@@ -2,15 +2,16 @@ import numpy as np
 import skimage.color
 import torch
 
-from histo_monai.transforms import stain
+from histo_monai.transforms.operations.hed import DARKEST, RGB_FROM_HED, Hed, hed_map
 
 
 def perturbed(images, factors, shifts):
-    return stain.perturb_hed(images, *stain.hed_map(factors, shifts))
+    columns = torch.cat([part.flatten(1) for part in hed_map(factors, shifts)], dim=1)
+    return Hed.with_torch(images, columns, torch.empty(0))
 
 
 def test_the_stain_vectors_are_those_of_scikit_image():
-    assert np.allclose(stain.RGB_FROM_HED, skimage.color.rgb_from_hed)
+    assert np.allclose(RGB_FROM_HED, skimage.color.rgb_from_hed)
 
 
 def test_hed_perturbation_equals_unmixing_changing_and_mixing_with_scikit_image():
@@ -32,7 +33,7 @@ def test_hed_perturbation_equals_a_naive_loop_over_pixels():
     factors = torch.tensor([[0.03, -0.02, 0.01], [-0.3, 0.2, 0.1]])
     shifts = torch.tensor([[0.03, 0.01, -0.03], [0.1, -0.1, 0.05]])
     ours = perturbed(images, factors, shifts)
-    mixing = np.array(stain.RGB_FROM_HED)
+    mixing = np.array(RGB_FROM_HED)
     for n, y, x in np.ndindex(2, 5, 4):
         density = -np.log10(np.maximum(images[n, :, y, x].double().numpy(), 0.5 / 255))
         concentration = np.linalg.solve(mixing.T, density)
@@ -42,7 +43,7 @@ def test_hed_perturbation_equals_a_naive_loop_over_pixels():
 
 
 def test_no_perturbation_changes_nothing():
-    images = torch.rand(3, 3, 16, 16) * (1 - stain.DARKEST) + stain.DARKEST
+    images = torch.rand(3, 3, 16, 16) * (1 - DARKEST) + DARKEST
     assert torch.allclose(perturbed(images, torch.zeros(3, 3), torch.zeros(3, 3)), images, atol=2e-6)
 
 
@@ -55,7 +56,7 @@ def test_a_paper_sized_perturbation_moves_every_stained_pixel_but_never_far():
 
 def test_black_stays_dark_and_clear_glass_takes_up_exactly_the_added_stain():
     images = torch.tensor([0.0, 1.0]).reshape(2, 1, 1, 1).expand(2, 3, 2, 2).contiguous()
-    added = np.array(stain.RGB_FROM_HED).sum(axis=0) * 0.035
+    added = np.array(RGB_FROM_HED).sum(axis=0) * 0.035
     for sign, glass in ((1, 10**-added), (-1, np.ones(3))):
         ours = perturbed(images, torch.full((2, 3), 0.035 * sign), torch.full((2, 3), 0.035 * sign))
         assert ours.min() >= 0

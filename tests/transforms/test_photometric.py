@@ -6,7 +6,36 @@ import skimage.color
 import torch
 import torchvision.transforms.functional as reference
 
-from histo_monai.transforms import intensity
+from histo_monai.transforms.operations.blur import Blur, gaussian_weights
+from histo_monai.transforms.operations.brightness_contrast import BrightnessContrast
+from histo_monai.transforms.operations.hue_saturation import HueSaturation
+from histo_monai.transforms.operations.noise import Noise
+
+NONE = torch.empty(0)
+
+
+def adjust_hue_saturation(images, hues, ratios):
+    return HueSaturation.with_torch(images, torch.stack([hues, ratios], dim=1), NONE)
+
+
+def adjust_brightness(images, factors):
+    return BrightnessContrast.with_torch(
+        images, torch.stack([factors, torch.ones_like(factors)], dim=1), NONE
+    )
+
+
+def adjust_contrast(images, factors):
+    return BrightnessContrast.with_torch(
+        images, torch.stack([torch.ones_like(factors), factors], dim=1), NONE
+    )
+
+
+def add_noise(images, sigmas, starts, pool):
+    return Noise.with_torch(images, torch.stack([sigmas, starts.float()], dim=1), pool)
+
+
+def gaussian_blur(images, weights):
+    return Blur.with_torch(images, weights, NONE)
 
 
 @pytest.fixture
@@ -29,35 +58,35 @@ def hsv_by_scikit_image(image, hue, saturation):
 
 def test_hue_and_saturation_equal_scikit_image(images):
     hues, ratios = torch.tensor([0.1, -0.07, 0.5, -0.93]), torch.tensor([0.6, -0.4, 1.0, -1.0])
-    ours = intensity.adjust_hue_saturation(images, hues, ratios)
+    ours = adjust_hue_saturation(images, hues, ratios)
     for image, result, hue, ratio in zip(images, ours, hues.tolist(), ratios.tolist(), strict=True):
         assert np.allclose(result.permute(1, 2, 0), hsv_by_scikit_image(image, hue, ratio), atol=2e-5)
 
 
 def test_hue_alone_equals_torchvision(images):
-    ours = intensity.adjust_hue_saturation(images, torch.full((4,), 0.1), torch.zeros(4))
+    ours = adjust_hue_saturation(images, torch.full((4,), 0.1), torch.zeros(4))
     assert torch.allclose(ours, reference.adjust_hue(images, 0.1), atol=1e-5)
 
 
 def test_hue_of_a_hundredth_turn_is_not_rounded_away(images):
-    ours = intensity.adjust_hue_saturation(images, torch.full((4,), 0.01), torch.zeros(4))
+    ours = adjust_hue_saturation(images, torch.full((4,), 0.01), torch.zeros(4))
     assert (ours - images).abs().amax(1)[:, 1:].median() > 1 / 255
 
 
 def test_a_full_turn_and_no_saturation_change_nothing(images):
     for hue in (0.0, 1.0):
-        ours = intensity.adjust_hue_saturation(images, torch.full((4,), hue), torch.zeros(4))
+        ours = adjust_hue_saturation(images, torch.full((4,), hue), torch.zeros(4))
         assert torch.allclose(ours, images, atol=2e-6)
 
 
 def test_saturation_minus_one_is_grey_at_the_same_value(images):
-    ours = intensity.adjust_hue_saturation(images, torch.zeros(4), -torch.ones(4))
+    ours = adjust_hue_saturation(images, torch.zeros(4), -torch.ones(4))
     assert torch.allclose(ours, images.amax(1, keepdim=True).expand_as(images), atol=1e-6)
 
 
 def test_brightness_equals_torchvision_with_a_factor_per_image(images):
     factors = torch.tensor([0.0, 0.8, 1.0, 1.6])
-    ours = intensity.adjust_brightness(images, factors)
+    ours = adjust_brightness(images, factors)
     for image, result, factor in zip(images, ours, factors.tolist(), strict=True):
         assert torch.allclose(result, reference.adjust_brightness(image, factor), atol=1e-6)
     assert torch.equal(ours[2], images[2])
@@ -65,7 +94,7 @@ def test_brightness_equals_torchvision_with_a_factor_per_image(images):
 
 def test_contrast_equals_torchvision_with_a_factor_per_image(images):
     factors = torch.tensor([0.0, 0.8, 1.0, 1.6])
-    ours = intensity.adjust_contrast(images, factors)
+    ours = adjust_contrast(images, factors)
     for image, result, factor in zip(images, ours, factors.tolist(), strict=True):
         # torchvision rounds the weight of red to 0.2989: its grey is up to 1e-4 darker.
         assert torch.allclose(result, reference.adjust_contrast(image, factor), atol=1.1e-4)
@@ -76,7 +105,7 @@ def test_noise_is_gaussian_with_each_image_s_own_sigma():
     grey = torch.full((3, 3, 64, 64), 0.5)
     pool = torch.randn(4 * 3 * 64 * 64, generator=torch.Generator().manual_seed(0))
     sigmas = torch.tensor([0.02, -0.1, 0.0])
-    noisy = intensity.add_noise(grey, sigmas, torch.tensor([0, 3 * 64 * 64, 5]), pool)
+    noisy = add_noise(grey, sigmas, torch.tensor([0, 3 * 64 * 64, 5]), pool)
     deviation = (noisy - grey).flatten(1).double().numpy()
     assert deviation[0].std() == pytest.approx(0.02, rel=0.03)
     assert deviation[1].std() == pytest.approx(0.1, rel=0.03)
@@ -88,9 +117,7 @@ def test_noise_is_gaussian_with_each_image_s_own_sigma():
 
 def test_noise_starts_at_each_image_s_own_place_in_the_pool():
     pool = torch.linspace(-1, 1, 100)
-    noisy = intensity.add_noise(
-        torch.full((2, 3, 2, 2), 0.5), torch.tensor([0.1, 0.2]), torch.tensor([7, 60]), pool
-    )
+    noisy = add_noise(torch.full((2, 3, 2, 2), 0.5), torch.tensor([0.1, 0.2]), torch.tensor([7, 60]), pool)
     assert torch.allclose(noisy[0].flatten(), 0.5 + 0.1 * pool[7:19])
     assert torch.allclose(noisy[1].flatten(), 0.5 + 0.2 * pool[60:72])
 
@@ -98,14 +125,14 @@ def test_noise_starts_at_each_image_s_own_place_in_the_pool():
 @pytest.mark.parametrize("size", [3, 5, 7])
 def test_blur_equals_torchvision(images, size):
     sigma = 0.3 * ((size - 1) / 2 - 1) + 0.8
-    weights = intensity.gaussian_weights(torch.full((4,), size), 7).float()
+    weights = gaussian_weights(torch.full((4,), size), 7).float()
     expected = reference.gaussian_blur(images, [size, size], [sigma, sigma])
-    assert torch.allclose(intensity.gaussian_blur(images, weights), expected, atol=1e-5)
+    assert torch.allclose(gaussian_blur(images, weights), expected, atol=1e-5)
 
 
 def test_blur_equals_scipy_with_a_kernel_per_image(images):
-    weights = intensity.gaussian_weights(torch.tensor([7, 1, 3, 5]), 7)
-    ours = intensity.gaussian_blur(images, weights.float())
+    weights = gaussian_weights(torch.tensor([7, 1, 3, 5]), 7)
+    ours = gaussian_blur(images, weights.float())
     for image, result, half in zip(images, ours, weights.numpy(), strict=True):
         kernel = np.concatenate([half[:0:-1], half])
         assert kernel.sum() == pytest.approx(1)
@@ -118,22 +145,22 @@ def test_blur_equals_scipy_with_a_kernel_per_image(images):
 def test_no_operation_touches_its_input(images):
     before = images.clone()
     one = torch.ones(4)
-    intensity.adjust_hue_saturation(images, 0.1 * one, 0.5 * one)
-    intensity.adjust_brightness(images, 1.1 * one)
-    intensity.adjust_contrast(images, 1.1 * one)
-    intensity.add_noise(images, 0.1 * one, torch.zeros(4, dtype=torch.int64), torch.randn(3 * 24 * 20))
-    intensity.gaussian_blur(images, intensity.gaussian_weights(torch.full((4,), 5), 7).float())
+    adjust_hue_saturation(images, 0.1 * one, 0.5 * one)
+    adjust_brightness(images, 1.1 * one)
+    adjust_contrast(images, 1.1 * one)
+    add_noise(images, 0.1 * one, torch.zeros(4, dtype=torch.int64), torch.randn(3 * 24 * 20))
+    gaussian_blur(images, gaussian_weights(torch.full((4,), 5), 7).float())
     assert torch.equal(images, before)
 
 
 def test_extreme_parameters_stay_between_zero_and_one(images):
     one = torch.ones(4)
     results = [
-        intensity.adjust_hue_saturation(images, 0.37 * one, one),
-        intensity.adjust_brightness(images, 3 * one),
-        intensity.adjust_contrast(images, 3 * one),
-        intensity.add_noise(images, one, torch.zeros(4, dtype=torch.int64), torch.randn(3 * 24 * 20)),
-        intensity.gaussian_blur(images, intensity.gaussian_weights(torch.full((4,), 7), 7).float()),
+        adjust_hue_saturation(images, 0.37 * one, one),
+        adjust_brightness(images, 3 * one),
+        adjust_contrast(images, 3 * one),
+        add_noise(images, one, torch.zeros(4, dtype=torch.int64), torch.randn(3 * 24 * 20)),
+        gaussian_blur(images, gaussian_weights(torch.full((4,), 7), 7).float()),
     ]
     for result in results:
         assert result.isfinite().all()
