@@ -27,6 +27,7 @@ from histo_monai.environment import read_environment
 from histo_monai.networks.start import EncoderStart
 from histo_monai.params import load_params
 from histo_monai.pretext.rsp.method import RSP
+from histo_monai.pretext.rsp.settings import LookaheadSettings, RSPSettings
 from histo_monai.randomness import Step
 
 
@@ -56,13 +57,14 @@ def main() -> None:
         patch_px=arguments.patch_px,
         mpps=params.corpus_section.mpps,
         augmentation_prob=arguments.prob,
-        epochs=1,
-        batch_size=batch_size,
-        lr=0.01,
-        momentum=0.9,
-        weight_decay=1e-4,
-        lookahead_steps=5,
-        lookahead_slow_step=0.5,
+        settings=RSPSettings(
+            epochs=1,
+            batch_size=batch_size,
+            lr=0.01,
+            momentum=0.9,
+            weight_decay=1e-4,
+            lookahead=LookaheadSettings(steps=5, slow_step=0.5),
+        ),
     )
     network = placed(rsp.network, device)
     optimizer = rsp.optimizer(network)

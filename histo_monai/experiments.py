@@ -5,7 +5,6 @@ The only module that asks DVC; no stage imports it, so that stages run where DVC
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from typing import Any
 
 from histo_monai.errors import InputError
 from histo_monai.params import Params, parse_params
+from histo_monai.settings.reader import as_tree
 
 
 @dataclass(frozen=True)
@@ -207,12 +207,12 @@ class _Group:
 
 def _students(params: Params) -> dict[str, Any]:
     """Settings of the semi-supervised methods that run."""
-    return {name: dataclasses.asdict(params.consistency.methods[name]) for name in params.students}
+    return {name: as_tree(params.consistency.methods[name]) for name in params.students}
 
 
 def _decisive(params: Params) -> dict[str, Any]:
     """The params that decide the numbers of this experiment; sections of other datasets do not."""
-    tree = dataclasses.asdict(params)
+    tree = as_tree(params)
     for key in (*SWEPT, "compare", *_OF_SLIDES):
         del tree[key]
     if params.source != "phantom":

@@ -27,7 +27,7 @@ _CODE = f"      - {PACKAGE.name}/"
 def code_deps(stage: str) -> list[str]:
     """What dvc.yaml has to name of the package, for a stage."""
     files = set(imported_files([COMMAND_LINE, stage_module(stage)]))
-    by_method = PRETEXT / "registry.py" in files
+    by_method = PRETEXT / "protocol.py" in files
     if by_method:
         for folder in method_folders():
             files.update(path for path in imported_files(_modules(folder)) if folder not in path.parents)

@@ -13,6 +13,8 @@ import yaml
 from histo_monai.params import ParamsError, check_run, load_params, parse_params
 from histo_monai.params.file import read_tree
 from histo_monai.params.selection import selected
+from histo_monai.pretext import PRETEXTS
+from histo_monai.settings.reader import as_tree
 
 
 @pytest.fixture
@@ -35,7 +37,7 @@ def test_the_committed_files_are_valid(root: Path, name: str) -> None:
 
 def test_paper_values_are_those_of_the_paper(root: Path) -> None:
     params = load_params(root / "params/paper.yaml")
-    rsp = params.pretrain.rsp
+    rsp = params.pretrain.methods["rsp"]
     assert params.patch_px == 256
     assert params.corpora.breastpathq.mpps == (0.5, 1.0, 2.0)
     assert params.corpora.camelyon16.mpps == (0.25, 0.5, 1.0)
@@ -76,6 +78,11 @@ def _set(tree: Any, dotted: str, value: object) -> Any:
         ("methods", [], "at least one"),
         ("methods", ["rsp", "rsp"], "none twice"),
         ("methods", "rsp", "entries"),
+        ("methods", ["rspp"], "one of random, pretrained, vae, moco, rsp, got 'rspp'; did you mean 'rsp'?"),
+        ("methods", [3], "one of random, pretrained, vae, moco, rsp, got 3"),
+        ("pretrain.mocco", {}, "unknown key; did you mean 'moco'?"),
+        ("pretrain.methods", {}, "unknown key"),
+        ("pretrain.rsp.lookahead", {"steps": 5}, "lookahead.slow_step: missing key"),
         ("corpora.camelyon16.mpps", [2.0, 1.0, 4.0], "each larger"),
         ("corpora.camelyon16.mpps", [1.0, 2.0], "three numbers"),
         ("patch_px", 8, "[32, 2048]"),
@@ -108,6 +115,9 @@ def _keys(tree: Any, way: str = "") -> list[str]:
 
 
 def test_every_key_is_needed(tree: Any) -> None:
+    tree["methods"] = list(PRETEXTS)
+    tree["encoder"]["weights"] = "data/weights/a.pt"
+    parse_params(tree)
     for dotted in _keys(tree):
         changed = copy.deepcopy(tree)
         *way, last = dotted.split(".")
@@ -120,7 +130,7 @@ def test_every_key_is_needed(tree: Any) -> None:
 
 
 def test_scientific_notation_without_a_dot_is_a_number(tree: Any) -> None:
-    assert parse_params(_set(tree, "pretrain.rsp.lr", "1e-4")).pretrain.rsp.lr == 1e-4
+    assert parse_params(_set(tree, "pretrain.rsp.lr", "1e-4")).pretrain.methods["rsp"].lr == 1e-4
 
 
 def test_the_method_pretrained_needs_a_file(tree: Any) -> None:
@@ -348,3 +358,18 @@ def test_values_of_a_stage_are_those_of_the_file_by_their_names(root: Path) -> N
         "pretrain.moco": tree["pretrain"]["moco"],
         "evaluate.batch_size": tree["evaluate"]["batch_size"],
     }
+
+
+@pytest.mark.parametrize("name", ["params.yaml", "params/paper.yaml"])
+def test_params_as_a_tree_are_those_of_the_file_in_its_order(root: Path, name: str) -> None:
+    path = root / name
+    assert json.dumps(as_tree(load_params(path))) == json.dumps(read_tree(path))
+
+
+def test_methods_that_are_not_in_use_need_no_section(tree: Any) -> None:
+    sections = tree["pretrain"]
+    del sections["vae"]
+    assert list(parse_params(tree).pretrain.methods) == ["random", "pretrained", "moco", "rsp"]
+    del sections["rsp"]
+    with pytest.raises(ParamsError, match=r"^pretrain\.rsp: missing key; expected a section$"):
+        parse_params(tree)

@@ -17,7 +17,7 @@ from histo_monai.engines.fit import Records, fit
 from histo_monai.engines.handlers import BestState
 from histo_monai.engines.means import attach_means
 from histo_monai.networks.batchnorm import synchronise_batchnorm
-from histo_monai.pretext import Pretext, Task
+from histo_monai.pretext.protocol import Pretext, Task
 from histo_monai.randomness import Step
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, Self
 
 from histo_monai.errors import InputError
 from histo_monai.networks.encoder import HALF, Color, Encoder, architecture, build_encoder
 from histo_monai.networks.heads import PairMLP
+from histo_monai.networks.settings import EncoderSettings
 from histo_monai.networks.weights import Tensors, check_file, fit, read_tensors
 from histo_monai.storage import file_sha256
 
@@ -41,6 +42,12 @@ class EncoderStart:
     license: str | None = None
     mean: Color | None = None
     std: Color | None = None
+
+    @classmethod
+    def of(cls, settings: EncoderSettings) -> Self:
+        """As params set it."""
+        weights = None if settings.weights is None else Path(settings.weights)
+        return cls(**{**asdict(settings), "weights": weights})
 
     def without_weights(self) -> Self:
         """The same architecture at its random initialization."""

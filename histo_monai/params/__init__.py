@@ -6,7 +6,6 @@ value and what was expected.
 
 from __future__ import annotations
 
-import typing
 from pathlib import Path
 
 from histo_monai.params.file import read_tree
@@ -18,16 +17,16 @@ from histo_monai.params.sections import (
     Params,
     SlidesCorpus,
 )
+from histo_monai.pretext import PRETEXTS
 from histo_monai.semisupervised import METHODS
 from histo_monai.settings.reader import ParamsError, read_section
-from histo_monai.settings.rules import Dataset, Method
+from histo_monai.settings.rules import Dataset
 
 __all__ = [
     "BreastPathQLabels",
     "Camelyon16Labels",
     "Dataset",
     "KatherLabels",
-    "Method",
     "OwnLabels",
     "Params",
     "ParamsError",
@@ -70,7 +69,7 @@ def check_run(
             student is given, and there are several.
     """
     if method not in params.methods:
-        known = ", ".join(typing.get_args(Method))
+        known = ", ".join(PRETEXTS)
         given = list(params.methods)
         raise ParamsError(
             f"--method is {method!r}, but `methods` in params.yaml are {given}; add it there (known: {known})"
@@ -107,23 +106,18 @@ def parse_params(tree: object) -> Params:
             raise ParamsError(
                 f"consistency.methods.{student}: missing key; expected its settings, as `students` names it"
             )
-    _check_encoder(params)
-    queue, samples = params.pretrain.moco.queue_size, params.corpus_section.num_train
-    if "moco" in params.methods and queue > samples:
-        raise ParamsError(
-            f"pretrain.moco.queue_size: expected at most corpora.{params.corpus}.num_train, {samples}, so that one "
-            f"epoch fills the queue, got {queue}"
+    for name in params.methods:
+        if name not in params.pretrain.methods:
+            raise ParamsError(f"pretrain.{name}: missing key; expected a section")
+        params.pretrain.methods[name].check(
+            corpus=params.corpus, num_train=params.corpus_section.num_train, weights=params.encoder.weights
         )
+    _check_encoder(params)
     return params
 
 
 def _check_encoder(params: Params) -> None:
     encoder = params.encoder
-    if "pretrained" in params.methods and encoder.weights is None:
-        raise ParamsError(
-            "encoder.weights: null, but `methods` holds pretrained; put a file into data/weights and name it here, "
-            "with its sha256"
-        )
     for key in ("sha256", "license"):
         if encoder.weights is None and getattr(encoder, key) is not None:
             raise ParamsError(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from histo_monai.params.pretrain_sections import EncoderParams, PretrainParams
+from histo_monai.networks.settings import EncoderSettings
 from histo_monai.params.slide_sections import (
     AggregateParams,
     CrossfitParams,
@@ -14,13 +14,15 @@ from histo_monai.params.slide_sections import (
     MapParams,
     OwnMapParams,
 )
+from histo_monai.pretext import PRETEXTS
+from histo_monai.pretext.settings import PretextSettings
 from histo_monai.semisupervised import METHODS
 from histo_monai.settings.rules import (
     Corpus,
     Count,
     CountOrZero,
     Dataset,
-    Method,
+    Fraction,
     MicronsPerPixel,
     Milestones,
     Mpps,
@@ -155,6 +157,22 @@ class IndexParams:
 
 
 @dataclass(frozen=True)
+class AugmentationParams:
+    """How likely each operation of the pretraining augmentation is (paper: section 1 of the method)."""
+
+    prob: Fraction
+
+
+@dataclass(frozen=True)
+class PretrainParams:
+    """Self-supervised pretraining: beside seed and augmentation a section for each method, at least those in use."""
+
+    seed: Seed
+    augmentation: AugmentationParams
+    methods: Annotated[Mapping[str, PretextSettings], SectionsOf(PRETEXTS, beside=True)]
+
+
+@dataclass(frozen=True)
 class TrainingParams:
     """A training with labels. "sgd" has Nesterov momentum 0.9, "adam" betas 0.9 and 0.999; lr x 0.1 at `milestones`."""
 
@@ -213,14 +231,14 @@ class Params:
     source: Literal["phantom", "raw"]
     dataset: Dataset
     corpus: Corpus
-    methods: Annotated[tuple[Method, ...], Unique()]
+    methods: Annotated[tuple[Annotated[str, NamedIn(PRETEXTS)], ...], Unique()]
     students: Annotated[tuple[Annotated[str, NamedIn(METHODS)], ...], Unique()]
     seeds: Seeds
     alpha: Annotated[float, Range(0.0, 1.0, exclusive_low=True)]
     mu: Count
     n_aug: Annotated[int, Range(1, 10)]
     patch_px: Annotated[int, Range(32, 2048)]
-    encoder: EncoderParams
+    encoder: EncoderSettings
     whole_slides: bool
     corpora: Corpora
     labels: Labels

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from histo_monai.pretext.settings import PretextSettings
 from histo_monai.randomness import Step
 
 
@@ -24,7 +25,11 @@ class Task:
 class Pretext(Protocol):
     """A self-supervised method: how patches become a task, what solves it, and what of that is kept.
 
+    Built with keyword arguments: `start` (the encoder), `patch_px`, `mpps` (resolutions of the corpus, µm/px, finest
+    first), `augmentation_prob` (of each operation of `PretrainAugmentation`) and `settings`, an instance of `Settings`.
+
     Attributes:
+        Settings: frozen dataclass of what params can set of it below `pretrain.<name>`, a `PretextSettings`.
         MEASURES: names that `measure` gives, "loss" first.
         KEEPS_BEST: whether the weights of the lowest validation loss are kept; else the last ones, for methods whose
             validation losses of different epochs do not mean the same.
@@ -34,6 +39,7 @@ class Pretext(Protocol):
         batch_size: samples per step, over all processes.
     """
 
+    Settings: ClassVar[type[PretextSettings]]
     MEASURES: ClassVar[tuple[str, ...]]
     KEEPS_BEST: ClassVar[bool]
     mpps: tuple[float, ...]

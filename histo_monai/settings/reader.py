@@ -9,7 +9,7 @@ import re
 import reprlib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 from histo_monai.errors import InputError
@@ -36,14 +36,40 @@ def read_section(cls: Any, tree: object, where: str) -> Any:
     if not isinstance(tree, Mapping):
         raise ParamsError(f"{name}: expected a section with keys, got {_show(tree)}")
     hints = typing.get_type_hints(cls, include_extras=True)
-    fields = [field.name for field in dataclasses.fields(cls)]
+    names = [field.name for field in dataclasses.fields(cls)]
+    parts = {key: registry for key in names if (registry := _beside(hints[key])) is not None}
+    keys = [key for key in names if key not in parts]
+    known = [*keys, *(part for registry in parts.values() for part in registry if part not in keys)]
     for key in tree:
-        if key not in fields:
-            raise ParamsError(f"{_join(where, key)}: unknown key; {_advice(key, fields)}")
-    for key in fields:
+        if key not in known:
+            raise ParamsError(f"{_join(where, key)}: unknown key{_advice(key, known)}")
+    for key in keys:
         if key not in tree:
             raise ParamsError(f"{_join(where, key)}: missing key; expected {_describe(hints[key])}")
-    return cls(**{key: _value(hints[key], tree[key], _join(where, key)) for key in fields})
+    values = {key: _value(hints[key], tree[key], _join(where, key)) for key in keys}
+    for key, registry in parts.items():
+        given = {part: tree[part] for part in registry if part in tree and part not in keys}
+        values[key] = _sections(registry, given, where)
+    return cls(**values)
+
+
+def as_tree(value: Any) -> Any:
+    """A section as the file has it: `read_section` the other way round. Sections are dicts, lists stay tuples."""
+    if isinstance(value, Mapping):
+        return {key: as_tree(inner) for key, inner in value.items()}
+    if not dataclasses.is_dataclass(value):
+        return value
+    hints = typing.get_type_hints(type(value), include_extras=True)
+    tree: dict[str, Any] = {}
+    for field in dataclasses.fields(value):
+        inner = as_tree(getattr(value, field.name))
+        tree |= inner if _beside(hints[field.name]) is not None else {field.name: inner}
+    return tree
+
+
+def _beside(hint: Any) -> Registry | None:
+    rule = typing.get_args(hint)[1] if typing.get_origin(hint) is Annotated else None
+    return rule.registry if isinstance(rule, SectionsOf) and rule.beside else None
 
 
 def _value(hint: Any, value: Any, where: str) -> Any:
@@ -72,7 +98,8 @@ def _given(hint: Any, value: Any, where: str, expected: str) -> Any:
         value = _scalar(hint, value, where, expected)
     for rule in rules:
         if not _holds(rule, value):
-            raise ParamsError(f"{where}: expected {expected}, got {_show(value)}")
+            advice = _did_you_mean(value, rule.registry) if isinstance(rule, NamedIn) else ""
+            raise ParamsError(f"{where}: expected {expected}, got {_show(value)}{advice}")
     return value
 
 
@@ -81,13 +108,17 @@ def _sections(registry: Registry, tree: object, where: str) -> dict[str, Any]:
         raise ParamsError(f"{where}: expected a section with keys, got {_show(tree)}")
     for name in tree:
         if name not in registry:
-            raise ParamsError(f"{_join(where, name)}: unknown key; {_advice(name, list(registry))}")
-    return {name: read_section(registry[name].Settings, tree[name], _join(where, name)) for name in tree}
+            raise ParamsError(f"{_join(where, name)}: unknown key{_advice(name, list(registry))}")
+    return {name: read_section(registry.settings(name), tree[name], _join(where, name)) for name in tree}
 
 
 def _advice(key: object, known: list[str]) -> str:
-    close = difflib.get_close_matches(str(key), known, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(known)}"
+    return _did_you_mean(key, known) or f"; known here: {', '.join(known)}"
+
+
+def _did_you_mean(key: object, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(str(key), list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def _scalar(hint: type, value: Any, where: str, expected: str) -> Any:

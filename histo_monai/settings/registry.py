@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, MutableMapping
-from typing import Any
+from typing import Any, NamedTuple
+
+
+class Part(NamedTuple):
+    """Where a part lies; nothing of it is imported before it is asked for.
+
+    Attributes:
+        source: "module:name" of the part.
+        settings: "module:name" of its `Settings`, in a file that imports little, so that params are read at once.
+    """
+
+    source: str
+    settings: str
 
 
 class Registry(MutableMapping[str, Any]):
@@ -16,7 +28,7 @@ class Registry(MutableMapping[str, Any]):
         METHODS["mine"] = Mine  # from anywhere, before the stage runs
 
     Args:
-        parts: by name.
+        parts: by name: the part itself, "module:name", or a `Part`.
     """
 
     def __init__(self, **parts: Any) -> None:
@@ -24,10 +36,14 @@ class Registry(MutableMapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         part = self._parts[name]
-        if isinstance(part, str):
-            module, _, attribute = part.partition(":")
-            part = self._parts[name] = getattr(importlib.import_module(module), attribute)
+        if isinstance(part, Part | str):
+            part = self._parts[name] = _load(part.source if isinstance(part, Part) else part)
         return part
+
+    def settings(self, name: str) -> Any:
+        """The class of a part's settings; imports the part only where no other file holds them."""
+        part = self._parts[name]
+        return _load(part.settings) if isinstance(part, Part) else self[name].Settings
 
     def __setitem__(self, name: str, part: Any) -> None:
         self._parts[name] = part
@@ -43,3 +59,8 @@ class Registry(MutableMapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._parts)
+
+
+def _load(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)

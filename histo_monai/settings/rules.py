@@ -10,7 +10,6 @@ from histo_monai.settings.registry import Registry
 
 Dataset = Literal["breastpathq", "camelyon16", "kather", "own"]
 Corpus = Literal["breastpathq", "camelyon16", "own"]
-Method = Literal["random", "pretrained", "vae", "moco", "rsp"]
 
 
 @dataclass(frozen=True)
@@ -63,9 +62,15 @@ class NamedIn:
 
 @dataclass(frozen=True)
 class SectionsOf:
-    """Settings of parts in a registry, by name: each is what the part's `Settings` says."""
+    """Settings of parts in a registry, by name: each is what the part's `Settings` says.
+
+    Attributes:
+        registry: of the parts.
+        beside: they stand beside the other keys of their section, not below a key of their own.
+    """
 
     registry: Registry
+    beside: bool = False
 
     def __str__(self) -> str:
         return f"a section each for some of {', '.join(self.registry)}"

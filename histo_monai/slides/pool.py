@@ -18,10 +18,10 @@ class SlidePool:
     Pickles as its settings, without handles.
     """
 
-    def __init__(self, max_open: int, device: str = "cpu") -> None:
+    def __init__(self, max_open: int) -> None:
         if max_open < 1:
             raise InputError(f"max_open must be at least 1, got {max_open}")
-        self.max_open, self.device = max_open, device
+        self.max_open = max_open
         self._pid = os.getpid()
         self._slides: OrderedDict[tuple[Path, float | None], Slide] = OrderedDict()
 
@@ -43,7 +43,7 @@ class SlidePool:
             return slides[key]
         while len(slides) >= self.max_open:
             slides.popitem(last=False)[1].close()
-        slides[key] = open_slide(path, mpp, self.device)
+        slides[key] = open_slide(path, mpp)
         return slides[key]
 
     def close(self) -> None:
@@ -59,7 +59,7 @@ class SlidePool:
         return self._slides
 
     def __getstate__(self) -> dict[str, object]:
-        return {"max_open": self.max_open, "device": self.device}
+        return {"max_open": self.max_open}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__init__(**state)  # type: ignore[misc]

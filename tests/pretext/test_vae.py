@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,26 +22,22 @@ from histo_monai.phantom.kather import CLASSES, Patient, render_patches
 from histo_monai.pretext.orders import RSPNetwork
 from histo_monai.pretext.protocol import Task
 from histo_monai.pretext.vae.method import VAE, Decoded, VAENetwork
+from histo_monai.pretext.vae.settings import VAESettings
 from histo_monai.randomness import Step
 
 SIDE = 32
-SETTINGS: dict[str, Any] = {
-    "start": EncoderStart(),
-    "patch_px": SIDE,
-    "mpps": (1.0, 2.0, 4.0),
-    "augmentation_prob": 0.5,
-    "epochs": 2,
-    "batch_size": 8,
-    "lr": 1e-3,
-    "weight_decay": 1e-4,
-    "kl_weight": 1.0,
-    "decoder_width": 2,
-}
+SETTINGS = VAESettings(epochs=2, batch_size=8, lr=1e-3, weight_decay=1e-4, kl_weight=1.0, decoder_width=2)
 
 
-def _vae(kind: type[VAE] = VAE, **changes: Any) -> VAE:
+def _vae(kind: type[VAE] = VAE, patch_px: int = SIDE, **changes: Any) -> VAE:
     torch.manual_seed(0)
-    return kind(**{**SETTINGS, **changes})
+    return kind(
+        start=EncoderStart(),
+        patch_px=patch_px,
+        mpps=(1.0, 2.0, 4.0),
+        augmentation_prob=0.5,
+        settings=replace(SETTINGS, **changes),
+    )
 
 
 def _patches(num: int, scales: int = 1) -> torch.Tensor:
