@@ -17,10 +17,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from histo_monai.phantom import breastpathq, camelyon16, kather
-from histo_monai.phantom.breast import Breast
-from histo_monai.phantom.lattice import Grid
-from histo_monai.phantom.render import render
-from histo_monai.phantom.world import World
+from histo_monai.phantom.plans.breast import Breast
+from histo_monai.phantom.raster.lattice import Grid
+from histo_monai.phantom.tissue.render import render
+from histo_monai.phantom.tissue.world import World
 
 pytestmark = pytest.mark.slow
 Images = list[NDArray[np.uint8]]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from histo_monai.phantom.pyramid import write_pyramid
+from histo_monai.phantom.raster.pyramid import write_pyramid
 from histo_monai.reports.map_mosaic import map_mosaic, mask_picture
 from histo_monai.reports.overlay import blend, layout, outlined, overlay, round_length
 from histo_monai.slides import open_slide

@@ -18,7 +18,7 @@ import tifffile
 from numpy.typing import NDArray
 from PIL import Image
 
-from histo_monai.phantom.tiff import Directory, TiffWriter
+from histo_monai.phantom.raster.tiff import Directory, TiffWriter
 
 Pixels = NDArray[np.uint8]
 TILE_PX = 256

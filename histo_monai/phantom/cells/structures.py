@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from histo_monai.phantom.lattice import F32, Grid, scatter
+from histo_monai.phantom.raster.lattice import F32, Grid, scatter
 from histo_monai.products import product
 
 _HARMONICS = np.arange(2, 7)

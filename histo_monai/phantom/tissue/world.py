@@ -9,9 +9,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.phantom.lattice import F32, Grid, derive, periodic_texture
-from histo_monai.phantom.nuclei import KINDS, NucleusKind, NucleusLibrary, vary
-from histo_monai.phantom.stain import Scanner, StainStyle, draw_style
+from histo_monai.phantom.cells.nuclei import KINDS, NucleusKind, NucleusLibrary, vary
+from histo_monai.phantom.raster.lattice import F32, Grid, derive, periodic_texture
+from histo_monai.phantom.raster.stain import Scanner, StainStyle, draw_style
 
 TEXTURE_PX = 1024
 Regions = dict[str, F32]

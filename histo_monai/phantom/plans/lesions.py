@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.phantom.lattice import F32, Grid
+from histo_monai.phantom.raster.lattice import F32, Grid
 
 Polygon = NDArray[np.float64]
 _SHIFT_BITS = 6  # sub-pixel digits of cv2.fillPoly

@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 from matplotlib.path import Path as Outline
 
-from histo_monai.phantom import render as rendering
-from histo_monai.phantom.breast import Breast
 from histo_monai.phantom.camelyon16 import SlideSpec, lesion_mask, make_world
-from histo_monai.phantom.lesions import DepthMap, Lesion, rasterize
-from histo_monai.phantom.render import render, render_strips
-from histo_monai.phantom.world import World
+from histo_monai.phantom.plans.breast import Breast
+from histo_monai.phantom.plans.lesions import DepthMap, Lesion, rasterize
+from histo_monai.phantom.tissue import render as rendering
+from histo_monai.phantom.tissue.render import render, render_strips
+from histo_monai.phantom.tissue.world import World
 
 SPEC = SlideSpec("tumor_001", 41, "macro", True, 1600, 0.5)
 
@@ -72,7 +72,7 @@ def test_lesion_mask_is_the_even_area_of_its_polygons() -> None:
 def test_depth_inside_a_disc_is_the_distance_to_its_rim() -> None:
     theta = np.linspace(0, 2 * np.pi, 400, endpoint=False)
     disc = Lesion(np.stack([500 + 200 * np.sin(theta), 600 + 200 * np.cos(theta)], 1))
-    from histo_monai.phantom.lattice import Grid
+    from histo_monai.phantom.raster.lattice import Grid
 
     grid = Grid(0.0, 0.0, 2.0, 500, 600)
     depth = DepthMap([disc], (1000.0, 1200.0)).at(grid)

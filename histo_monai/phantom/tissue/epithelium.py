@@ -7,9 +7,9 @@ from statistics import NormalDist
 import numpy as np
 from scipy.special import ndtri
 
-from histo_monai.phantom.lattice import F32, derive, ramp, scatter
-from histo_monai.phantom.structures import FAR_UM, RingKind, Rings, depth_maps, find_rings, wall_nuclei
-from histo_monai.phantom.tile import HALO_UM, MARGIN_UM, Tile
+from histo_monai.phantom.cells.structures import FAR_UM, RingKind, Rings, depth_maps, find_rings, wall_nuclei
+from histo_monai.phantom.raster.lattice import F32, derive, ramp, scatter
+from histo_monai.phantom.tissue.tile import HALO_UM, MARGIN_UM, Tile
 
 CRYPT = RingKind(
     spacing_um=88,

@@ -6,9 +6,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.phantom.lattice import F32, Grid, fractal, magnify, noise, scatter, wrap
-from histo_monai.phantom.nuclei import stamp
-from histo_monai.phantom.world import TEXTURE_PX, World
+from histo_monai.phantom.cells.nuclei import stamp
+from histo_monai.phantom.raster.lattice import F32, Grid, fractal, magnify, noise, scatter, wrap
+from histo_monai.phantom.tissue.world import TEXTURE_PX, World
 
 MARGIN_UM = 160.0  # structures reach that far into a tile from a centre outside
 HALO_UM = 14.0  # nuclei reach half of that, blur and sharpening the rest

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from histo_monai.phantom.nuclei import KINDS, NucleusKind, NucleusLibrary, draw_nucleus, stamp
+from histo_monai.phantom.cells.nuclei import KINDS, NucleusKind, NucleusLibrary, draw_nucleus, stamp
 
 ROUND = NucleusKind(8.0, 8.0, 0.0, 0.0, 0.8, 0.0, 0.0, 0.0)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from histo_monai.phantom.lattice import F32, Grid, derive, hash_cells, noise, ramp
-from histo_monai.phantom.world import Regions
+from histo_monai.phantom.raster.lattice import F32, Grid, derive, hash_cells, noise, ramp
+from histo_monai.phantom.tissue.world import Regions
 
 CLASSES = ("ADI", "BACK", "DEB", "LYM", "MUC", "MUS", "NORM", "STR", "TUM")
 BAND_UM = 1200.0  # patches lie in the middle of cells of that pitch: column = class, row = patch

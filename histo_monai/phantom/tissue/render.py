@@ -9,10 +9,10 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.phantom import epithelium, tissues
-from histo_monai.phantom.lattice import F32, ramp
-from histo_monai.phantom.tile import HALO_UM, Tile
-from histo_monai.phantom.world import World
+from histo_monai.phantom.raster.lattice import F32, ramp
+from histo_monai.phantom.tissue import epithelium, painters
+from histo_monai.phantom.tissue.tile import HALO_UM, Tile
+from histo_monai.phantom.tissue.world import World
 
 BLOCK_PX = 1024
 
@@ -83,16 +83,16 @@ def paint(tile: Tile) -> None:
         if other is not None:
             ground = None if ground is None else ground * (1 - other)
             lymphoid = None if lymphoid is None else lymphoid * (1 - other)
-    _paint(tile, tissues.paint_lymphoid, lymphoid)
-    _paint(tile, tissues.paint_stroma, ground)
+    _paint(tile, painters.paint_lymphoid, lymphoid)
+    _paint(tile, painters.paint_stroma, ground)
     for name, painter in (
-        ("muscle", tissues.paint_muscle),
-        ("fat", tissues.paint_fat),
-        ("mucus", tissues.paint_mucus),
-        ("debris", tissues.paint_debris),
+        ("muscle", painters.paint_muscle),
+        ("fat", painters.paint_fat),
+        ("mucus", painters.paint_mucus),
+        ("debris", painters.paint_debris),
     ):
         _paint(tile, painter, tile.region(name))
-    _paint(tile, tissues.paint_infiltrate, tile.region("infiltrate"))
+    _paint(tile, painters.paint_infiltrate, tile.region("infiltrate"))
     _paint(tile, epithelium.paint_vessels, tile.region("vessels"))
     _paint(tile, epithelium.paint_mucosa, mucosa)
     _paint(tile, epithelium.paint_lobules, lobule)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from histo_monai.phantom.lattice import F32, Grid, derive, fractal, noise, ramp
-from histo_monai.phantom.lesions import DepthMap, Lesion, star_outline
-from histo_monai.phantom.structures import RingKind, depth_maps, find_rings
-from histo_monai.phantom.world import Regions
+from histo_monai.phantom.cells.structures import RingKind, depth_maps, find_rings
+from histo_monai.phantom.plans.lesions import DepthMap, Lesion, star_outline
+from histo_monai.phantom.raster.lattice import F32, Grid, derive, fractal, noise, ramp
+from histo_monai.phantom.tissue.world import Regions
 
 FOLLICLES = RingKind(
     spacing_um=420, radius_um=(90, 190), wall_um=(24, 48), irregular=0.12, oval=1.5, pitch_um=10, rows=1

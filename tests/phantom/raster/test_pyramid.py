@@ -6,7 +6,7 @@ import pytest
 import tifffile
 from numpy.typing import NDArray
 
-from histo_monai.phantom.pyramid import level_downsamples, write_patch, write_pyramid
+from histo_monai.phantom.raster.pyramid import level_downsamples, write_patch, write_pyramid
 
 
 def smooth_picture(height: int, width: int) -> NDArray[np.uint8]:
@@ -82,7 +82,7 @@ def test_missing_rows_are_refused(tmp_path: Path) -> None:
 def test_big_tiff_reads_back_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     image = smooth_picture(700, 900)
     write_pyramid(tmp_path / "small.tif", [image], (700, 900), mpp=0.5)
-    monkeypatch.setattr("histo_monai.phantom.pyramid.BIG_PX", 1)
+    monkeypatch.setattr("histo_monai.phantom.raster.pyramid.BIG_PX", 1)
     write_pyramid(tmp_path / "big.tif", [image], (700, 900), mpp=0.5)
     read = [openslide.OpenSlide(str(tmp_path / f"{n}.tif")) for n in ("small", "big")]
     assert (tmp_path / "big.tif").read_bytes()[2:4] == b"\x2b\x00"

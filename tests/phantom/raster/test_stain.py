@@ -1,6 +1,6 @@
 import numpy as np
 
-from histo_monai.phantom.stain import Scanner, StainStyle, draw_style
+from histo_monai.phantom.raster.stain import Scanner, StainStyle, draw_style
 
 VECTORS = np.array([[1.0, 1.1, 0.4], [0.1, 1.0, 0.5]], np.float32)
 PLAIN = StainStyle(VECTORS, (1.2, 0.7), (240.0, 238.0, 242.0), 1.0, 0.0, 0.0, 0.0, 90)

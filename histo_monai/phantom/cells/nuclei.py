@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import cv2
 import numpy as np
 
-from histo_monai.phantom.lattice import F32, derive, ramp
+from histo_monai.phantom.raster.lattice import F32, derive, ramp
 
 NUM_ANGLES = 16
 

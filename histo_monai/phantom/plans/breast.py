@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from histo_monai.phantom.lattice import F32, Grid, derive, fractal, noise, ramp
-from histo_monai.phantom.world import Regions
+from histo_monai.phantom.raster.lattice import F32, Grid, derive, fractal, noise, ramp
+from histo_monai.phantom.tissue.world import Regions
 
 
 class Breast:

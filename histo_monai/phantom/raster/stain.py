@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.phantom.lattice import F32, periodic_texture, wrap
+from histo_monai.phantom.raster.lattice import F32, periodic_texture, wrap
 
 # Optical density per unit of stain in R, G, B: hematoxylin and eosin of Ruifrok & Johnston (2001),
 # eosin somewhat nearer to the pink of routine slides.

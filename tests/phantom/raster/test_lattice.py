@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from histo_monai.phantom.lattice import (
+from histo_monai.phantom.raster.lattice import (
     Grid,
     derive,
     hash_cells,

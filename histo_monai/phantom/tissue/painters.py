@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from histo_monai.phantom.lattice import F32, ramp
-from histo_monai.phantom.structures import polygonal_cells
-from histo_monai.phantom.tile import Tile
+from histo_monai.phantom.cells.structures import polygonal_cells
+from histo_monai.phantom.raster.lattice import F32, ramp
+from histo_monai.phantom.tissue.tile import Tile
 
 
 def paint_stroma(tile: Tile, weight: F32) -> None:
