@@ -9,6 +9,7 @@ import pandas as pd
 import torch
 from torch import nn
 
+from histo_monai.comparison.paired import mean_difference
 from histo_monai.datasets.tasks import dependence_groups, split_rows, task_targets
 from histo_monai.engines.color_baseline import COLOR_FEATURES, ColorBaseline, color_features
 from histo_monai.engines.labeled import LabeledTask, predict
@@ -17,7 +18,6 @@ from histo_monai.metrics import (
     Estimate,
     classification_estimates,
     human_estimates,
-    mean_difference,
     regression_estimates,
     score_estimates,
 )

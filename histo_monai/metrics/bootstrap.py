@@ -13,6 +13,9 @@ from histo_monai.metrics.estimate import Estimate
 from histo_monai.products import product
 from histo_monai.randomness import generator
 
+Replicates = dict[str, tuple[float, NDArray[np.float64]]]
+"""Name of a metric -> its value on all rows, and on each replicate, shape (B,); NaN where it is undefined."""
+
 _BLOCK = 32  # Replicates computed at a time, while they fit into _BLOCK_BYTES; at least one.
 _BLOCK_BYTES = 32 * 2**20
 _FEWEST_DEFINED = 0.5

@@ -10,9 +10,8 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from histo_monai.metrics.bootstrap import Resampling
+from histo_monai.metrics.bootstrap import Replicates, Resampling
 from histo_monai.metrics.estimate import Estimate
-from histo_monai.metrics.replicates import Replicates
 from histo_monai.products import product
 from histo_monai.quiet import quiet_library
 

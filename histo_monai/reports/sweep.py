@@ -11,15 +11,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from histo_monai.metrics import (
-    Estimate,
-    LearningCurve,
-    Resampling,
-    estimate_over_seeds,
-    labels_needed,
-    labels_saved,
-    metric_replicates,
-)
+from histo_monai.comparison.learning_curve import LearningCurve, labels_needed, labels_saved
+from histo_monai.comparison.models import estimate_over_seeds
+from histo_monai.comparison.replicates import metric_replicates
+from histo_monai.metrics import Estimate, Resampling
 from histo_monai.randomness import generator
 
 HEADLINES = ("accuracy", "weighted_f1", "macro_auc", "icc", "icc_a", "icc_b")

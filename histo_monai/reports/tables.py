@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from histo_monai.metrics import ALIKE, BETTER, UNTESTED, WORSE
+from histo_monai.comparison.models import ALIKE, BETTER, UNTESTED, WORSE
 from histo_monai.reports.paper import PaperNumber, told
 
 METRICS = {

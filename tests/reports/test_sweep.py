@@ -3,7 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from histo_monai.metrics import Resampling, metric_replicates
+from histo_monai.comparison.replicates import metric_replicates
+from histo_monai.metrics import Resampling
 from histo_monai.reports.sweep import (
     Member,
     curve_points,

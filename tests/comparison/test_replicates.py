@@ -1,15 +1,13 @@
 import numpy as np
 import pytest
 
+from histo_monai.comparison.replicates import AGREEMENT, CLASSIFICATION, metric_replicates
 from histo_monai.metrics import (
-    AGREEMENT,
-    CLASSIFICATION,
     Resampling,
     accuracy,
     intraclass_correlation,
     macro_auc,
     mean_one_versus_rest_accuracy,
-    metric_replicates,
     weighted_f1,
 )
 

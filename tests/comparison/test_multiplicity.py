@@ -3,7 +3,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from histo_monai.metrics import holm
+from histo_monai.comparison.multiplicity import holm
 
 
 def test_four_tests_are_adjusted_as_by_hand():

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
+from histo_monai.comparison.paired import Spread, effective_groups
 from histo_monai.metrics import checks
-from histo_monai.metrics.paired import Spread, effective_groups
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from histo_monai.comparison.label_counts import LabelsNeeded, LabelsSaved
+from histo_monai.comparison.power_law import PowerLaws
 from histo_monai.metrics import checks
-from histo_monai.metrics.label_counts import LabelsNeeded, LabelsSaved
-from histo_monai.metrics.power_law import PowerLaws
 from histo_monai.products import product
 
 FARTHEST = 10.0

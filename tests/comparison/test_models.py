@@ -8,15 +8,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from histo_monai.metrics import (
-    classification_estimates,
-    compare_models,
-    delong_test,
-    holm,
-    intraclass_correlation,
-    mcnemar_p,
-    mean_difference,
-)
+from histo_monai.comparison.models import compare_models
+from histo_monai.comparison.multiplicity import holm
+from histo_monai.comparison.paired import mcnemar_p, mean_difference
+from histo_monai.metrics import classification_estimates, delong_test, intraclass_correlation
 
 CALLED = ("better", "worse")
 NUM_RUNS = 200

@@ -9,12 +9,9 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from histo_monai.metrics.bootstrap import Resampling
-from histo_monai.metrics.estimate import Estimate
-from histo_monai.metrics.icc import intraclass_correlation
-from histo_monai.metrics.macro_delong import influence_spreads, macro_auc_influence
-from histo_monai.metrics.multiplicity import holm
-from histo_monai.metrics.paired import (
+from histo_monai.comparison.macro_delong import influence_spreads, macro_auc_influence
+from histo_monai.comparison.multiplicity import holm
+from histo_monai.comparison.paired import (
     Spread,
     effective_groups,
     mcnemar_p,
@@ -22,8 +19,10 @@ from histo_monai.metrics.paired import (
     seed_mean,
     spread_mean,
 )
-from histo_monai.metrics.replicates import metric_replicates
-from histo_monai.products import product
+from histo_monai.comparison.replicates import metric_replicates
+from histo_monai.metrics.bootstrap import Resampling
+from histo_monai.metrics.estimate import Estimate
+from histo_monai.metrics.icc import intraclass_correlation
 
 BETTER, WORSE, ALIKE, UNTESTED = "better", "worse", "not distinguishable", "untested"
 VERDICTS = (BETTER, WORSE, ALIKE, UNTESTED)
@@ -207,41 +206,6 @@ def estimate_over_seeds(
     found = seed_mean(values, replicate_variance(replicates, num_groups), num_groups)
     low, high = np.clip([found.low, found.high], -1.0 if metric == "icc" else 0.0, 1.0)  # NaN stays NaN.
     return Estimate(found.value, float(low), float(high), resampling.num_groups), found.seed_sd
-
-
-def mean_difference(
-    first: ArrayLike, second: ArrayLike, groups: ArrayLike | None, *, seed: int, num_replicates: int = 2000
-) -> Estimate:
-    """Mean over rows of first minus second, with the interval that `compare_models` gives a difference of one seed.
-
-    Student's t with the bootstrap's variance over groups and as many degrees of freedom as `effective_groups` less
-    one. Percentiles of the bootstrap are too close for few groups: of 6 slides 0.7 times as far apart.
-
-    Args:
-        first: Shape (N,), how good a model is on each row, e.g. 1 where it is right.
-        second: the same of another model.
-        groups: Shape (N,), patient or slide of each row; None: rows are independent.
-        seed: of the bootstrap.
-        num_replicates: of the bootstrap.
-
-    Returns:
-        n is the number of groups. Both ends are NaN where nothing is known of the spread over groups: there is one
-        group, or all differ by the same (0..0 where that is nothing).
-
-    Raises:
-        ValueError: If the shapes differ, there are no rows, or a group is missing.
-    """
-    one, other = np.asarray(first, np.float64), np.asarray(second, np.float64)
-    if one.ndim != 1 or one.shape != other.shape:
-        raise ValueError(f"first {one.shape} and second {other.shape}: expected one number for each row")
-    resampling = Resampling(len(one), groups, seed=seed, num_replicates=num_replicates)
-    sums = np.bincount(resampling.group_of_row, one - other)
-    sizes = np.bincount(resampling.group_of_row).astype(np.float64)
-    replicates = [product(sums, counts) / product(sizes, counts) for counts in resampling.blocks()]
-    num_groups = effective_groups(resampling.group_of_row)
-    variance = replicate_variance(np.concatenate(replicates), num_groups)
-    found = seed_mean([sums.sum() / sizes.sum()], variance, num_groups)
-    return Estimate(found.value, found.low, found.high, resampling.num_groups)
 
 
 def _tests(

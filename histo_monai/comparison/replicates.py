@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from histo_monai.metrics import checks
-from histo_monai.metrics.bootstrap import Resampling
+from histo_monai.metrics.bootstrap import Replicates, Resampling
 from histo_monai.metrics.classification import macro_auc_of_counts, ranked_classes
 from histo_monai.metrics.tallies import Tallies
 from histo_monai.products import product
@@ -17,9 +17,6 @@ CLASSIFICATION = ("accuracy", "mean_one_versus_rest_accuracy", "weighted_f1", "m
 """Metrics of class probabilities, as `metric_replicates` names them; larger is better."""
 AGREEMENT = ("icc",)
 """Metrics of a score against a reference score: ICC(2,1); larger is better."""
-
-Replicates = dict[str, tuple[float, NDArray[np.float64]]]
-"""Name of a metric -> its value on all rows, and on each replicate, shape (B,); NaN where it is undefined."""
 
 _NOTHING = 1e-12  # Of the squares: what rounding leaves of the spread of equal numbers.
 

@@ -9,6 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, special
 
+from histo_monai.metrics.bootstrap import Resampling
+from histo_monai.metrics.estimate import Estimate
+from histo_monai.products import product
+
 _FEWEST_DEFINED = 0.5
 _SMALLEST_P = 1e-15  # Of several spreads; nothing smaller is told.
 _NOTHING = 1e-24  # A variance below this is rounding: metrics are of the order of 1.
@@ -56,6 +60,41 @@ def seed_mean(
         ValueError: If there is no seed.
     """
     return spread_mean(per_seed, [Spread(group_variance, num_groups - 1)], confidence)
+
+
+def mean_difference(
+    first: ArrayLike, second: ArrayLike, groups: ArrayLike | None, *, seed: int, num_replicates: int = 2000
+) -> Estimate:
+    """Mean over rows of first minus second, with the interval that `compare_models` gives a difference of one seed.
+
+    Student's t with the bootstrap's variance over groups and as many degrees of freedom as `effective_groups` less
+    one. Percentiles of the bootstrap are too close for few groups: of 6 slides 0.7 times as far apart.
+
+    Args:
+        first: Shape (N,), how good a model is on each row, e.g. 1 where it is right.
+        second: the same of another model.
+        groups: Shape (N,), patient or slide of each row; None: rows are independent.
+        seed: of the bootstrap.
+        num_replicates: of the bootstrap.
+
+    Returns:
+        n is the number of groups. Both ends are NaN where nothing is known of the spread over groups: there is one
+        group, or all differ by the same (0..0 where that is nothing).
+
+    Raises:
+        ValueError: If the shapes differ, there are no rows, or a group is missing.
+    """
+    one, other = np.asarray(first, np.float64), np.asarray(second, np.float64)
+    if one.ndim != 1 or one.shape != other.shape:
+        raise ValueError(f"first {one.shape} and second {other.shape}: expected one number for each row")
+    resampling = Resampling(len(one), groups, seed=seed, num_replicates=num_replicates)
+    sums = np.bincount(resampling.group_of_row, one - other)
+    sizes = np.bincount(resampling.group_of_row).astype(np.float64)
+    replicates = [product(sums, counts) / product(sizes, counts) for counts in resampling.blocks()]
+    num_groups = effective_groups(resampling.group_of_row)
+    variance = replicate_variance(np.concatenate(replicates), num_groups)
+    found = seed_mean([sums.sum() / sizes.sum()], variance, num_groups)
+    return Estimate(found.value, found.low, found.high, resampling.num_groups)
 
 
 def spread_mean(per_seed: ArrayLike, spreads: Sequence[Spread], confidence: float = 0.95) -> SeedMean:

@@ -2,14 +2,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from histo_monai.metrics import (
-    Resampling,
-    effective_groups,
-    mcnemar_p,
-    metric_replicates,
-    replicate_variance,
-    seed_mean,
-)
+from histo_monai.comparison.paired import effective_groups, mcnemar_p, replicate_variance, seed_mean
+from histo_monai.comparison.replicates import metric_replicates
+from histo_monai.metrics import Resampling
 
 
 def test_one_seed_is_student_t_over_the_groups():

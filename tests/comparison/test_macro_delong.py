@@ -1,15 +1,9 @@
 import numpy as np
 import pytest
 
-from histo_monai.metrics import (
-    delong_test,
-    influence_spreads,
-    influence_variance,
-    macro_auc,
-    macro_auc_influence,
-    seed_mean,
-    spread_mean,
-)
+from histo_monai.comparison.macro_delong import influence_spreads, influence_variance, macro_auc_influence
+from histo_monai.comparison.paired import seed_mean, spread_mean
+from histo_monai.metrics import delong_test, macro_auc
 
 
 def softmax(logits):

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from sklearn.isotonic import IsotonicRegression
 
-from histo_monai.metrics import LearningCurve, PowerLaws, isotonic, labels_needed, labels_saved
+from histo_monai.comparison.learning_curve import LearningCurve, isotonic, labels_needed, labels_saved
+from histo_monai.comparison.power_law import PowerLaws
 
 SIZES = np.array([60.0, 150, 300, 600])
 SCORES = np.array([0.55, 0.68, 0.76, 0.82])
