@@ -38,6 +38,10 @@ from numpy.typing import NDArray
 from torch import nn
 
 from histo_monai.engines.heatmap import MapSettings, PatchModels, map_slide, value_of
+from histo_monai.mapping.blocks import CellBlocks
+from histo_monai.mapping.cells import tissue_cells
+from histo_monai.mapping.grid import Grid
+from histo_monai.mapping.heatmap import Heatmap
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.shared_trunk import SharedTrunk
 from histo_monai.networks.task_model import TaskModel
@@ -45,9 +49,6 @@ from histo_monai.phantom.camelyon16 import SlideSpec, lesion_mask, make_world
 from histo_monai.phantom.raster.pyramid import write_pyramid
 from histo_monai.phantom.tissue.render import render_strips
 from histo_monai.slides import Box, open_slide, tissue_fraction
-from histo_monai.wholeslide.blocks import CellBlocks
-from histo_monai.wholeslide.cells import tissue_cells
-from histo_monai.wholeslide.heatmap import Grid, Heatmap
 
 WORLD_PX, LARGE_PX = 2048, 20_000
 NUM_PLAIN = 100

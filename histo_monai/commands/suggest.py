@@ -15,6 +15,7 @@ from matplotlib import image
 from numpy.typing import NDArray
 
 from histo_monai import artifacts
+from histo_monai.active.suggestion import Fields, choose_diverse, disagreement, indecision
 from histo_monai.datasets import own
 from histo_monai.datasets.labeled import read_patches
 from histo_monai.datasets.splits import labeled_rows
@@ -28,7 +29,6 @@ from histo_monai.params import OwnLabels, Params, load_params
 from histo_monai.reports.suggestions import MAX_SHOWN, suggested
 from histo_monai.slides.annotations import Region, write_geojson
 from histo_monai.storage import check_own_folder, claim, own_folder
-from histo_monai.wholeslide.suggestion import Fields, choose_diverse, disagreement, indecision
 
 _LOG = logging.getLogger(__name__)
 

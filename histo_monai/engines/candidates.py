@@ -1,4 +1,4 @@
-"""Fields of unlabeled slides, and what models see in them: what `wholeslide.suggestion` chooses from."""
+"""Fields of unlabeled slides, and what models see in them: what `active.suggestion` chooses from."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from histo_monai.datasets.processes import map_over_processes
 from histo_monai.engines.device import precision, to_device
 from histo_monai.engines.labeled import LabeledTask, single_view
 from histo_monai.errors import InputError
+from histo_monai.mapping.cells import tissue_cells
+from histo_monai.mapping.grid import Grid
 from histo_monai.networks.shared_trunk import SharedTrunk
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.randomness import generator
 from histo_monai.slides import open_slide
-from histo_monai.wholeslide.cells import tissue_cells
-from histo_monai.wholeslide.heatmap import Grid
 
 SEARCHED_COLUMNS = ("slide_id", "path", "patient_id", "slide_mpp")
 

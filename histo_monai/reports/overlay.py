@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from histo_monai.errors import InputError
+from histo_monai.mapping.heatmap import Heatmap
+from histo_monai.mapping.tiff_map import PALETTE, encode
 from histo_monai.reports.drawing import INK, drawn
 from histo_monai.slides.annotations import Region
-from histo_monai.wholeslide.heatmap import Heatmap
-from histo_monai.wholeslide.tiff_map import PALETTE, encode
 
 Pixels = NDArray[np.uint8]
 

@@ -3,13 +3,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from histo_monai.mapping.grid import Grid
+from histo_monai.mapping.heatmap import Heatmap
+from histo_monai.mapping.tiff_map import PALETTE
 from histo_monai.phantom.raster.pyramid import write_pyramid
 from histo_monai.reports.map_mosaic import map_mosaic, mask_picture
 from histo_monai.reports.overlay import blend, layout, outlined, overlay, round_length
 from histo_monai.slides import open_slide
 from histo_monai.slides.annotations import Region
-from histo_monai.wholeslide.heatmap import Grid, Heatmap
-from histo_monai.wholeslide.tiff_map import PALETTE
 
 GREY = 128
 

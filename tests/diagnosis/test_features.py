@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from histo_monai.wholeslide.features import FEATURES, THRESHOLDS, slide_features
-from histo_monai.wholeslide.heatmap import Grid, Heatmap
+from histo_monai.diagnosis.features import FEATURES, THRESHOLDS, slide_features
+from histo_monai.mapping.grid import Grid
+from histo_monai.mapping.heatmap import Heatmap
 
 BACKGROUND = 0.125
 """A value below every threshold."""

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from histo_monai.errors import InputError
+from histo_monai.mapping.grid import Grid
+from histo_monai.mapping.heatmap import Heatmap
 from histo_monai.quiet import quiet_library
 from histo_monai.slides.annotations import Point, Region, mask_regions
-from histo_monai.wholeslide.heatmap import Grid, Heatmap
 
 MEASURES = ("mean probability", "max probability", "area mm^2")
 """Measurements of a region: over its cells, and how much of the slide they cover."""

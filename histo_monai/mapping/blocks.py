@@ -10,8 +10,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from histo_monai.errors import InputError
+from histo_monai.mapping.grid import Grid
 from histo_monai.slides import Box, Slide, SlideError, SlidePool, choose_level
-from histo_monai.wholeslide.heatmap import Grid
 
 _SOURCE_PX = 4096
 _PATCH_BYTES = 32 * 2**20

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from skimage import measure
 
 from histo_monai.errors import InputError
-from histo_monai.wholeslide.heatmap import Heatmap
+from histo_monai.mapping.heatmap import Heatmap
 
 THRESHOLDS = (0.5, 0.9)
 """Probabilities from which on a cell is tumour; features at them end in `_t50` and `_t90`."""

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from histo_monai.wholeslide.heatmap import Grid, Heatmap, read_heatmap, write_heatmap
+from histo_monai.mapping.grid import Grid
+from histo_monai.mapping.heatmap import Heatmap, read_heatmap, write_heatmap
 
 GRID = Grid(stride_um=32.0, slide_mpp=0.25, size_yx=(500, 1000))
 

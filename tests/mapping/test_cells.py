@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tifffile
 
+from histo_monai.mapping import cells as cells_module
+from histo_monai.mapping.cells import tissue_cells
+from histo_monai.mapping.grid import Grid
 from histo_monai.slides import Slide, open_slide, tissue_mask
-from histo_monai.wholeslide import cells as cells_module
-from histo_monai.wholeslide.cells import tissue_cells
-from histo_monai.wholeslide.heatmap import Grid
 
 GLASS, TISSUE = (245, 245, 245), (200, 120, 170)
 

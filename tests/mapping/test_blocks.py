@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import tifffile
 
+from histo_monai.mapping import blocks as blocks_module
+from histo_monai.mapping.blocks import CellBlocks, whole_stride
+from histo_monai.mapping.grid import Grid
 from histo_monai.slides import Box, Slide, SlideError, open_slide
-from histo_monai.wholeslide import blocks as blocks_module
-from histo_monai.wholeslide.blocks import CellBlocks, whole_stride
-from histo_monai.wholeslide.heatmap import Grid
 
 PATCH_PX = 32
 

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from histo_monai.errors import InputError
+from histo_monai.mapping.grid import Grid
 from histo_monai.slides import Slide, SlideError, tissue_fraction, tissue_mask
-from histo_monai.wholeslide.heatmap import Grid
 
 _CELLS_AT_ONCE = 2**18
 

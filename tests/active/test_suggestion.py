@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from histo_monai.wholeslide.suggestion import Fields, choose_diverse, disagreement, indecision
+from histo_monai.active.suggestion import Fields, choose_diverse, disagreement, indecision
 
 
 def _cloud(num: int, seed: int, width: int = 6) -> tuple[np.ndarray, np.ndarray]:
@@ -49,7 +49,7 @@ def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     features, uncertainty = _cloud(300, 1)
     labeled = _cloud(40, 2)[0]
     whole = choose_diverse(features, uncertainty, 30, labeled_features=labeled)
-    monkeypatch.setattr("histo_monai.wholeslide.suggestion._CHUNK", 7)
+    monkeypatch.setattr("histo_monai.active.suggestion._CHUNK", 7)
     np.testing.assert_array_equal(choose_diverse(features, uncertainty, 30, labeled_features=labeled), whole)
 
 

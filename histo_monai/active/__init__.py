@@ -1,0 +1,1 @@
+"""Active learning: which fields of unlabeled slides to label next."""
