@@ -6,9 +6,7 @@ that memory does not grow with the pixels of the slide. The same pixels give the
 
 from __future__ import annotations
 
-import contextlib
 import io
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from histo_monai.phantom.raster.tiff import Directory, TiffWriter
+from histo_monai.storage import whole_file
 
 Pixels = NDArray[np.uint8]
 TILE_PX = 256
@@ -97,23 +96,14 @@ def write_pyramid(
     height, width = size_yx
     downsamples = level_downsamples(height, width, factor)
     levels = [_Level(height // d, width // d, quality) for d in downsamples]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
-    try:
-        with part.open("wb") as file:
-            tiff = TiffWriter(file, big=height * width > BIG_PX)
-            for index, (level, downsample) in enumerate(zip(levels, downsamples, strict=True)):
-                tiles: Iterator[bytes] = (
-                    _stream(strips, levels, downsamples) if index == 0 else iter(level.tiles)
-                )
-                about = description if index == 0 else None
-                per_cm = 1e4 / (mpp * downsample)
-                tiff.add_level(tiles, Directory(level.height, level.width, TILE_PX, per_cm, index > 0, about))
-            tiff.close()
-        os.replace(part, path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            part.unlink()
+    with whole_file(path) as draft, draft.open("wb") as file:
+        tiff = TiffWriter(file, big=height * width > BIG_PX)
+        for index, (level, downsample) in enumerate(zip(levels, downsamples, strict=True)):
+            tiles: Iterator[bytes] = _stream(strips, levels, downsamples) if index == 0 else iter(level.tiles)
+            about = description if index == 0 else None
+            per_cm = 1e4 / (mpp * downsample)
+            tiff.add_level(tiles, Directory(level.height, level.width, TILE_PX, per_cm, index > 0, about))
+        tiff.close()
 
 
 def _stream(
@@ -142,21 +132,14 @@ def _stream(
 
 def write_patch(path: Path, pixels: Pixels, mpp: float) -> None:
     """Writes a small RGB image (h, w, 3) uint8 losslessly, as TIFF with its resolution."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
-    try:
-        with tifffile.TiffWriter(part, bigtiff=False) as tiff:
-            tiff.write(
-                pixels,
-                photometric="rgb",
-                compression="deflate",
-                predictor=True,
-                resolution=(1e4 / mpp, 1e4 / mpp),
-                resolutionunit="CENTIMETER",
-                metadata=None,
-                software=False,
-            )
-        os.replace(part, path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            part.unlink()
+    with whole_file(path) as draft, tifffile.TiffWriter(draft, bigtiff=False) as tiff:
+        tiff.write(
+            pixels,
+            photometric="rgb",
+            compression="deflate",
+            predictor=True,
+            resolution=(1e4 / mpp, 1e4 / mpp),
+            resolutionunit="CENTIMETER",
+            metadata=None,
+            software=False,
+        )
