@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from histo_monai.comparison.replicates import metric_replicates
-from histo_monai.metrics import Resampling
-from histo_monai.reports.sweep import (
+from histo_monai.comparison.sweep import (
     Member,
     curve_points,
     labels_for_score,
@@ -13,6 +12,7 @@ from histo_monai.reports.sweep import (
     of_setting,
     saved_labels,
 )
+from histo_monai.metrics import Resampling
 
 NUM = 3000
 LABELS = np.random.default_rng(0).integers(2, size=NUM)
