@@ -102,7 +102,7 @@ def output_folder(stage: str, method: str = "", seed: int = 0) -> Path:
 
 
 def tensorboard_folder(stage: str) -> Path:
-    """Event files to watch while a stage runs; a log, not an artefact: DVC does not track it."""
+    """Event files to watch while a stage runs; a log, not an artifact: DVC does not track it."""
     return DATA / "tensorboard" / stage
 
 

@@ -161,5 +161,5 @@ def _slide(job: dict[str, Any]) -> dict[str, Any]:
         ]
         off = float(np.abs(pixels.astype(float) - middle.transpose(2, 0, 1)).mean())
         if off > job["tolerance"]:
-            raise InputError(f"{backend} decodes it {off:.1f} grey levels off")
+            raise InputError(f"{backend} decodes it {off:.1f} gray levels off")
     return {"backend": backend}

@@ -71,7 +71,7 @@ def influence_spreads(
     its own group nothing is crossed, and it is DeLong's variance.
 
     Each class has the degrees of freedom of the groups that hold it (`effective_groups` of its rows, less one): few
-    slides with tumour, one of them large, tell little however many slides there are without. The products of
+    slides with tumor, one of them large, tell little however many slides there are without. The products of
     classes are shared out among the classes as their squares are.
 
     Args:

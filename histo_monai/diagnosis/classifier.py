@@ -69,7 +69,7 @@ class SlideClassifier:
     ) -> Self:
         """Choose C and gamma by stratified cross-validation on these slides, then learn from all of them.
 
-        A setting is worth the part of all pairs of a tumour and a normal slide of the same held-out fold that it puts
+        A setting is worth the part of all pairs of a tumor and a normal slide of the same held-out fold that it puts
         in the right order, ties counting half: the mean AUC of the folds. Scores of different folds come from different
         machines and are not compared. Scaling is learned anew in every fold. Of settings worth the same, the smallest
         C is chosen, then the smallest gamma: the smoothest.
@@ -101,7 +101,7 @@ class SlideClassifier:
         return cls(tuple(map(str, features.columns)), arrays, kernel, chosen, cv_auc)
 
     def scores(self, features: pd.DataFrame) -> Array:
-        """Signed distance from the border in units of the margin, shape (n,), float64; above 0 is tumour.
+        """Signed distance from the border in units of the margin, shape (n,), float64; above 0 is tumor.
 
         Args:
             features: the columns of the training, in any order, and no others.
@@ -223,11 +223,11 @@ def _labels(labels: ArrayLike, num_slides: int) -> NDArray[np.int64]:
     if array.shape != (num_slides,):
         raise InputError(f"labels have shape {array.shape}; expected one for each of {num_slides} slides")
     if not np.isin(array, (0, 1)).all():
-        raise InputError(f"labels are {sorted(set(array.tolist()))}; expected 0 (normal) and 1 (tumour)")
+        raise InputError(f"labels are {sorted(set(array.tolist()))}; expected 0 (normal) and 1 (tumor)")
     num_tumor = int(array.sum())
     if min(num_tumor, num_slides - num_tumor) < 2:
         raise InputError(
-            f"{num_tumor} tumour and {num_slides - num_tumor} normal slides to learn the diagnosis from; "
+            f"{num_tumor} tumor and {num_slides - num_tumor} normal slides to learn the diagnosis from; "
             "expected two of each at least: add slides"
         )
     return array.astype(np.int64)

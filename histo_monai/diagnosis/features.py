@@ -12,7 +12,7 @@ from histo_monai.errors import InputError
 from histo_monai.mapping.heatmap import Heatmap
 
 THRESHOLDS = (0.5, 0.9)
-"""Probabilities from which on a cell is tumour; features at them end in `_t50` and `_t90`."""
+"""Probabilities from which on a cell is tumor; features at them end in `_t50` and `_t90`."""
 
 _OF_CELLS = {
     "area_mm2": "tissue in these cells, mm²",

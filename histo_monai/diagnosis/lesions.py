@@ -16,9 +16,9 @@ from histo_monai.quiet import quiet_library
 from histo_monai.slides.annotations import Outline, Point, rasterize
 
 MERGE_UM = 75.0
-"""Outlines closer than this are one lesion: about five tumour cells."""
+"""Outlines closer than this are one lesion: about five tumor cells."""
 ISOLATED_UM = 200.0
-"""A lesion whose long axis is shorter is isolated tumour cells."""
+"""A lesion whose long axis is shorter is isolated tumor cells."""
 MASK_MPP = 0.243 * 2**5
 """Resolution of the challenge's masks, µm/px."""
 
@@ -33,7 +33,7 @@ class LesionMask:
 
     Attributes:
         labels: Shape (h, w), int: 0 outside of all lesions, 1..L inside one.
-        isolated: Labels of isolated tumour cells: no lesions, and no false positives where detected.
+        isolated: Labels of isolated tumor cells: no lesions, and no false positives where detected.
         downsample: Level-0 pixels along the side of a mask pixel.
     """
 
@@ -57,13 +57,13 @@ def evaluation_mask(
 ) -> LesionMask:
     """The challenge's evaluation mask: outlines grown by half of `MERGE_UM`, holes closed, what touches is one lesion.
 
-    A lesion is isolated tumour cells where the long axis of the ellipse with its second moments is shorter than
+    A lesion is isolated tumor cells where the long axis of the ellipse with its second moments is shorter than
     `ISOLATED_UM` + `MERGE_UM`, since it has grown. Computed by MONAI, as in Camelyon16's evaluation, but at a stated
     µm/px where the challenge takes level 5 of any slide for 7.776 µm/px. An outline that holds no middle of a mask
     pixel is lost.
 
     Args:
-        outlines: of tumour, on one slide; none where the slide is normal.
+        outlines: of tumor, on one slide; none where the slide is normal.
         holes: of normal tissue in them.
         slide_mpp: µm per level-0 pixel.
         size_yx: Height and width of the slide, level-0 pixels.
@@ -94,7 +94,7 @@ def evaluation_mask(
 def match(points: Sequence[Point], mask: LesionMask, *, measurement: str = "probability") -> SlideDetections:
     """Detections of a slide against its lesions: the highest score in each lesion, and all scores outside.
 
-    Detections in isolated tumour cells count nowhere. Of several in one lesion the highest counts and the others do
+    Detections in isolated tumor cells count nowhere. Of several in one lesion the highest counts and the others do
     not. A point beyond the lower or right edge, as the middle of a slide's last cell may be, counts at the edge.
 
     Args:

@@ -1,4 +1,4 @@
-"""Patches of neighbouring cells, read together: where they overlap or share tiles, each tile is decoded once."""
+"""Patches of neighboring cells, read together: where they overlap or share tiles, each tile is decoded once."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _MOST_STRIDE_UM = 100_000  # No glass slide is longer.
 
 
 class CellBlocks(Sequence[tuple[NDArray[np.uint8], NDArray[np.int64]]]):
-    """The patches around the middles of cells, a square block of neighbours at a time.
+    """The patches around the middles of cells, a square block of neighbors at a time.
 
     All patches of a block lie on one raster of `mpp`, so that a single field holds them. They are what
     `Slide.read_many` gives for each patch alone: the same bytes where `mpp` is a whole multiple of the level that is
-    read. Elsewhere the field is resampled as one, and in tissue a few pixels may differ by some grey levels.
+    read. Elsewhere the field is resampled as one, and in tissue a few pixels may differ by some gray levels.
 
     Memory does not grow with the slide: the field of a block spans at most 4096 x 4096 pixels of the level that is
     read, and its patches take at most 32 MiB (or the block is a single patch). Pickles without its file handle, so

@@ -15,7 +15,7 @@ from matplotlib.ticker import NullLocator
 
 from histo_monai.errors import InputError
 from histo_monai.reports.curve_style import STYLE, Line, lines, require_columns
-from histo_monai.reports.drawing import GREY
+from histo_monai.reports.drawing import GRAY
 from histo_monai.reports.tables import METRICS
 
 _AXES = {"mu": "mu, unlabeled images per labeled one", "n_aug": "n_aug, operations of the strong view"}
@@ -196,11 +196,11 @@ def _finish(figure: Figure, axes: Sequence[Axes], rows: pd.DataFrame, label: str
     drawn = lines(rows)
     keys = [Line2D([], [], label=line.label, **line.style) for line in drawn]
     if rows["value"].isna().any():
-        keys.append(Line2D([], [], linestyle="", marker="x", color=GREY, label="failed"))
+        keys.append(Line2D([], [], linestyle="", marker="x", color=GRAY, label="failed"))
     figure.legend(handles=keys, loc="outside right upper", fontsize=9, handlelength=2.8)
     name = str(rows["metric"].iloc[0])
     title = f"{rows['dataset'].iloc[0]}, {rows['split'].iloc[0]}; bars: 95 % intervals"
-    figure.suptitle(title, x=0.01, ha="left", fontsize=10, color=GREY)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=10, color=GRAY)
     figure.supylabel(_METRICS.get(name, name), fontsize=10)
     for axis in axes:
         axis.set_xlabel(label)

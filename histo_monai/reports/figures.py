@@ -1,4 +1,4 @@
-"""Pictures of how right a model is, drawn without a display; colours that colour-blind eyes tell apart."""
+"""Pictures of how right a model is, drawn without a display; colors that color-blind eyes tell apart."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from histo_monai.metrics import (
     prediction_probability,
     reliability,
 )
-from histo_monai.reports.drawing import COLORS, GREY, INK, PALE, drawn, new_figure, plain
+from histo_monai.reports.drawing import COLORS, GRAY, INK, PALE, drawn, new_figure, plain
 
 _MARKERS = "osD^vP"
 _SHARE_FROM = 0.55  # A cell this dark takes white digits.
@@ -30,7 +30,7 @@ _MOST_LETTERS = 26  # Of level class names side by side under a matrix.
 def confusion(labels: ArrayLike, predictions: Mapping[str, ArrayLike], classes: Sequence[str]) -> np.ndarray:
     """Confusion matrices side by side: how many patches of each true class (rows) were given each class.
 
-    The colour is the share of the true class, so that rare classes show; the number is the count.
+    The color is the share of the true class, so that rare classes show; the number is the count.
 
     Args:
         labels: Shape (N,), int, 0..K-1.
@@ -51,7 +51,7 @@ def confusion(labels: ArrayLike, predictions: Mapping[str, ArrayLike], classes: 
         axis.set_xlabel("predicted class", color=INK)
         axis.tick_params(labelleft=axis is axes[0])
     axes[0].set_ylabel("true class", color=INK)
-    figure.supxlabel("number of patches; shade: share of the true class", fontsize=8.5, color=GREY)
+    figure.supxlabel("number of patches; shade: share of the true class", fontsize=8.5, color=GRAY)
     return drawn(figure)
 
 

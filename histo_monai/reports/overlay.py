@@ -119,7 +119,7 @@ def overlay(
         model: Whose values.
         regions: The reference; empty where there is none.
         title: One line above.
-        quantity: What the values are, say "tumour probability".
+        quantity: What the values are, say "tumor probability".
 
     Returns:
         Shape (H, W, 3), uint8.

@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from histo_monai.errors import InputError
 from histo_monai.reports.curve_style import STYLE, lines, require_columns
-from histo_monai.reports.drawing import GREY, INK, PALE
+from histo_monai.reports.drawing import GRAY, INK, PALE
 
 _NUMBERS = ("ratio", "ratio_low", "ratio_high", "ratio_fewest", "ratio_most")
 _COLUMNS = ("method", "stage", "num_labels", *_NUMBERS, "extrapolated", "reason", "told")
@@ -104,4 +104,4 @@ def _tell(texts: Axes, place: int, row: dict[Any, Any]) -> None:
         texts.text(0, place if plain else place - 0.2, row["told"], va="center", fontsize=9, color=INK)
     if not plain:
         reason = textwrap.fill(row["reason"], _LETTERS)
-        texts.text(0, place + 0.2 * known, reason, va="center", fontsize=7.5, color=GREY, linespacing=1.05)
+        texts.text(0, place + 0.2 * known, reason, va="center", fontsize=7.5, color=GRAY, linespacing=1.05)

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import roc_curve
 
 from histo_monai.metrics import Estimate
-from histo_monai.reports.drawing import COLORS, GREY, INK, PALE, drawn, new_figure, plain
+from histo_monai.reports.drawing import COLORS, GRAY, INK, PALE, drawn, new_figure, plain
 
 _LINES = ("-", "--", "-.", ":")
 
@@ -40,9 +40,9 @@ def roc(is_tumor: ArrayLike, scores: Mapping[str, ArrayLike], areas: Mapping[str
             linewidth=2,
             label=f"{name}: {told.value:.3f} ({told.low:.2f} to {told.high:.2f})",
         )
-    axis.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), xlabel="normal slides called tumour", aspect="equal")
-    axis.set_ylabel("tumour slides found")
-    axis.set_title(f"{labels.sum()} tumour and {(~labels).sum()} normal slides", fontsize=11, color=INK)
+    axis.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), xlabel="normal slides called tumor", aspect="equal")
+    axis.set_ylabel("tumor slides found")
+    axis.set_title(f"{labels.sum()} tumor and {(~labels).sum()} normal slides", fontsize=11, color=INK)
     axis.legend(loc="lower right", fontsize=9, frameon=False, title="AUC (95 % interval)", title_fontsize=9)
     plain(axis)
     return drawn(figure)
@@ -87,5 +87,5 @@ def froc_curves(
     axis.set_ylabel("lesions found")
     axis.legend(loc="lower right", fontsize=9, frameon=False, title="score (95 % interval)", title_fontsize=9)
     plain(axis)
-    axis.text(0.01, 1.01, "grey: where the score looks", transform=axis.transAxes, fontsize=8.5, color=GREY)
+    axis.text(0.01, 1.01, "gray: where the score looks", transform=axis.transAxes, fontsize=8.5, color=GRAY)
     return drawn(figure)

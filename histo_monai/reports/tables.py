@@ -27,7 +27,7 @@ _STAGES = {"finetune": " fine-tuned", "consistency": " + CR", "": ""}
 
 REFERENCE = "color_histogram"
 SUPERVISED = "random-finetune"
-"""The supervised baseline: the encoder at its random initialisation, fine-tuned."""
+"""The supervised baseline: the encoder at its random initialization, fine-tuned."""
 
 _HOW = (
     "Differences are paired: the same patches, the same seeds. Verdicts are by p-values adjusted after Holm for all "

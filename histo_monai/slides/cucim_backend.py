@@ -256,7 +256,7 @@ class CucimBackend:
         difference = max(np.abs(one - other).mean() for one, other in zip(on_cpu, on_gpu, strict=True))
         if difference > _MAX_DEVICE_DIFFERENCE:
             raise SlideError(
-                self._path, f'decodes {difference:.1f} grey levels apart on the GPU; use device="cpu"'
+                self._path, f'decodes {difference:.1f} gray levels apart on the GPU; use device="cpu"'
             )
 
     def close(self) -> None:

@@ -106,7 +106,7 @@ class Slide:
         patches = self._xp.empty((len(boxes), 3, side, side), np.uint8)
         fill = self._fill_on_cpu if self.device == "cpu" else self._fill_on_gpu
         for (level, *_), group in groups.items():
-            # Neighbours in the file one after the other: it is read in its own order.
+            # Neighbors in the file one after the other: it is read in its own order.
             group.sort(key=lambda item: (item[1].corner_yx[0] // _TILE_ROW_PX, item[1].corner_yx[1]))
             fill(level, [number for number, _ in group], [window for _, window in group], patches)
         return patches

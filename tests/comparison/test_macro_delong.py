@@ -109,8 +109,8 @@ def test_the_clustered_variance_is_that_of_many_samples_and_the_unclustered_one_
     assert np.mean(plain) < 0.8 * true
 
 
-def test_few_slides_with_tumour_of_unequal_sizes_do_not_make_differences():
-    """Tumour in 6 of 16 slides, most of it in one or two: fifteen degrees of freedom would be too many."""
+def test_few_slides_with_tumor_of_unequal_sizes_do_not_make_differences():
+    """Tumor in 6 of 16 slides, most of it in one or two: fifteen degrees of freedom would be too many."""
     by_parts = by_groups = 0
     for run in range(400):
         random = np.random.default_rng(run)
@@ -119,8 +119,8 @@ def test_few_slides_with_tumour_of_unequal_sizes_do_not_make_differences():
         labels = np.repeat([1, 0], [sizes.sum(), 16 * 7])
         areas = []
         for _ in range(2):
-            tumour = (1 + 0.8 * random.normal(size=16))[slides] * labels
-            logits = random.normal(size=len(labels)) + 0.5 * random.normal(size=16)[slides] + tumour
+            tumor = (1 + 0.8 * random.normal(size=16))[slides] * labels
+            logits = random.normal(size=len(labels)) + 0.5 * random.normal(size=16)[slides] + tumor
             areas.append(macro_auc_influence(labels, softmax(np.column_stack([-logits, logits]) / 2)))
         value = areas[0].value - areas[1].value
         parts = influence_spreads(labels, areas[0].influence - areas[1].influence, slides)

@@ -25,7 +25,7 @@ NUM_FEATURES = 33
 
 
 def cohort(seed: int, num_normal: int, num_tumor: int) -> tuple[pd.DataFrame, NDArray]:
-    """Slides whose features all grow with one size, half of them without bound; tumours are larger on the whole."""
+    """Slides whose features all grow with one size, half of them without bound; tumors are larger on the whole."""
     random = np.random.default_rng(seed)
     labels = np.repeat([0, 1], [num_normal, num_tumor])
     size = random.normal(np.where(labels, 1.5, -1.5), 1.0)
@@ -197,8 +197,8 @@ def test_there_are_never_more_folds_than_slides_of_the_rarer_class(sizes: tuple[
 @pytest.mark.parametrize(
     ("labels", "told"),
     [
-        ([0, 0, 0, 1], "1 tumour and 3 normal slides"),
-        ([0, 0, 0, 0], "0 tumour and 4 normal slides"),
+        ([0, 0, 0, 1], "1 tumor and 3 normal slides"),
+        ([0, 0, 0, 0], "0 tumor and 4 normal slides"),
         ([0, 1, 2, 1], "expected 0 .normal. and 1"),
         ([0, 1, 1], "expected one for each of 4 slides"),
     ],

@@ -45,7 +45,7 @@ def _suppressed_one_by_one(values: np.ndarray, threshold: float, reach: int) -> 
 
 
 def _smoothed_one_by_one(values: np.ndarray, sigma: float) -> np.ndarray:
-    """The sum of each cell's neighbours by a Gaussian of their distance; what was not looked at or is outside is 0."""
+    """The sum of each cell's neighbors by a Gaussian of their distance; what was not looked at or is outside is 0."""
     reach = math.ceil(4 * sigma)
     weights = np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * sigma**2))
     kernel = np.outer(weights, weights) / weights.sum() ** 2
@@ -61,14 +61,14 @@ def test_detections_are_those_of_a_plain_loop(radius_um, reach):
     for seed in range(3):
         values = _blobs(seed)
         found = find_detections(
-            _heatmap(values), "rsp", threshold=0.3, radius_um=radius_um, smoothing_um=0, label="tumour"
+            _heatmap(values), "rsp", threshold=0.3, radius_um=radius_um, smoothing_um=0, label="tumor"
         )
         naive = _suppressed_one_by_one(np.nan_to_num(values), 0.3, reach)
         assert len(naive) > 3
         assert [point.measurements["probability"] for point in found] == [value for value, *_ in naive]
         expected = [((row + 0.5) * 64 / MPP, (column + 0.5) * 64 / MPP) for _, row, column in naive]
         np.testing.assert_allclose([point.yx for point in found], expected, rtol=0, atol=1e-6)
-        assert {point.label for point in found} == {"tumour"}
+        assert {point.label for point in found} == {"tumor"}
 
 
 def test_smoothing_is_a_gaussian_of_the_stated_width():
@@ -82,7 +82,7 @@ def test_smoothing_is_a_gaussian_of_the_stated_width():
         assert point.yx == tuple(heatmap.grid.centers_yx(np.array([row, column])))
 
 
-def test_a_cell_that_was_not_looked_at_is_no_detection_however_bright_its_neighbours():
+def test_a_cell_that_was_not_looked_at_is_no_detection_however_bright_its_neighbors():
     values = np.full((9, 9), np.nan, np.float32)
     values[3:6, 3:6] = 0.9
     values[4, 4] = np.nan
@@ -108,7 +108,7 @@ def test_nothing_above_the_threshold_is_nothing_found():
 def test_regions_drawn_on_the_grid_are_the_cells_at_or_above_the_threshold():
     for seed in range(3):
         values = _blobs(seed)
-        regions = find_regions(_heatmap(values), "rsp", threshold=0.3, label="tumour")
+        regions = find_regions(_heatmap(values), "rsp", threshold=0.3, label="tumor")
         drawn = [rasterize_regions([one], downsample=64 / MPP, shape=values.shape) for one in regions]
         np.testing.assert_array_equal(np.sum(drawn, axis=0), values >= np.float32(0.3))
         for mask, region in zip(drawn, regions, strict=True):
@@ -120,8 +120,8 @@ def test_regions_drawn_on_the_grid_are_the_cells_at_or_above_the_threshold():
 def test_regions_come_by_their_highest_value_and_then_by_area_and_are_numbered_so():
     values = np.zeros((5, 9), np.float32)
     values[0, 0], values[0, 4:6], values[3:, 0:4], values[4, 8] = 0.7, 0.9, 0.7, 0.9
-    regions = find_regions(_heatmap(values), "rsp", threshold=0.5, label="tumour")
-    assert [region.name for region in regions] == [f"tumour {number}" for number in (1, 2, 3, 4)]
+    regions = find_regions(_heatmap(values), "rsp", threshold=0.5, label="tumor")
+    assert [region.name for region in regions] == [f"tumor {number}" for number in (1, 2, 3, 4)]
     cells_mm2 = 0.064**2
     areas = [region.measurements["area mm^2"] for region in regions]
     # The lower right corner is a cell of the slide's last, cut row and column: less than a cell.

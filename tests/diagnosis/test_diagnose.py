@@ -13,7 +13,7 @@ LEARNING = Learning("rbf", (0.1, 1.0, 10.0), (0.1, 1.0), 3, 0)
 
 
 def _features(is_tumor: np.ndarray, shift: float, seed: int) -> pd.DataFrame:
-    """Two features; the first is `shift` standard deviations higher on slides with tumour."""
+    """Two features; the first is `shift` standard deviations higher on slides with tumor."""
     rng = np.random.default_rng(seed)
     useful = rng.normal(size=len(is_tumor)) + shift * is_tumor
     return pd.DataFrame({"useful": useful, "max_probability": rng.uniform(size=len(is_tumor))})
@@ -90,7 +90,7 @@ def _map(values: list[float]) -> Heatmap:
 
 
 def test_cells_inside_the_outline_are_told_from_all_others() -> None:
-    """By hand: the cells 0 and 1 of the first slide are tumour; 0.4 loses to the 0.5 of the normal slide alone."""
+    """By hand: the cells 0 and 1 of the first slide are tumor; 0.4 loses to the 0.5 of the normal slide alone."""
     square = Region(np.array([(0, 0), (0, 20), (10, 20), (10, 0)], float))
     maps = {"a": _map([0.9, 0.4, 0.1]), "b": _map([0.5])}
     columns = {"a": "m", "b": "m"}

@@ -48,7 +48,7 @@ def test_lesions_less_than_75_um_apart_are_one(gap_um, num_lesions, mask_mpp):
 
 @pytest.mark.parametrize(("diameter_um", "isolated"), [(100, True), (185, True), (215, False), (500, False)])
 @pytest.mark.parametrize("mask_mpp", [2.0, MASK_MPP])
-def test_lesions_shorter_than_200_um_are_isolated_tumour_cells(diameter_um, isolated, mask_mpp):
+def test_lesions_shorter_than_200_um_are_isolated_tumor_cells(diameter_um, isolated, mask_mpp):
     mask = mask_of(disc(1000, 1200, diameter_um), mask_mpp=mask_mpp)
     assert mask.num_lesions == (0 if isolated else 1)
     assert mask.isolated == ((1,) if isolated else ())
@@ -75,7 +75,7 @@ def test_the_mask_reaches_half_of_75_um_beyond_an_outline_and_fills_its_holes():
 
 
 def test_the_mask_is_the_challenges_arithmetic_on_the_whole_slide():
-    """Distance to tumour below 75 µm / 2, holes closed, parts that touch numbered: here without a window."""
+    """Distance to tumor below 75 µm / 2, holes closed, parts that touch numbered: here without a window."""
     discs = [(60, 80, 150), (1000, 700, 420), (1300, 1100, 90), (1950, 2380, 700)]
     mask = mask_of(*(disc(*one) for one in discs))
     y, x = np.meshgrid(*((np.arange(n) + 0.5) * MASK_MPP for n in mask.labels.shape), indexing="ij")
@@ -87,8 +87,8 @@ def test_the_mask_is_the_challenges_arithmetic_on_the_whole_slide():
     assert set(mask.isolated) == {of_disc[0], of_disc[2]}
 
 
-def test_on_simulated_slides_what_lies_on_tumour_is_a_hit_and_what_lies_off_it_is_false(tmp_path):
-    """Through the annotation file, against the tumour that was rendered; 37.5 µm are within two mask pixels."""
+def test_on_simulated_slides_what_lies_on_tumor_is_a_hit_and_what_lies_off_it_is_false(tmp_path):
+    """Through the annotation file, against the tumor that was rendered; 37.5 µm are within two mask pixels."""
     specs = slide_specs(seed=0, num_slides=2, num_test_slides=4, side_px=2048, mpp=0.5)
     for spec in (one for one in specs.values() if one.kind != "normal"):
         write_asap_xml(tmp_path / f"{spec.name}.xml", lesion_regions(spec))
@@ -119,7 +119,7 @@ def test_the_best_detection_in_a_lesion_counts_and_those_outside_are_false():
         point(520, 600, 0.75),  # The same lesion.
         point(500, 500 + 230, 0.625),  # In the 37.5 µm around it.
         point(500, 500 + 245, 0.25),  # Beyond.
-        point(1500, 500, 0.875),  # Isolated tumour cells.
+        point(1500, 500, 0.875),  # Isolated tumor cells.
         point(1500, 1500, 0.125),
     ]
     found = match(points, mask)

@@ -73,7 +73,7 @@ def test_patches_are_those_read_one_by_one_where_levels_are_whole_multiples(
 @pytest.mark.parametrize(
     ("slide_mpp", "mpp"), [(0.2528, 0.25), (0.25, 0.2528), (0.2528, 0.5), (0.3, 0.5), (0.25, 0.82)]
 )
-def test_resampled_patches_differ_from_those_read_one_by_one_by_grey_levels(
+def test_resampled_patches_differ_from_those_read_one_by_one_by_gray_levels(
     path: Path, source_px: int, slide_mpp: float, mpp: float
 ) -> None:
     with open_slide(path, mpp=slide_mpp) as slide:

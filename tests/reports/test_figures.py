@@ -25,7 +25,7 @@ def assert_is_a_picture_with_a_white_border(picture):
 
 
 @pytest.mark.parametrize(
-    "classes", [["normal", "tumour"], NAMES[:5], NAMES, ["invasive carcinoma", "normal", "benign"]]
+    "classes", [["normal", "tumor"], NAMES[:5], NAMES, ["invasive carcinoma", "normal", "benign"]]
 )
 def test_confusion_is_drawn_whole_for_few_and_many_classes(classes):
     labels, shares = said(len(classes))
@@ -44,7 +44,7 @@ def test_the_counts_drawn_are_those_of_scikit_learn():
 
 def test_classes_without_a_name_are_refused():
     with pytest.raises(ValueError, match=r"outside 0\.\.1: there are 2 names"):
-        figures.confusion([0, 1], {"student": [0, 2]}, ["normal", "tumour"])
+        figures.confusion([0, 1], {"student": [0, 2]}, ["normal", "tumor"])
     with pytest.raises(ValueError, match="one class per row"):
         figures.confusion_counts([0, 1], [0], 2)
 

@@ -146,7 +146,7 @@ def _blobs(rng: np.random.Generator, side: int, sigma_px: float) -> F32:
 
 
 def stamp(target: F32, sprites: list[F32], y_px: F32, x_px: F32) -> None:
-    """Lays sprites on `target` (h, w, 2) with their centres at the given pixels, by maximum, clipped at the edge."""
+    """Lays sprites on `target` (h, w, 2) with their centers at the given pixels, by maximum, clipped at the edge."""
     height, width = target.shape[:2]
     maximum = np.maximum
     rows, columns = np.floor(y_px).astype(np.int64).tolist(), np.floor(x_px).astype(np.int64).tolist()

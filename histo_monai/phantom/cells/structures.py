@@ -18,7 +18,7 @@ FAR_UM = -1e3
 class RingKind:
     """A family of ring-shaped structures; lengths in µm.
 
-    `spacing_um` is the distance between centres, `radius_um` the range of the mean radius, `wall_um` the range of
+    `spacing_um` is the distance between centers, `radius_um` the range of the mean radius, `wall_um` the range of
     the epithelium's height, `irregular` the roughness of the outline, `oval` the largest elongation,
     `pitch_um` the distance between nuclei along the wall, `rows` the rows of nuclei across it.
     """
@@ -59,11 +59,11 @@ def find_rings(
     accept: Callable[[F32, F32, F32], F32],
     seed: int,
 ) -> Rings:
-    """Structures whose centre lies within `bounds_um` (top, left, bottom, right).
+    """Structures whose center lies within `bounds_um` (top, left, bottom, right).
 
     Args:
         kind: Sizes.
-        bounds_um: Where centres may lie; widen it by the largest radius.
+        bounds_um: Where centers may lie; widen it by the largest radius.
         accept: From y, x, radius (all µm) to the probability of each.
         seed: Which structures.
     """
@@ -136,7 +136,7 @@ def wall_nuclei(rings: Rings, kind: RingKind, basal_um: float, seed: int) -> tup
 
 
 def polygonal_cells(grid: Grid, spacing_um: float, seed: int, bend_um: tuple[F32, F32]) -> F32:
-    """Distance in µm to the nearest border between neighbouring cells of a Voronoi mosaic (fat cells).
+    """Distance in µm to the nearest border between neighboring cells of a Voronoi mosaic (fat cells).
 
     Args:
         grid: Where.
@@ -145,7 +145,7 @@ def polygonal_cells(grid: Grid, spacing_um: float, seed: int, bend_um: tuple[F32
         bend_um: Displacement of the samples in y and x that bends the borders, each of the grid's shape.
 
     Returns:
-        Shape (grid.height, grid.width), float32: half of (second nearest - nearest centre).
+        Shape (grid.height, grid.width), float32: half of (second nearest - nearest center).
     """
     rows, columns = grid.rows_um(), grid.columns_um()
     bounds = (

@@ -35,7 +35,7 @@ NEIGHBORS = {
 
 
 def patch_center_um(label: str, index: int) -> tuple[float, float]:
-    """Where patch `index` of a class has its centre (y, x)."""
+    """Where patch `index` of a class has its center (y, x)."""
     return (index + 0.5) * BAND_UM, (CLASSES.index(label) + 0.5) * BAND_UM
 
 
@@ -50,7 +50,7 @@ class Bowel:
         self.seed = seed
 
     def regions(self, grid: Grid) -> Regions:
-        """See `world.Plan`; the whole raster is taken to lie in the cell of its centre."""
+        """See `world.Plan`; the whole raster is taken to lie in the cell of its center."""
         row = int((grid.y_um + 0.5 * grid.height * grid.step_um) // BAND_UM)
         column = int((grid.x_um + 0.5 * grid.width * grid.step_um) // BAND_UM)
         label = CLASSES[column % len(CLASSES)]
@@ -76,7 +76,7 @@ class Bowel:
         return out
 
     def _corner(self, grid: Grid, row: int, column: int, bits: int) -> F32:
-        """Weight of the neighbour: in two of five patches a strip of up to a quarter, else nothing."""
+        """Weight of the neighbor: in two of five patches a strip of up to a quarter, else nothing."""
         angle = (bits >> 8 & 0xFF) / 256 * 2 * np.pi
         away = 34 + (bits >> 16 & 0xFF) / 256 * 30 if (bits >> 24) % 5 < 2 else 1e4
         y = grid.rows_um()[:, None] - np.float32((row + 0.5) * BAND_UM)

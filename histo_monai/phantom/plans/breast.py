@@ -19,15 +19,15 @@ class Breast:
     def __init__(self, seed: int, size_um: tuple[float, float] | None = None) -> None:
         rng = np.random.default_rng(derive(seed, "breast"))
         self.seed, self.size_um = seed, size_um
-        self.tumour, self.fat = float(rng.uniform(-0.25, 0.45)), float(rng.uniform(-1.2, 0.2))
+        self.tumor, self.fat = float(rng.uniform(-0.25, 0.45)), float(rng.uniform(-1.2, 0.2))
         self.lobules, self.immune = float(rng.uniform(0.5, 1.4)), float(rng.uniform(0.1, 1.1))
 
     def regions(self, grid: Grid) -> Regions:
         """See `world.Plan`."""
         seed = self.seed
-        depth = 170 * (fractal(grid, 560, seed + 111, 3) + np.float32(self.tumour))
-        tumour = ramp(depth, -5, 5)
-        out: Regions = {"lesion_depth": depth, "tumour": tumour}
+        depth = 170 * (fractal(grid, 560, seed + 111, 3) + np.float32(self.tumor))
+        tumor = ramp(depth, -5, 5)
+        out: Regions = {"lesion_depth": depth, "tumour": tumor}
         fatty = fractal(grid, 380, seed + 112, 3) + np.float32(self.fat) - 0.012 * np.maximum(depth + 40, 0)
         out["fat"] = ramp(fatty, 0.35, 0.37)
         out["stroma"] = 1 - out["fat"]
@@ -37,11 +37,11 @@ class Breast:
             + np.float32(self.lobules - 1)
         )
         out["lobule"] = ramp(benign, 0.72, 0.80) * (1 - out["fat"])
-        out["duct"] = ramp(benign, -0.9, -0.8) * ramp(benign, 0.4, 0.3) * (1 - out["fat"]) * (1 - tumour)
+        out["duct"] = ramp(benign, -0.9, -0.8) * ramp(benign, 0.4, 0.3) * (1 - out["fat"]) * (1 - tumor)
         swarm = noise(grid, 240, seed + 114) + np.float32(self.immune - 1)
         out["infiltrate"] = 0.9 * ramp(swarm, 0.35, 1.2) * (1 - out["fat"])
-        out["vessels"] = out["stroma"] * (1 - tumour) * (1 - out["lobule"])
-        # Lymphoid aggregates, as dark as tumour, keep away from it.
+        out["vessels"] = out["stroma"] * (1 - tumor) * (1 - out["lobule"])
+        # Lymphoid aggregates, as dark as tumor, keep away from it.
         dense = (
             noise(grid, 330, seed + 121) + np.float32(self.immune - 1.1) - 0.02 * np.maximum(depth + 40, 0)
         )

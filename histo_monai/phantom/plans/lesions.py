@@ -35,7 +35,7 @@ class Lesion:
 
 
 def star_outline(rng: np.random.Generator, center_um: tuple[float, float], radius_um: float) -> Polygon:
-    """A closed, simple, irregular outline around a centre; shape (n, 2), (y, x) µm."""
+    """A closed, simple, irregular outline around a center; shape (n, 2), (y, x) µm."""
     count = int(np.clip(2 * np.pi * radius_um / 12, 24, 400))
     theta = np.arange(count) * (2 * np.pi / count)
     radius = np.ones(count)
@@ -56,7 +56,7 @@ def rasterize(lesions: Sequence[Lesion], step_um: float, height: int, width: int
 
 
 def _fill(mask: NDArray[np.uint8], outline: Polygon, step_um: float, value: int) -> None:
-    # cv2 counts from pixel centres: the centre of the first pixel is its 0, ours is half a step.
+    # cv2 counts from pixel centers: the center of the first pixel is its 0, ours is half a step.
     points = np.rint((outline[:, ::-1] / step_um - 0.5) * 2**_SHIFT_BITS).astype(np.int32)
     cv2.fillPoly(mask, [points], value, shift=_SHIFT_BITS)
 

@@ -74,7 +74,7 @@ class LymphNode:
         return out
 
     def _capsule(self, grid: Grid, depth: F32, out: Regions) -> None:
-        """Coordinates of the capsule's fibres: along the contour and across it, µm."""
+        """Coordinates of the capsule's fibers: along the contour and across it, µm."""
         dy = grid.rows_um()[:, None] - np.float32(self.center_um[0])
         dx = grid.columns_um()[None, :] - np.float32(self.center_um[1])
         out["capsule"] = ramp(depth, 58, 57)
@@ -83,7 +83,7 @@ class LymphNode:
 
     def _follicles(self, grid: Grid) -> tuple[F32, F32]:
         rows, columns, reach, step = grid.rows_um(), grid.columns_um(), 304.0, 8.0
-        # Centres outside the grid are judged on a wider, coarser one whose samples lie at fixed places of the
+        # Centers outside the grid are judged on a wider, coarser one whose samples lie at fixed places of the
         # slide, so that every tile accepts the same follicles.
         top, left = (float(np.floor((a[0] - reach) / step)) * step for a in (rows, columns))
         bottom, right = float(rows[-1]) + reach, float(columns[-1]) + reach

@@ -66,7 +66,7 @@ def _mix(value: np.uint64) -> np.uint64:
 
 
 def hash_cells(seed: int, rows: I64, columns: I64) -> NDArray[np.uint64]:
-    """64 random bits for each cell (row, column); SplitMix64 finaliser (Steele et al. 2014)."""
+    """64 random bits for each cell (row, column); SplitMix64 finalizer (Steele et al. 2014)."""
     with np.errstate(over="ignore"):
         value = rows.astype(np.uint64) * _Y + columns.astype(np.uint64) * _X + np.uint64(seed)
         value = (value ^ (value >> np.uint64(30))) * _M1
@@ -141,7 +141,7 @@ def scatter(
 
     Args:
         bounds_um: Where to look, µm.
-        spacing_um: Distance between neighbours before the jitter.
+        spacing_um: Distance between neighbors before the jitter.
         jitter: Largest displacement as a fraction of the spacing.
         seed: Which lattice.
         count: Further random numbers per point.
@@ -172,7 +172,7 @@ def periodic_texture(side: int, feature_yx_px: tuple[float, float], seed: int, w
 
     Args:
         side: Period, px.
-        feature_yx_px: Width of the Gaussian down and across; unequal ones make fibres.
+        feature_yx_px: Width of the Gaussian down and across; unequal ones make fibers.
         seed: Which texture.
         waviness: Subtracts this share of a four times coarser version, which leaves a band of sizes.
 
@@ -203,7 +203,7 @@ def wrap(texture: F32, top: int, left: int, height: int, width: int) -> F32:
 
 
 def magnify(values: F32, factor: int) -> F32:
-    """Upsamples a field by an integer factor, samples at the centres of their blocks."""
+    """Upsamples a field by an integer factor, samples at the centers of their blocks."""
     if factor == 1:
         return values
     size = (values.shape[1] * factor, values.shape[0] * factor)

@@ -25,11 +25,11 @@ class StainStyle:
     Attributes:
         vectors: Optical density per unit of (hematoxylin, eosin), shape (2, 3), natural logarithm.
         strength: Concentration of the two stains, relative to the usual.
-        white: Grey levels of the empty glass, R, G, B.
+        white: Gray levels of the empty glass, R, G, B.
         gamma: Exponent on the transmitted light.
         blur_um: Width of the optical point spread.
         sharpen: Strength of the scanner's unsharp mask.
-        noise: Standard deviation of the sensor noise, grey levels.
+        noise: Standard deviation of the sensor noise, gray levels.
         jpeg_quality: 1..100.
     """
 

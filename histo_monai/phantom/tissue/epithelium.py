@@ -101,7 +101,7 @@ def paint_carcinoma(tile: Tile, weight: F32, depth_um: F32) -> None:
     glandular = ramp(tile.noise(420, seed + 1), -share + 0.15, -share - 0.15)
     glandular = 1 - glandular
     nests = _nests(tile, glandular, depth_um, seed)
-    kind = _tumour_gland(tile)
+    kind = _tumor_gland(tile)
     rings = find_rings(
         kind,
         tile.bounds_um(MARGIN_UM - 4),
@@ -135,7 +135,7 @@ def paint_carcinoma(tile: Tile, weight: F32, depth_um: F32) -> None:
     tile.lay(epithelium, np.maximum(hematoxylin * mottle, 0.02), np.maximum(eosin * mottle, 0.05))
     tile.clear(hollow)
     tile.malignant |= (epithelium > 0.5) & (hollow <= 0.5)
-    tile.seed_nuclei("tumour", traits.tumour_cell_um, 0.95 * ramp(nests, 3, 5), seed + 5, jitter=0.24)
+    tile.seed_nuclei("tumour", traits.tumor_cell_um, 0.95 * ramp(nests, 3, 5), seed + 5, jitter=0.24)
     tile.seed_nuclei("fragment", 22, 0.2 * ramp(inside, 3, 5) * ramp(lumen, 0, -2), seed + 6)
     y, x, angle, random = wall_nuclei(rings, kind, 6.0, seed)
     # A gland that overlaps another leaves no bare nuclei in its lumen.
@@ -143,15 +143,15 @@ def paint_carcinoma(tile: Tile, weight: F32, depth_um: F32) -> None:
     tile.stamp("tumour", y[keep], x[keep], random[keep], angle[keep])
 
 
-def _tumour_gland(tile: Tile) -> RingKind:
-    size = tile.world.traits.tumour_size
+def _tumor_gland(tile: Tile) -> RingKind:
+    size = tile.world.traits.tumor_size
     return RingKind(
         spacing_um=104,
         radius_um=(26, 60),
         wall_um=(15 * size, 30 * size),
         irregular=0.24,
         oval=1.8,
-        pitch_um=0.62 * tile.world.traits.tumour_cell_um,
+        pitch_um=0.62 * tile.world.traits.tumor_cell_um,
         rows=1.9,
         jitter=0.34,
     )

@@ -13,12 +13,12 @@ def paint_stroma(tile: Tile, weight: F32) -> None:
     """Collagen: wavy pink bundles with clefts and thin dark nuclei along them."""
     traits, seed = tile.world.traits, tile.world.seed
     full = tile.full(weight)
-    fibre = tile.fibres()
+    fiber = tile.fibers()
     dense = 1 + 0.22 * tile.full(tile.noise(180, seed + 31, 2))
-    tile.lay(full, 0.05 + 0.015 * fibre, traits.fibre_density * np.maximum(dense + 0.17 * fibre, 0.1))
-    tile.clear(full * ramp(fibre + 0.5 * tile.full(tile.noise(70, seed + 32)), -2.1, -2.9))
+    tile.lay(full, 0.05 + 0.015 * fiber, traits.fiber_density * np.maximum(dense + 0.17 * fiber, 0.1))
+    tile.clear(full * ramp(fiber + 0.5 * tile.full(tile.noise(70, seed + 32)), -2.1, -2.9))
     crowd = ramp(tile.noise(140, seed + 33), -1.2, 2.2) * weight
-    tile.seed_nuclei("fibroblast", 17, 0.75 * crowd, seed + 34, along_fibres=True)
+    tile.seed_nuclei("fibroblast", 17, 0.75 * crowd, seed + 34, along_fibers=True)
     tile.seed_nuclei("lymphocyte", 15, 0.10 * crowd**2, seed + 35)
 
 
@@ -26,11 +26,11 @@ def paint_muscle(tile: Tile, weight: F32) -> None:
     """Smooth muscle: dense straight bundles, cigar-shaped nuclei in step with them."""
     seed = tile.world.seed
     full = tile.full(weight)
-    fibre = tile.fibres(2.2)
+    fiber = tile.fibers(2.2)
     dense = 1 + 0.12 * tile.full(tile.noise(110, seed + 41, 2))
-    tile.lay(full, 0.10 + 0.012 * fibre, tile.world.traits.fibre_density * (1.25 * dense + 0.12 * fibre))
+    tile.lay(full, 0.10 + 0.012 * fiber, tile.world.traits.fiber_density * (1.25 * dense + 0.12 * fiber))
     tile.clear(full * ramp(np.abs(tile.full(tile.noise(150, seed + 42))), 0.05, 0.01))
-    tile.seed_nuclei("muscle", 17, 0.8 * weight, seed + 43, along_fibres=True)
+    tile.seed_nuclei("muscle", 17, 0.8 * weight, seed + 43, along_fibers=True)
 
 
 def paint_fat(tile: Tile, weight: F32) -> None:
@@ -42,7 +42,7 @@ def paint_fat(tile: Tile, weight: F32) -> None:
     edge = np.exp(-(np.maximum(tile.full(wall) - 0.25, 0) ** 2) * np.float32(1.3))
     shade = edge * (1 + 0.25 * tile.grain(17) + 0.3 * tile.full(tile.noise(60, seed + 54)))
     tile.lay(full, 0.06 * shade, 0.5 * shade)
-    tile.seed_nuclei("fibroblast", 16, weight * 0.22 * ramp(wall, 4, 1), seed + 53, along_fibres=True)
+    tile.seed_nuclei("fibroblast", 16, weight * 0.22 * ramp(wall, 4, 1), seed + 53, along_fibers=True)
 
 
 def paint_lymphoid(tile: Tile, weight: F32) -> None:
@@ -75,7 +75,7 @@ def paint_lymphoid(tile: Tile, weight: F32) -> None:
 def paint_mucus(tile: Tile, weight: F32) -> None:
     """Mucus: pale bluish pools with streaks and few cells."""
     seed = tile.world.seed
-    full, streak = tile.full(weight), tile.fibres(1.6)
+    full, streak = tile.full(weight), tile.fibers(1.6)
     pool = tile.full(tile.noise(120, seed + 71, 3))
     density = np.maximum(0.11 + 0.045 * pool + 0.014 * streak + 0.01 * tile.grain(13), 0)
     tile.lay(full, density, 0.35 * density + 0.01 * np.maximum(streak, 0))

@@ -68,12 +68,12 @@ def render_strips(world: World, height: int, width: int) -> Iterator[NDArray[np.
 
 def paint(tile: Tile) -> None:
     """Lays all tissues on a tile, from the ground up, then its nuclei."""
-    tumour, mucosa, lobule = (tile.region(n) for n in ("tumour", "mucosa", "lobule"))
+    tumor, mucosa, lobule = (tile.region(n) for n in ("tumour", "mucosa", "lobule"))
     lymphoid, ground = tile.region("lymphoid"), tile.region("stroma")
-    matrix = tumour
-    if lymphoid is not None and tumour is not None:
+    matrix = tumor
+    if lymphoid is not None and tumor is not None:
         fibrous = ramp(tile.noise(210, tile.world.seed + 2, 2), *_step(tile.world.traits.desmoplasia))
-        matrix = tumour * fibrous
+        matrix = tumor * fibrous
         lymphoid = lymphoid * (1 - matrix)
     for over in (matrix, mucosa, lobule):
         if over is not None:
@@ -99,8 +99,8 @@ def paint(tile: Tile) -> None:
     duct = tile.region("duct")
     if duct is not None and tile.touches(duct):
         epithelium.paint_lobules(tile, duct, epithelium.DUCT)
-    if tumour is not None and tile.touches(tumour):
-        epithelium.paint_carcinoma(tile, tumour, tile.regions["lesion_depth"])
+    if tumor is not None and tile.touches(tumor):
+        epithelium.paint_carcinoma(tile, tumor, tile.regions["lesion_depth"])
     cover = tile.nuclei[..., 1]
     tile.lay(cover, 0.0, 0.45 * tile.eosin)
     tile.hematoxylin += tile.nuclei[..., 0]

@@ -10,7 +10,7 @@ from histo_monai.phantom.cells.nuclei import stamp
 from histo_monai.phantom.raster.lattice import F32, Grid, fractal, magnify, noise, scatter, wrap
 from histo_monai.phantom.tissue.world import TEXTURE_PX, World
 
-MARGIN_UM = 160.0  # structures reach that far into a tile from a centre outside
+MARGIN_UM = 160.0  # structures reach that far into a tile from a center outside
 HALO_UM = 14.0  # nuclei reach half of that, blur and sharpening the rest
 
 
@@ -79,9 +79,9 @@ class Tile:
         return top, left, top + self.height * mpp + 2 * reach_um, left + self.width * mpp + 2 * reach_um
 
     def flow(self) -> tuple[F32, F32]:
-        """Coordinates along and across the fibres on the coarse raster, µm."""
+        """Coordinates along and across the fibers on the coarse raster, µm."""
         if self._flow is None:
-            seed, angle = self.world.seed, self.world.traits.fibre_angle
+            seed, angle = self.world.seed, self.world.traits.fiber_angle
             y, x = self.coarse.rows_um()[:, None], self.coarse.columns_um()[None, :]
             sway = (
                 70 * self.noise(330, seed + 11)
@@ -94,20 +94,20 @@ class Tile:
                 + 40 * self.noise(400, seed + 13)
             )
             across = y * np.float32(np.cos(angle)) - x * np.float32(np.sin(angle)) + sway
-            if "capsule_across" in self.regions:  # a capsule's fibres run along it
+            if "capsule_across" in self.regions:  # a capsule's fibers run along it
                 capsule = self.regions["capsule"] > 0.5
                 along = np.where(capsule, self.regions["capsule_along"], along)
                 across = np.where(capsule, self.regions["capsule_across"] + 0.1 * sway, across)
             self._flow = along.astype(np.float32), across.astype(np.float32)
         return self._flow
 
-    def fibre_direction(self) -> F32:
-        """Direction of the fibres on the coarse raster, radians from +x."""
+    def fiber_direction(self) -> F32:
+        """Direction of the fibers on the coarse raster, radians from +x."""
         slope_y, slope_x = np.gradient(self.flow()[1])
         return np.arctan2(-slope_x, slope_y).astype(np.float32)
 
-    def fibres(self, stretch: float = 1.0) -> F32:
-        """The slide's fibre texture laid along the flow. Shape (height, width), about unit variance."""
+    def fibers(self, stretch: float = 1.0) -> F32:
+        """The slide's fiber texture laid along the flow. Shape (height, width), about unit variance."""
         along, across = self.flow()
         scale = np.float32(1 / self.world.mpp)
         # Whole periods are taken off so that float32 keeps its sub-pixel digits far from the origin.
@@ -117,7 +117,7 @@ class Tile:
             pixels = values.astype(np.float64) * float(factor)
             pixels -= np.floor(pixels[m, m] / TEXTURE_PX) * TEXTURE_PX
             maps.append(self.full(pixels.astype(np.float32)))
-        texture = self.world.fibres
+        texture = self.world.fibers
         return np.asarray(cv2.remap(texture, maps[0], maps[1], cv2.INTER_LINEAR, borderMode=cv2.BORDER_WRAP))
 
     def lay(
@@ -140,7 +140,7 @@ class Tile:
         chance: F32,
         seed: int,
         *,
-        along_fibres: bool = False,
+        along_fibers: bool = False,
         jitter: float = 0.3,
     ) -> None:
         """Stamps nuclei of a kind on a jittered lattice, each kept with probability `chance` (coarse raster)."""
@@ -150,8 +150,8 @@ class Tile:
         keep = u[0] < self.coarse.sample(chance, y, x)
         y, x, random = y[keep], x[keep], u[1][keep]
         angle = None
-        if along_fibres:
-            angle = self.coarse.sample(self.fibre_direction(), y, x) + 0.3 * (u[2][keep] - 0.5)
+        if along_fibers:
+            angle = self.coarse.sample(self.fiber_direction(), y, x) + 0.3 * (u[2][keep] - 0.5)
         self.stamp(kind, y, x, random, angle)
 
     def coverage(self, kind: str, y_um: F32, x_um: F32, random: F32) -> F32:

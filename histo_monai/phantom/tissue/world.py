@@ -34,27 +34,27 @@ class Traits:
     """How the tissue of one patient looks; relative values are about 1.
 
     Attributes:
-        tumour_size: Relative size of tumour nuclei.
+        tumor_size: Relative size of tumor nuclei.
         pleomorphism: Relative spread of their size and outline.
-        tumour_chromatin: Relative density of their chromatin.
-        tumour_cell_um: Distance between tumour cells.
-        cytoplasm: Eosin and hematoxylin density of the tumour's cytoplasm.
-        glandular: Share of the tumour that forms glands, 0..1.
+        tumor_chromatin: Relative density of their chromatin.
+        tumor_cell_um: Distance between tumor cells.
+        cytoplasm: Eosin and hematoxylin density of the tumor's cytoplasm.
+        glandular: Share of the tumor that forms glands, 0..1.
         nest_um: Width of solid nests.
-        nest_fill: Share of the tumour region that solid nests cover.
-        desmoplasia: Share of the tumour's matrix that is fibrous in tissue that is not, 0..1.
+        nest_fill: Share of the tumor region that solid nests cover.
+        desmoplasia: Share of the tumor's matrix that is fibrous in tissue that is not, 0..1.
         retraction: Strength of the clefts around nests, 0..1.
         lymphoid_cell_um: Distance between lymphocytes.
         lymphoid_chromatin: Relative density of their chromatin.
-        fibre_angle: Main direction of fibres, radians.
-        fibre_density: Eosin density of stroma.
+        fiber_angle: Main direction of fibers, radians.
+        fiber_density: Eosin density of stroma.
         cracks: Share of shrinkage clefts in dense tissue, 0..1.
     """
 
-    tumour_size: float
+    tumor_size: float
     pleomorphism: float
-    tumour_chromatin: float
-    tumour_cell_um: float
+    tumor_chromatin: float
+    tumor_cell_um: float
     cytoplasm: tuple[float, float]
     glandular: float
     nest_um: float
@@ -63,8 +63,8 @@ class Traits:
     retraction: float
     lymphoid_cell_um: float
     lymphoid_chromatin: float
-    fibre_angle: float
-    fibre_density: float
+    fiber_angle: float
+    fiber_density: float
     cracks: float
 
 
@@ -72,10 +72,10 @@ def draw_traits(rng: np.random.Generator) -> Traits:
     """A patient at random."""
     size = float(np.exp(rng.normal(0, 0.10)))
     return Traits(
-        tumour_size=size,
+        tumor_size=size,
         pleomorphism=float(rng.uniform(0.7, 1.4)),
-        tumour_chromatin=float(np.exp(rng.normal(0.1, 0.25))),
-        tumour_cell_um=float(rng.uniform(11.2, 14.8)) * size,
+        tumor_chromatin=float(np.exp(rng.normal(0.1, 0.25))),
+        tumor_cell_um=float(rng.uniform(11.2, 14.8)) * size,
         cytoplasm=(float(rng.uniform(0.28, 0.62)), float(rng.uniform(0.10, 0.36))),
         glandular=float(rng.beta(0.7, 0.7)),
         nest_um=float(rng.uniform(45, 95)),
@@ -84,8 +84,8 @@ def draw_traits(rng: np.random.Generator) -> Traits:
         retraction=float(rng.random()),
         lymphoid_cell_um=float(rng.uniform(6.9, 8.6)),
         lymphoid_chromatin=float(np.exp(rng.normal(-0.05, 0.18))),
-        fibre_angle=float(rng.uniform(0, np.pi)),
-        fibre_density=float(rng.uniform(0.42, 0.72)),
+        fiber_angle=float(rng.uniform(0, np.pi)),
+        fiber_density=float(rng.uniform(0.42, 0.72)),
         cracks=float(rng.uniform(0.1, 1.0)),
     )
 
@@ -126,7 +126,7 @@ class World:
         t = self.traits
         kinds = KINDS | {
             "tumour": vary(
-                KINDS["tumour"], size=t.tumour_size, density=t.tumour_chromatin, spread=t.pleomorphism
+                KINDS["tumour"], size=t.tumor_size, density=t.tumor_chromatin, spread=t.pleomorphism
             ),
             "lymphocyte": vary(KINDS["lymphocyte"], density=t.lymphoid_chromatin),
         }
@@ -146,8 +146,8 @@ class World:
         return np.asarray((fine + coarse) * np.float32(0.707), dtype=np.float32)
 
     @cached_property
-    def fibres(self) -> F32:
-        """Texture of parallel fibres along x, unit variance."""
+    def fibers(self) -> F32:
+        """Texture of parallel fibers along x, unit variance."""
         seed = derive(self.seed, "fibres")
         px = 1 / self.mpp
         lines = periodic_texture(TEXTURE_PX, (0.45 * px, 9 * px), seed, waviness=0.7)

@@ -13,7 +13,7 @@ from histo_monai.phantom.raster.lattice import (
 )
 
 
-def splitmix_finaliser(value: int) -> int:
+def splitmix_finalizer(value: int) -> int:
     """Steele, Lea & Flood 2014, figure 17, in Python's integers."""
     mask = 2**64 - 1
     value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 & mask
@@ -21,11 +21,11 @@ def splitmix_finaliser(value: int) -> int:
     return value ^ value >> 31
 
 
-def test_cells_hash_as_the_finaliser_in_integers_says() -> None:
+def test_cells_hash_as_the_finalizer_in_integers_says() -> None:
     rows, columns = np.array([0, -3, 17]), np.array([5, 2, -9])
     for got, row, column in zip(hash_cells(99, rows, columns), rows, columns, strict=True):
         mixed = int(row) * 0x9E3779B97F4A7C15 + int(column) * 0xC2B2AE3D27D4EB4F + 99
-        assert int(got) == splitmix_finaliser(mixed % 2**64)
+        assert int(got) == splitmix_finalizer(mixed % 2**64)
 
 
 def test_uniforms_fill_the_unit_interval_evenly_and_do_not_repeat_each_other() -> None:
