@@ -59,8 +59,8 @@ def indecision(probabilities: NDArray[np.floating]) -> NDArray[np.float64]:
     Returns:
         Shape (n,), 0 (certain) to 1 (all classes are equally likely).
     """
-    said = np.asarray(probabilities, np.float64)
-    return np.clip(entr(said).sum(axis=1) / np.log(said.shape[1]), 0, 1)
+    shares = np.asarray(probabilities, np.float64)
+    return np.clip(entr(shares).sum(axis=1) / np.log(shares.shape[1]), 0, 1)
 
 
 def disagreement(scores: NDArray[np.floating], others: NDArray[np.floating]) -> NDArray[np.float64]:

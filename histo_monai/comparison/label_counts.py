@@ -17,7 +17,7 @@ class LabelsNeeded:
         high: upper end, likewise.
         extrapolated: whether the value lies beyond the largest size measured, on a fitted inverse power law.
         reason: what the answer rests on, or why it is open, in one sentence.
-        fewest: the smallest number that is told.
+        fewest: the smallest number that is stated.
         most: the largest.
     """
 
@@ -32,12 +32,12 @@ class LabelsNeeded:
     def __str__(self) -> str:
         if np.isnan(self.value):
             return f"unknown: {self.reason}"
-        value, low, high = (self._told(number) for number in (self.value, self.low, self.high))
+        value, low, high = (self._stated(number) for number in (self.value, self.low, self.high))
         if self.low == self.high == self.value and not 0 < self.value < np.inf:
             return value
         return f"{value} ({low} to {high})"
 
-    def _told(self, number: float) -> str:
+    def _stated(self, number: float) -> str:
         if number <= 0:
             return f"fewer than {self.fewest:,.0f}"
         return f"more than {self.most:,.0f}" if np.isinf(number) else f"{number:,.0f}"
@@ -72,12 +72,12 @@ class LabelsSaved:
 
     @property
     def fewest(self) -> float:
-        """The smallest ratio that is told: 0 stands for less than this."""
+        """The smallest ratio that is stated: 0 stands for less than this."""
         return self.needed.fewest / self.num_labels
 
     @property
     def most(self) -> float:
-        """The largest ratio that is told: inf stands for more than this."""
+        """The largest ratio that is stated: inf stands for more than this."""
         return self.needed.most / self.num_labels
 
     def as_dict(self) -> dict[str, float | bool | str]:
@@ -85,18 +85,18 @@ class LabelsSaved:
         names = ("value", "low", "high", "fewest", "most")
         needed = {f"needed_{name}": getattr(self.needed, name) for name in names}
         ratios = {f"ratio_{name}": getattr(self, name) for name in names[1:]}
-        told = {"extrapolated": self.needed.extrapolated, "reason": self.needed.reason, "told": str(self)}
-        return {"num_labels": self.num_labels} | needed | {"ratio": self.ratio} | ratios | told
+        text = {"extrapolated": self.needed.extrapolated, "reason": self.needed.reason, "told": str(self)}
+        return {"num_labels": self.num_labels} | needed | {"ratio": self.ratio} | ratios | text
 
     def __str__(self) -> str:
         if np.isnan(self.ratio):
             return str(self.needed)
-        value, low, high = (self._told(number) for number in (self.ratio, self.low, self.high))
+        value, low, high = (self._stated(number) for number in (self.ratio, self.low, self.high))
         if self.low == self.high == self.ratio and not 0 < self.ratio < np.inf:
             return f"{value} times as many"
         return f"{value} ({low} to {high}) times as many"
 
-    def _told(self, number: float) -> str:
+    def _stated(self, number: float) -> str:
         if number <= 0:
             return f"less than {self.fewest:.3g}"
         return f"more than {self.most:.3g}" if np.isinf(number) else f"{number:.3g}"

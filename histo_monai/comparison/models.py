@@ -104,7 +104,7 @@ class _Seeds:
 
 def compare_models(
     references: Mapping[str, ArrayLike],
-    said: Mapping[str, Sequence[ArrayLike]],
+    predictions: Mapping[str, Sequence[ArrayLike]],
     groups: ArrayLike | None,
     *,
     seed: int,
@@ -124,7 +124,7 @@ def compare_models(
     Args:
         references: suffix of the metrics' names -> shape (N,): {"": classes} or {"": scores}, or several raters
             {"_a": scores, "_b": scores}.
-        said: name of a model -> for each seed, shape (N, K), probabilities, or (N,), scores.
+        predictions: name of a model -> for each seed, shape (N, K), probabilities, or (N,), scores.
         groups: Shape (N,), patient or slide of each row; None: rows are independent.
         seed: of the bootstrap.
         num_replicates: of the bootstrap.
@@ -132,20 +132,20 @@ def compare_models(
     Raises:
         ValueError: If models differ in the number of seeds, or rows are not what `metric_replicates` takes.
     """
-    if len({len(seeds) for seeds in said.values()}) != 1:
-        told = ", ".join(f"{name} {len(seeds)}" for name, seeds in said.items())
-        raise ValueError(f"models are compared over the same seeds; numbers of seeds: {told}")
+    if len({len(seeds) for seeds in predictions.values()}) != 1:
+        numbers = ", ".join(f"{name} {len(seeds)}" for name, seeds in predictions.items())
+        raise ValueError(f"models are compared over the same seeds; numbers of seeds: {numbers}")
     num_rows = len(np.asarray(next(iter(references.values()))))
     resampling = Resampling(num_rows, groups, seed=seed, num_replicates=num_replicates)
     values: list[ModelValue] = []
     tests: list[PairedTest] = []
     for suffix, reference in references.items():
-        found = {name: _over_seeds(reference, seeds, resampling) for name, seeds in said.items()}
-        for metric in next(iter(found.values())):
-            models = {name: metrics[metric] for name, metrics in found.items()}
+        by_model = {name: _over_seeds(reference, seeds, resampling) for name, seeds in predictions.items()}
+        for metric in next(iter(by_model.values())):
+            models = {name: metrics[metric] for name, metrics in by_model.items()}
             values += [
                 ModelValue(
-                    name, metric + suffix, *_value(metric, reference, said[name], of_seeds, resampling)
+                    name, metric + suffix, *_value(metric, reference, predictions[name], of_seeds, resampling)
                 )
                 for name, of_seeds in models.items()
             ]
@@ -156,34 +156,38 @@ def compare_models(
 def _over_seeds(
     reference: ArrayLike, seeds: Sequence[ArrayLike], resampling: Resampling
 ) -> dict[str, _Seeds]:
-    drawn = [metric_replicates(reference, said, resampling) for said in seeds]
-    found = {
+    drawn = [metric_replicates(reference, predictions, resampling) for predictions in seeds]
+    by_metric = {
         metric: _Seeds(
             np.array([replicates[metric][0] for replicates in drawn]),
             np.mean([replicates[metric][1] for replicates in drawn], axis=0),
         )
         for metric in drawn[0]
     }
-    if "macro_auc" in found:
-        areas = [macro_auc_influence(reference, said) for said in seeds]
+    if "macro_auc" in by_metric:
+        areas = [macro_auc_influence(reference, predictions) for predictions in seeds]
         influence = np.mean([area.influence for area in areas], axis=0)
-        found["macro_auc"] = _Seeds(found["macro_auc"].values, found["macro_auc"].replicates, influence)
+        by_metric["macro_auc"] = _Seeds(
+            by_metric["macro_auc"].values, by_metric["macro_auc"].replicates, influence
+        )
     if len(seeds) == 1 and resampling.num_groups == resampling.num_rows:
         right = np.asarray(seeds[0]).argmax(axis=-1) == np.asarray(reference)
         for metric in _FROM_DECISIONS:
-            if metric in found:
-                found[metric] = _Seeds(found[metric].values, found[metric].replicates, right=right)
-    return found
+            if metric in by_metric:
+                by_metric[metric] = _Seeds(
+                    by_metric[metric].values, by_metric[metric].replicates, right=right
+                )
+    return by_metric
 
 
 def _value(
-    metric: str, reference: ArrayLike, said: Sequence[ArrayLike], seeds: _Seeds, resampling: Resampling
+    metric: str, reference: ArrayLike, predictions: Sequence[ArrayLike], seeds: _Seeds, resampling: Resampling
 ) -> tuple[Estimate, float]:
     """Mean over seeds with its interval, and the standard deviation over seeds."""
-    if len(said) == 1 and metric == "icc":
-        ratings = np.column_stack([np.asarray(reference), np.asarray(said[0])])
+    if len(predictions) == 1 and metric == "icc":
+        ratings = np.column_stack([np.asarray(reference), np.asarray(predictions[0])])
         return intraclass_correlation(ratings), float("nan")
-    if len(said) == 1:
+    if len(predictions) == 1:
         return resampling.estimate(float(seeds.values[0]), seeds.replicates), float("nan")
     return estimate_over_seeds(metric, seeds.values, seeds.replicates, resampling)
 
@@ -203,9 +207,9 @@ def estimate_over_seeds(
         The estimate, n groups; and the standard deviation over seeds, NaN for one.
     """
     num_groups = effective_groups(resampling.group_of_row)
-    found = seed_mean(values, replicate_variance(replicates, num_groups), num_groups)
-    low, high = np.clip([found.low, found.high], -1.0 if metric == "icc" else 0.0, 1.0)  # NaN stays NaN.
-    return Estimate(found.value, float(low), float(high), resampling.num_groups), found.seed_sd
+    mean = seed_mean(values, replicate_variance(replicates, num_groups), num_groups)
+    low, high = np.clip([mean.low, mean.high], -1.0 if metric == "icc" else 0.0, 1.0)  # NaN stays NaN.
+    return Estimate(mean.value, float(low), float(high), resampling.num_groups), mean.seed_sd
 
 
 def _tests(
@@ -232,11 +236,11 @@ def _difference(
         num_groups = effective_groups(resampling.group_of_row)
         variance = replicate_variance(first.replicates - second.replicates, num_groups)
         test, spreads = "bootstrap", [Spread(variance, num_groups - 1)]
-    found = spread_mean(first.values - second.values, spreads)
-    p = found.p
+    mean = spread_mean(first.values - second.values, spreads)
+    p = mean.p
     if first.right is not None and second.right is not None:
         test, p = "McNemar", mcnemar_p(first.right, second.right)
-    return Estimate(found.value, found.low, found.high, resampling.num_groups), p, test
+    return Estimate(mean.value, mean.low, mean.high, resampling.num_groups), p, test
 
 
 def verdict(difference: float, p_holm: float) -> str:

@@ -1,4 +1,4 @@
-"""What several seeds on one sample of patients say: mean, interval and test, of a model or of a difference of two."""
+"""Several seeds on one sample of patients: mean, interval and test, of a model or of a difference of two."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from histo_monai.metrics.estimate import Estimate
 from histo_monai.products import product
 
 _FEWEST_DEFINED = 0.5
-_SMALLEST_P = 1e-15  # Of several spreads; nothing smaller is told.
+_SMALLEST_P = 1e-15  # Of several spreads; nothing smaller is reported.
 _NOTHING = 1e-24  # A variance below this is rounding: metrics are of the order of 1.
 
 
@@ -93,8 +93,8 @@ def mean_difference(
     replicates = [product(sums, counts) / product(sizes, counts) for counts in resampling.blocks()]
     num_groups = effective_groups(resampling.group_of_row)
     variance = replicate_variance(np.concatenate(replicates), num_groups)
-    found = seed_mean([sums.sum() / sizes.sum()], variance, num_groups)
-    return Estimate(found.value, found.low, found.high, resampling.num_groups)
+    mean = seed_mean([sums.sum() / sizes.sum()], variance, num_groups)
+    return Estimate(mean.value, mean.low, mean.high, resampling.num_groups)
 
 
 def spread_mean(per_seed: ArrayLike, spreads: Sequence[Spread], confidence: float = 0.95) -> SeedMean:

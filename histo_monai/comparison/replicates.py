@@ -23,7 +23,7 @@ _NOTHING = 1e-12  # Of the squares: what rounding leaves of the spread of equal 
 _Values = Callable[[NDArray[np.float64]], dict[str, NDArray[np.float64]]]
 
 
-def metric_replicates(reference: ArrayLike, said: ArrayLike, resampling: Resampling) -> Replicates:
+def metric_replicates(reference: ArrayLike, predictions: ArrayLike, resampling: Resampling) -> Replicates:
     """What one model is worth on all rows, and on every replicate of a resampling of their groups.
 
     Models of the same rows that share the resampling have replicates of the same draws: the difference of two
@@ -31,7 +31,7 @@ def metric_replicates(reference: ArrayLike, said: ArrayLike, resampling: Resampl
 
     Args:
         reference: Shape (N,): classes, int, 0..K-1, or scores.
-        said: Shape (N, K), probabilities; or (N,), scores in the unit of the reference.
+        predictions: Shape (N, K), probabilities; or (N,), scores in the unit of the reference.
         resampling: of these N rows.
 
     Returns:
@@ -45,7 +45,7 @@ def metric_replicates(reference: ArrayLike, said: ArrayLike, resampling: Resampl
         raise ValueError(
             f"{len(np.asarray(reference))} references for a resampling of {resampling.num_rows} rows"
         )
-    values = (_of_classes if np.ndim(said) == 2 else _of_scores)(reference, said, resampling)
+    values = (_of_classes if np.ndim(predictions) == 2 else _of_scores)(reference, predictions, resampling)
     point = values(np.ones((resampling.num_groups, 1)))
     blocks = [values(counts) for counts in resampling.blocks()]
     return {
@@ -54,8 +54,8 @@ def metric_replicates(reference: ArrayLike, said: ArrayLike, resampling: Resampl
     }
 
 
-def _of_classes(reference: ArrayLike, said: ArrayLike, resampling: Resampling) -> _Values:
-    labels, shares = checks.classes_and_probabilities(reference, said)
+def _of_classes(reference: ArrayLike, predictions: ArrayLike, resampling: Resampling) -> _Values:
+    labels, shares = checks.classes_and_probabilities(reference, predictions)
     of_group = Tallies.count(labels, shares, group_of_row=resampling.group_of_row)
     ranked = ranked_classes(labels, shares, resampling.group_of_row)
 
@@ -73,9 +73,9 @@ def _of_classes(reference: ArrayLike, said: ArrayLike, resampling: Resampling) -
     return values
 
 
-def _of_scores(reference: ArrayLike, said: ArrayLike, resampling: Resampling) -> _Values:
-    truth, guess = checks.column("reference", reference), checks.column("said", said)
-    checks.same_length(reference=truth, said=guess)
+def _of_scores(reference: ArrayLike, predictions: ArrayLike, resampling: Resampling) -> _Values:
+    truth, guess = checks.column("reference", reference), checks.column("predictions", predictions)
+    checks.same_length(reference=truth, predictions=guess)
     center = (truth.mean() + guess.mean()) / 2  # Of both: sums of squares then lose no digits.
     x, y = truth - center, guess - center
     terms = (np.ones_like(x), x, y, x * x, y * y, x * y)

@@ -35,7 +35,7 @@ class Member:
         num_labels: how many these are.
         mu: unlabeled images per labeled one; NaN where the stage has none.
         n_aug: operations of the strong view; NaN likewise.
-        said: Shape (N, K), probabilities, or (N,), scores.
+        predictions: Shape (N, K), probabilities, or (N,), scores.
     """
 
     method: str
@@ -45,7 +45,7 @@ class Member:
     num_labels: int
     mu: float
     n_aug: float
-    said: NDArray[np.float64]
+    predictions: NDArray[np.float64]
 
     @property
     def setting(self) -> tuple[str, str, float, float, float]:
@@ -121,14 +121,14 @@ def curve_points(
 def _points(
     members: Sequence[Member], suffix: str, reference: NDArray, resampling: Resampling, seed: int
 ) -> list[Point]:
-    drawn = [metric_replicates(reference, member.said, resampling) for member in members]
+    drawn = [metric_replicates(reference, member.predictions, resampling) for member in members]
     picked = _picked_seeds(seed, len(members), resampling.num_replicates)
     points = []
     for metric in drawn[0]:
         if metric + suffix not in HEADLINES:
             continue
-        values = np.array([found[metric][0] for found in drawn])
-        replicates = np.stack([found[metric][1] for found in drawn])
+        values = np.array([replicates_of[metric][0] for replicates_of in drawn])
+        replicates = np.stack([replicates_of[metric][1] for replicates_of in drawn])
         estimate, seed_sd = estimate_over_seeds(metric, values, replicates.mean(axis=0), resampling)
         of_both = np.take_along_axis(replicates, picked, axis=0).mean(axis=0)
         points.append(Point(members[0], metric + suffix, estimate, seed_sd, len(members), of_both))

@@ -54,11 +54,11 @@ def find_detections(
     with quiet_library():  # MONAI loads nvImageCodec, which prints warnings where there is no GPU.
         from monai.transforms import ProbNMS
     suppress = ProbNMS(prob_threshold=threshold, box_size=2 * int(radius_um / stride_um + 1e-6) + 1)
-    found = suppress(np.where(seen, smooth, 0))
-    places = heatmap.grid.centers_yx(np.array([cell for _, *cell in found], np.int64).reshape(-1, 2))
+    maxima = suppress(np.where(seen, smooth, 0))
+    places = heatmap.grid.centers_yx(np.array([cell for _, *cell in maxima], np.int64).reshape(-1, 2))
     return [
         Point(yx=(float(y), float(x)), label=label, measurements={"probability": float(value)})
-        for (y, x), (value, *_) in zip(places, found, strict=True)
+        for (y, x), (value, *_) in zip(places, maxima, strict=True)
     ]
 
 
@@ -94,9 +94,9 @@ def find_regions(heatmap: Heatmap, model: str, *, threshold: float, label: str) 
     regions = [
         replace(
             _cut(outline, heatmap.grid.size_yx),
-            measurements=dict(zip(MEASURES, map(float, told), strict=True)),
+            measurements=dict(zip(MEASURES, map(float, values), strict=True)),
         )
-        for outline, *told in zip(outlines, *measures, strict=True)
+        for outline, *values in zip(outlines, *measures, strict=True)
     ]
     regions.sort(key=lambda region: tuple(-region.measurements[n] for n in MEASURES[1:]))
     return [replace(region, name=f"{label} {number}") for number, region in enumerate(regions, 1)]

@@ -78,11 +78,11 @@ def shuffled_control(
     It has no bearing on the uncertainty of an AUC; it shows what the same machinery finds where there is nothing.
     """
     test = (split == "test").to_numpy()
-    found = permutation_auc(
+    aucs = permutation_auc(
         features[~test], is_tumor[~test], features[test], is_tumor[test], num=num, **asdict(learning)
     )
-    low, high = np.quantile(found, [0.025, 0.975])
-    return Estimate(float(found.mean()), float(low), float(high), num)
+    low, high = np.quantile(aucs, [0.025, 0.975])
+    return Estimate(float(aucs.mean()), float(low), float(high), num)
 
 
 def slide_estimates(
@@ -99,14 +99,14 @@ def slide_estimates(
         `slide_auc`, `slide_auc_macro` and `slide_auc_micro` where there are such slides, `slide_auc_by_seen`,
         `slide_auc_max_probability`.
     """
-    found = {"slide_auc": auc(is_tumor, scores["score"])}
+    estimates = {"slide_auc": auc(is_tumor, scores["score"])}
     for size in SIZES:
         kept = ~is_tumor | (sizes == size).to_numpy()
         if is_tumor[kept].any():
-            found[f"slide_auc_{size}"] = auc(is_tumor[kept], scores["score"][kept])
-    found["slide_auc_by_seen"] = auc(is_tumor, scores["score_by_seen"])
-    found[f"slide_auc_{MAX_PROBABILITY}"] = auc(is_tumor, scores[MAX_PROBABILITY])
-    return found
+            estimates[f"slide_auc_{size}"] = auc(is_tumor[kept], scores["score"][kept])
+    estimates["slide_auc_by_seen"] = auc(is_tumor, scores["score_by_seen"])
+    estimates[f"slide_auc_{MAX_PROBABILITY}"] = auc(is_tumor, scores[MAX_PROBABILITY])
+    return estimates
 
 
 def cell_auc(

@@ -1,4 +1,4 @@
-"""What a probability map says of a slide in a few dozen numbers, after Wang et al. 2016; see docs/slide_features.md."""
+"""A slide's probability map in a few dozen numbers, after Wang et al. 2016; see docs/slide_features.md."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def _named(threshold: float, name: str) -> str:
 
 FEATURES: Mapping[str, str] = {
     **{
-        _named(threshold, name): f"cells of {threshold:g} and above: {told}"
+        _named(threshold, name): f"cells of {threshold:g} and above: {description}"
         for threshold in THRESHOLDS
-        for name, told in (_OF_CELLS | _OF_LARGEST).items()
+        for name, description in (_OF_CELLS | _OF_LARGEST).items()
     },
     **_OF_MAP,
 }
@@ -64,8 +64,8 @@ def slide_features(heatmap: Heatmap, model: str) -> dict[str, float]:
 
     Cells without tissue count nowhere. Areas and means are of tissue: each cell weighs its tissue fraction. Shapes are
     of whole cells: a cell is a square, so that the axes of a rectangle do not depend on the stride. The largest region
-    is the one with most tissue, among equals the one with the higher mean. Where no cell reaches a threshold, all that
-    is told of it is 0; where a map has no tissue, all is 0; where all of it has one value, its skewness is 0.
+    is the one with most tissue, among equals the one with the higher mean. Where no cell reaches a threshold, all its
+    features are 0; where a map has no tissue, all is 0; where all of it has one value, its skewness is 0.
 
     Args:
         heatmap: of the slide.

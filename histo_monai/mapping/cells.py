@@ -48,7 +48,7 @@ def tissue_cells(
     mask = tissue_mask(slide.thumbnail(mask_mpp))
     rows, columns = grid.shape
     step = max(1, _CELLS_AT_ONCE // columns)
-    found = []
+    parts = []
     for first in range(0, rows, step):
         cells = np.argwhere(np.ones((min(step, rows - first), columns), bool))
         cells[:, 0] += first
@@ -58,8 +58,8 @@ def tissue_cells(
             tissue_fraction(mask, centers, grid.stride_um / mask_mpp), _part_inside(grid, cells)
         )
         chosen = (fraction > 0) & (fraction >= min_tissue_fraction - 1e-9)
-        found.append((cells[chosen], fraction[chosen].astype(np.float32)))
-    all_cells, all_fractions = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        parts.append((cells[chosen], fraction[chosen].astype(np.float32)))
+    all_cells, all_fractions = (np.concatenate(column) for column in zip(*parts, strict=True))
     return all_cells, all_fractions
 
 

@@ -1,4 +1,4 @@
-"""What models said of the tissue of one slide, cell by cell, and how it lies on disk."""
+"""Predictions of models for the tissue of one slide, cell by cell, and how they lie on disk."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLACE_COLUMNS = ("row", "column", "y", "x", "tissue")
 """Columns of a csv of scores before those of the models: cell, its center in level-0 pixels, its tissue fraction."""
 
 SEEN = "_seen"
-"""Ends the name of a column that holds what a model says of a slide that it was trained on."""
+"""Ends the name of a column that holds predictions of a model for a slide that it was trained on."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,9 @@ def write_heatmap(path: Path, heatmap: Heatmap, origin: Origin | None = None) ->
     centers = heatmap.grid.centers_yx(heatmap.cells).round(2)
     columns = [*heatmap.cells.T, *centers.T, np.round(heatmap.tissue.astype(np.float64), 4)]
     table = pd.DataFrame(dict(zip(PLACE_COLUMNS, columns, strict=True)))
-    told = {name: [f"{value:.6g}" for value in values] for name, values in heatmap.values.items()}
+    texts = {name: [f"{value:.6g}" for value in values] for name, values in heatmap.values.items()}
     with whole_file(path) as draft:
-        table.assign(**told).to_csv(draft, index=False)
+        table.assign(**texts).to_csv(draft, index=False)
     grid = heatmap.grid
     about = {
         "stride_um": grid.stride_um,

@@ -45,26 +45,26 @@ class Origin:
     def differences(self, before: Mapping[str, Any]) -> list[str]:
         """In words, how a map that was made from `before` (`as_dict`) differs from the one that this would give."""
         now = self.as_dict()
-        found = []
+        differing = []
         if any(before.get(name) != now[name] for name in ("slide_bytes", "slide_sample_sha256")):
-            found.append("the slide's content differs")
+            differing.append("the slide's content differs")
         if before.get("slide_mpp") != self.slide_mpp:
-            found.append(f"the slide's µm/px was {before.get('slide_mpp')}, now {self.slide_mpp}")
-        return found + self.other_look(before)
+            differing.append(f"the slide's µm/px was {before.get('slide_mpp')}, now {self.slide_mpp}")
+        return differing + self.other_look(before)
 
     def other_look(self, before: Mapping[str, Any]) -> list[str]:
         """As `differences`, whatever the slide."""
         settings = before.get("settings")
         settings = settings if isinstance(settings, dict) else {}
-        found = []
+        differing = []
         if before.get("model_sha256") != self.model_sha256:
-            found.append("the model differs")
+            differing.append("the model differs")
         if before.get("positive") != self.positive:
-            found.append(f"the class was {before.get('positive')!r}, now {self.positive!r}")
+            differing.append(f"the class was {before.get('positive')!r}, now {self.positive!r}")
         for name, value in self.settings.items():
             if settings.get(name) != value:
-                found.append(f"{name} was {settings.get(name)}, now {value}")
-        return found
+                differing.append(f"{name} was {settings.get(name)}, now {value}")
+        return differing
 
 
 class Origins:
@@ -114,7 +114,7 @@ def read_origin(path: Path) -> dict[str, Any] | None:
         return None
     try:
         about = json.loads(path.read_bytes())
-        found = about[MADE_FROM]
+        origin = about[MADE_FROM]
     except (ValueError, RecursionError, KeyError, TypeError):
         return None
-    return found if isinstance(found, dict) else None
+    return origin if isinstance(origin, dict) else None

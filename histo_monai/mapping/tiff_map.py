@@ -102,8 +102,8 @@ def read_map(path: Path) -> tuple[NDArray[np.float32], float]:
     except Exception as error:  # Of a damaged file tifffile raises what its decoders and tables do.
         what = " ".join(str(error).split())
         raise InputError(f"{path}: not a map of values ({what}); run the heatmap stage again") from None
-    told = (values.astype(np.float32) - 1) / _STEPS
-    return np.where(values > 0, told, np.float32(np.nan)), stride_um
+    probabilities = (values.astype(np.float32) - 1) / _STEPS
+    return np.where(values > 0, probabilities, np.float32(np.nan)), stride_um
 
 
 def _levels(raster: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:

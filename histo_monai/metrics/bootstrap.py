@@ -168,8 +168,8 @@ def paired_difference(
     Args:
         statistic: `statistic(*shared, *first)` and `statistic(*shared, *second)`.
         shared: what both models have in common, e.g. the labels.
-        first: what the first model says, e.g. its probabilities.
-        second: what the second says.
+        first: predictions of the first model, e.g. its probabilities.
+        second: predictions of the second.
         groups: as `grouped_bootstrap`, and so all that follows.
         seed: of the resampling.
         num_replicates: how many.

@@ -86,8 +86,8 @@ def against(points: pd.DataFrame, axis: Literal["mu", "n_aug"], metric: str) -> 
                 _draw(panel_axis, own, line, axis, _plus)
                 if line.stage == "finetune" and own["value"].notna().any():
                     panel_axis.axhline(own["value"].iloc[0], color=line.color, linestyle=":", linewidth=1.1)
-            told = [f"{step:g}" for step in steps]
-            panel_axis.set_xticks([start, *steps], ["fine-\ntuned", *told])
+            texts = [f"{step:g}" for step in steps]
+            panel_axis.set_xticks([start, *steps], ["fine-\ntuned", *texts])
             panel_axis.set_xlim(start - 0.6, steps[-1] + 0.6)
             panel_axis.set_title(title)
         _finish(figure, axes, rows, _AXES[axis])
@@ -133,8 +133,8 @@ def _panels(rows: pd.DataFrame, names: Sequence[str]) -> list[tuple[str, pd.Data
         wanted = [
             (rows[name] == value) | rows[name].isna() for name, value in zip(names, values, strict=True)
         ]
-        told = [_told(name, value) for name, value in zip(names, values, strict=True)]
-        panels.append((", ".join(told), rows[np.logical_and.reduce(wanted)]))
+        texts = [_setting(name, value) for name, value in zip(names, values, strict=True)]
+        panels.append((", ".join(texts), rows[np.logical_and.reduce(wanted)]))
     return panels
 
 
@@ -142,7 +142,7 @@ def _on(panel: pd.DataFrame, line: Line) -> pd.DataFrame:
     return panel[(panel["method"] == line.method) & (panel["stage"] == line.stage)]
 
 
-def _told(name: str, value: float) -> str:
+def _setting(name: str, value: float) -> str:
     return f"{100 * value:g} % of the labels" if name == "alpha" else f"{name} {value:g}"
 
 
@@ -175,8 +175,8 @@ def _draw(
 
 def _label_counts(axis: Axes, rows: pd.DataFrame) -> None:
     counts = rows.groupby("alpha")["num_labels"].median()
-    told = [f"{count:,.0f}\n{share:g} %" for share, count in zip(100 * counts.index, counts, strict=True)]
-    axis.set_xticks(counts, told)
+    texts = [f"{count:,.0f}\n{share:g} %" for share, count in zip(100 * counts.index, counts, strict=True)]
+    axis.set_xticks(counts, texts)
     axis.xaxis.set_minor_locator(NullLocator())
     axis.set_xlim(counts.min() / 1.25, counts.max() * 1.25)
 

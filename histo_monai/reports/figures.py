@@ -138,14 +138,16 @@ def confusion_counts(labels: ArrayLike, predicted: ArrayLike, num_classes: int) 
     Raises:
         ValueError: If the lengths differ, there is no row, or a class is not in 0..K-1.
     """
-    true, said = np.asarray(labels, np.int64), np.asarray(predicted, np.int64)
-    if true.shape != said.shape or true.ndim != 1 or not len(true):
+    true, decided = np.asarray(labels, np.int64), np.asarray(predicted, np.int64)
+    if true.shape != decided.shape or true.ndim != 1 or not len(true):
         raise ValueError(
-            f"labels {true.shape} and predicted {said.shape}: expected one class per row in each"
+            f"labels {true.shape} and predicted {decided.shape}: expected one class per row in each"
         )
-    if min(true.min(), said.min()) < 0 or max(true.max(), said.max()) >= num_classes:
+    if min(true.min(), decided.min()) < 0 or max(true.max(), decided.max()) >= num_classes:
         raise ValueError(f"a class is outside 0..{num_classes - 1}: there are {num_classes} names")
-    return np.bincount(true * num_classes + said, minlength=num_classes**2).reshape(num_classes, num_classes)
+    return np.bincount(true * num_classes + decided, minlength=num_classes**2).reshape(
+        num_classes, num_classes
+    )
 
 
 def tenths(
@@ -168,11 +170,11 @@ def _draw_confusion(axis: Axes, counts: np.ndarray, classes: Sequence[str]) -> N
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     axis.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     size = 11 if num <= 3 else 9.5 if num <= 6 else 8.5
-    for true, said in np.ndindex(num, num):
-        count, share = counts[true, said], shares[true, said]
-        told = f"{count:,}\n{share:.0%}" if num <= 4 else f"{count:,}"
+    for true, predicted in np.ndindex(num, num):
+        count, share = counts[true, predicted], shares[true, predicted]
+        text = f"{count:,}\n{share:.0%}" if num <= 4 else f"{count:,}"
         color = "white" if share > _SHARE_FROM else INK if count else PALE
-        axis.text(said, true, told, ha="center", va="center", color=color, fontsize=size)
+        axis.text(predicted, true, text, ha="center", va="center", color=color, fontsize=size)
     crowded = num * max(map(len, classes)) > _MOST_LETTERS
     axis.set_xticks(range(num), classes, rotation=45 * crowded, ha="right" if crowded else "center")
     axis.set_yticks(range(num), classes)

@@ -27,7 +27,7 @@ def labels_saved(table: pd.DataFrame) -> Figure:
     """Labels that the baseline needs per label of the method: a dot and a 95 % interval per row, on a log axis.
 
     An arrow is an open end, "more than" or "less than"; a dot with a white center was extrapolated. Where nothing
-    is known, or an end stands open, the reason is told beside it.
+    is known, or an end stands open, the reason stands beside it.
 
     Args:
         table: one row per method, stage and number of labels, drawn from the top: method, stage and what
@@ -49,7 +49,7 @@ def labels_saved(table: pd.DataFrame) -> Figure:
             line = drawn[row["method"], row["stage"]]
             if not np.isnan(row["ratio"]):
                 _draw(axis, place, row, line.color)
-            _tell(texts, place, row)
+            _write_numbers(texts, place, row)
         labels = [
             f"{drawn[row['method'], row['stage']].label}, {row['num_labels']:,.0f} labels" for row in rows
         ]
@@ -78,7 +78,7 @@ def _axes(axis: Axes, texts: Axes, table: pd.DataFrame) -> None:
 
 
 def _draw(axis: Axes, place: int, row: dict[Any, Any], color: str) -> None:
-    """The bar between the ends that are told, an arrow at each that stands open, the dot where there is a value."""
+    """The bar between the ends that are stated, an arrow at each that stands open, the dot where there is a value."""
     fewest, most = row["ratio_fewest"], row["ratio_most"]
     ends = [row["ratio_low"], row["ratio_high"]]
     axis.plot(np.clip(ends, fewest, most), [place, place], color=color, linewidth=2, solid_capstyle="butt")
@@ -96,7 +96,7 @@ def _draw(axis: Axes, place: int, row: dict[Any, Any], color: str) -> None:
         axis.plot(row["ratio"], place, "o", color=color, markerfacecolor=face, markersize=8, zorder=3)
 
 
-def _tell(texts: Axes, place: int, row: dict[Any, Any]) -> None:
+def _write_numbers(texts: Axes, place: int, row: dict[Any, Any]) -> None:
     """The numbers in words, and below them what they rest on where that is not plain."""
     known = not np.isnan(row["ratio"])
     plain = known and row["ratio_low"] > 0 and row["ratio_high"] < np.inf and not row["extrapolated"]

@@ -141,8 +141,12 @@ def test_wrong_input_is_one_line(changes: dict[str, Any], says: str) -> None:
 
 
 def test_indecision_is_the_entropy_in_parts_of_the_largest() -> None:
-    said = np.array([[0.5, 0.5, 0, 0], [1, 0, 0, 0], [0.25, 0.25, 0.25, 0.25], [0.5, 0.25, 0.125, 0.125]])
-    np.testing.assert_allclose(indecision(said), [0.5, 0, 1, 0.875], atol=1e-12)  # 1, 0, 2, 1.75 bits of 2
+    predictions = np.array(
+        [[0.5, 0.5, 0, 0], [1, 0, 0, 0], [0.25, 0.25, 0.25, 0.25], [0.5, 0.25, 0.125, 0.125]]
+    )
+    np.testing.assert_allclose(
+        indecision(predictions), [0.5, 0, 1, 0.875], atol=1e-12
+    )  # 1, 0, 2, 1.75 bits of 2
 
 
 def test_disagreement_is_part_of_the_largest() -> None:

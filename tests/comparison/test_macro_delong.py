@@ -27,7 +27,9 @@ def test_for_two_classes_the_difference_of_influences_has_the_z_of_delong():
     random = np.random.default_rng(0)
     labels = random.integers(2, size=80)
     scores = [np.round(random.random(80) / 2 + labels / 4, 2) for _ in range(2)]
-    areas = [macro_auc_influence(labels, np.column_stack([1 - said, said])) for said in scores]
+    areas = [
+        macro_auc_influence(labels, np.column_stack([1 - predictions, predictions])) for predictions in scores
+    ]
     test = delong_test(labels, *scores)
     difference = areas[0].value - areas[1].value
     variance = influence_variance(labels, areas[0].influence - areas[1].influence, np.arange(80))

@@ -40,34 +40,34 @@ def classes(random, num_groups, num_seeds, skills=(1.0, 1.0, 1.0), num_rows=120,
     labels = random.integers(num_classes, size=num_rows)
     hardness = random.normal(size=(num_rows, num_classes))
     size = of_row.max() + 1
-    said = {}
+    predictions = {}
     for number, skill in enumerate(skills):
         patients = 0.8 * random.normal(size=size) + skill
         bias = 0.5 * random.normal(size=(size, num_classes))
-        said[f"model {number}"] = []
+        predictions[f"model {number}"] = []
         for _ in range(num_seeds):
             logits = hardness + bias[of_row] + random.normal(size=(num_rows, num_classes))
             luck = 0.4 * random.normal() * (num_seeds > 1)
             logits[np.arange(num_rows), labels] += patients[of_row] + luck
-            said[f"model {number}"].append(softmax(logits))
-    return {"": labels}, said, groups
+            predictions[f"model {number}"].append(softmax(logits))
+    return {"": labels}, predictions, groups
 
 
 def scores(random, num_groups, num_seeds, noises=(0.2, 0.2, 0.2), num_rows=120):
     """Models that are each off in other patients, and in other seeds; `noises` are their standard errors."""
     groups, of_row = grouped_rows(random, num_groups, num_rows)
     truth = 0.2 * random.normal(size=of_row.max() + 1)[of_row] + 0.2 * random.normal(size=num_rows)
-    said = {}
+    predictions = {}
     for number, noise in enumerate(noises):
         patients = noise / 2 * random.normal(size=of_row.max() + 1)
-        said[f"model {number}"] = [
+        predictions[f"model {number}"] = [
             truth
             + patients[of_row]
             + 0.1 * random.normal() * (num_seeds > 1)
             + noise * random.normal(size=num_rows)
             for _ in range(num_seeds)
         ]
-    return {"": truth}, said, groups
+    return {"": truth}, predictions, groups
 
 
 def shuffled(random, references, groups):
@@ -84,10 +84,10 @@ def rates(draw, num_groups, num_seeds, shuffle=False, num_runs=NUM_RUNS, **means
     raw, verdicts = defaultdict(list), defaultdict(list)
     for run in range(num_runs):
         random = np.random.default_rng([run, num_groups or 0, num_seeds])
-        references, said, groups = draw(random, num_groups, num_seeds, **means)
+        references, predictions, groups = draw(random, num_groups, num_seeds, **means)
         if shuffle:
             references = shuffled(random, references, groups)
-        found = compare_models(references, said, groups, seed=run, num_replicates=128)
+        found = compare_models(references, predictions, groups, seed=run, num_replicates=128)
         for metric in dict.fromkeys(test.metric for test in found.tests):
             tests = [test for test in found.tests if test.metric == metric]
             raw[metric] += [test.p < 0.05 for test in tests]
@@ -147,38 +147,38 @@ def test_a_model_that_is_better_by_a_planted_margin_is_found_in_most_runs(draw, 
 
 
 def test_one_seed_is_told_as_the_evaluation_tells_it():
-    references, said, groups = classes(np.random.default_rng(0), 12, 1)
-    found = compare_models(references, said, groups, seed=4, num_replicates=300)
+    references, predictions, groups = classes(np.random.default_rng(0), 12, 1)
+    found = compare_models(references, predictions, groups, seed=4, num_replicates=300)
     expected = classification_estimates(
-        references[""], said["model 1"][0], groups, seed=4, num_replicates=300
+        references[""], predictions["model 1"][0], groups, seed=4, num_replicates=300
     )
-    told = {value.metric: value for value in found.values if value.model == "model 1"}
-    assert {metric: value.estimate for metric, value in told.items()} == {m: expected[m] for m in told}
-    assert all(np.isnan(value.seed_sd) for value in told.values())
-    references, said, groups = scores(np.random.default_rng(0), 12, 1)
-    found = compare_models(references, said, groups, seed=4, num_replicates=300)
-    ratings = np.column_stack([references[""], said["model 0"][0]])
+    values = {value.metric: value for value in found.values if value.model == "model 1"}
+    assert {metric: value.estimate for metric, value in values.items()} == {m: expected[m] for m in told}
+    assert all(np.isnan(value.seed_sd) for value in values.values())
+    references, predictions, groups = scores(np.random.default_rng(0), 12, 1)
+    found = compare_models(references, predictions, groups, seed=4, num_replicates=300)
+    ratings = np.column_stack([references[""], predictions["model 0"][0]])
     assert found.values[0].estimate == intraclass_correlation(ratings)
 
 
-def test_several_seeds_are_told_by_mean_and_spread():
-    references, said, groups = classes(np.random.default_rng(1), 12, 4)
-    found = compare_models(references, said, groups, seed=0, num_replicates=300)
-    each = [(seed.argmax(axis=1) == references[""]).mean() for seed in said["model 2"]]
+def test_several_seeds_have_mean_and_spread():
+    references, predictions, groups = classes(np.random.default_rng(1), 12, 4)
+    found = compare_models(references, predictions, groups, seed=0, num_replicates=300)
+    each = [(seed.argmax(axis=1) == references[""]).mean() for seed in predictions["model 2"]]
     value = next(v for v in found.values if v.model == "model 2" and v.metric == "accuracy")
     assert value.estimate.value == pytest.approx(np.mean(each))
     assert value.seed_sd == pytest.approx(np.std(each, ddof=1))
     assert value.estimate.low < value.estimate.value < value.estimate.high
-    other = [(seed.argmax(axis=1) == references[""]).mean() for seed in said["model 0"]]
+    other = [(seed.argmax(axis=1) == references[""]).mean() for seed in predictions["model 0"]]
     test = next(t for t in found.tests if (t.metric, t.first, t.second) == ("accuracy", "model 0", "model 2"))
     assert test.difference.value == pytest.approx(np.mean(np.subtract(other, each)))
     assert test.test == "bootstrap"
 
 
 def test_independent_rows_and_one_seed_have_the_exact_tests():
-    references, said, _ = classes(np.random.default_rng(2), None, 1, num_classes=2)
-    found = compare_models(references, said, None, seed=0, num_replicates=200)
-    right = {name: seeds[0].argmax(axis=1) == references[""] for name, seeds in said.items()}
+    references, predictions, _ = classes(np.random.default_rng(2), None, 1, num_classes=2)
+    found = compare_models(references, predictions, None, seed=0, num_replicates=200)
+    right = {name: seeds[0].argmax(axis=1) == references[""] for name, seeds in predictions.items()}
     by_metric = defaultdict(list)
     for test in found.tests:
         by_metric[test.metric].append(test)
@@ -186,7 +186,9 @@ def test_independent_rows_and_one_seed_have_the_exact_tests():
             assert test.test == "McNemar"
             assert test.p == mcnemar_p(right[test.first], right[test.second])
         if test.metric == "macro_auc":
-            expected = delong_test(references[""], said[test.first][0][:, 1], said[test.second][0][:, 1])
+            expected = delong_test(
+                references[""], predictions[test.first][0][:, 1], predictions[test.second][0][:, 1]
+            )
             assert test.difference.value == pytest.approx(expected.difference.value)
             assert test.p == pytest.approx(expected.p, abs=0.01)  # Student's t instead of the normal.
     for tests in by_metric.values():
@@ -196,8 +198,8 @@ def test_independent_rows_and_one_seed_have_the_exact_tests():
 @pytest.mark.parametrize("num_seeds", [1, 3])
 @pytest.mark.parametrize("draw", [classes, scores])
 def test_a_model_against_itself_is_not_distinguishable_with_p_one(draw, num_seeds):
-    references, said, groups = draw(np.random.default_rng(3), 9, num_seeds)
-    twins = {"one": said["model 0"], "other": said["model 0"]}
+    references, predictions, groups = draw(np.random.default_rng(3), 9, num_seeds)
+    twins = {"one": predictions["model 0"], "other": predictions["model 0"]}
     for test in compare_models(references, twins, groups, seed=0, num_replicates=200).tests:
         assert (test.difference.value, test.difference.low, test.difference.high) == (0, 0, 0)
         assert (test.p, test.verdict) == (1, "not distinguishable")
@@ -214,17 +216,17 @@ def test_without_spread_between_groups_there_is_no_test_and_a_verdict_that_says_
 
 
 def test_two_raters_have_a_family_of_tests_each():
-    references, said, groups = scores(np.random.default_rng(5), 15, 1)
+    references, predictions, groups = scores(np.random.default_rng(5), 15, 1)
     both = {"_a": references[""], "_b": references[""] + 0.1}
-    found = compare_models(both, said, groups, seed=0, num_replicates=200)
+    found = compare_models(both, predictions, groups, seed=0, num_replicates=200)
     assert [test.metric for test in found.tests] == ["icc_a"] * 3 + ["icc_b"] * 3
 
 
 def test_models_with_other_numbers_of_seeds_are_refused():
-    references, said, groups = scores(np.random.default_rng(6), 15, 2)
-    said["model 1"] = said["model 1"][:1]
+    references, predictions, groups = scores(np.random.default_rng(6), 15, 2)
+    predictions["model 1"] = predictions["model 1"][:1]
     with pytest.raises(ValueError, match="model 0 2, model 1 1, model 2 2"):
-        compare_models(references, said, groups, seed=0)
+        compare_models(references, predictions, groups, seed=0)
 
 
 def test_a_mean_difference_is_student_t_over_patients_of_one_size():

@@ -64,5 +64,5 @@ def test_perfect_agreement_is_one_and_one_and_the_same_number_is_undefined():
 def test_rows_of_another_resampling_are_refused():
     with pytest.raises(ValueError, match="5 references for a resampling of 6 rows"):
         metric_replicates(np.zeros(5), np.zeros(5), Resampling(6, None, seed=0, num_replicates=10))
-    with pytest.raises(ValueError, match="said row 1 is nan"):
+    with pytest.raises(ValueError, match="predictions row 1 is nan"):
         metric_replicates(np.zeros(2), [1, np.nan], Resampling(2, None, seed=0, num_replicates=10))

@@ -35,7 +35,7 @@ def _member(accuracy: float, num_labels: int, **changes: object) -> Member:
         "n_aug": np.nan,
     }
     settings |= {"alpha": num_labels / 1000, "num_labels": num_labels} | changes
-    return Member(**settings, said=_says(accuracy, num_labels + int(str(settings["seed"]))))  # type: ignore[arg-type]
+    return Member(**settings, predictions=_says(accuracy, num_labels + int(str(settings["seed"]))))  # type: ignore[arg-type]
 
 
 def _points(members: list[Member], groups: np.ndarray | None = None) -> list:
@@ -57,7 +57,7 @@ def test_with_one_seed_replicates_are_those_of_the_resampling() -> None:
     (accuracy,) = (point for point in _points([member], groups) if point.metric == "accuracy")
     resampling = Resampling(NUM, groups, seed=0, num_replicates=400)
     np.testing.assert_array_equal(
-        accuracy.replicates, metric_replicates(LABELS, member.said, resampling)["accuracy"][1]
+        accuracy.replicates, metric_replicates(LABELS, member.predictions, resampling)["accuracy"][1]
     )
     assert accuracy.estimate.n == 100
 

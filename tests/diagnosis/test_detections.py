@@ -17,8 +17,8 @@ def _heatmap(values: np.ndarray, size_yx: tuple[int, int] | None = None) -> Heat
     """A map of exactly these cells; NaN is not looked at."""
     size_yx = size_yx or tuple(math.floor(side * 64 / MPP) for side in values.shape)
     cells = np.argwhere(~np.isnan(values))
-    said = values[tuple(cells.T)].astype(np.float32)
-    return Heatmap(Grid(64.0, MPP, size_yx), cells, np.ones(len(cells), np.float32), {"rsp": said})
+    predictions = values[tuple(cells.T)].astype(np.float32)
+    return Heatmap(Grid(64.0, MPP, size_yx), cells, np.ones(len(cells), np.float32), {"rsp": predictions})
 
 
 def _blobs(seed: int, rows: int = 40, columns: int = 60) -> np.ndarray:

@@ -15,10 +15,10 @@ from histo_monai.slides.annotations import Region
 GRAY = 128
 
 
-def _heatmap(grid: Grid, said: dict[tuple[int, int], float]) -> Heatmap:
+def _heatmap(grid: Grid, predictions: dict[tuple[int, int], float]) -> Heatmap:
     """A map of a few cells."""
-    cells = np.array(sorted(said), np.int64)
-    values = np.array([said[row, column] for row, column in cells], np.float32)
+    cells = np.array(sorted(predictions), np.int64)
+    values = np.array([predictions[row, column] for row, column in cells], np.float32)
     return Heatmap(grid, cells, np.ones(len(cells), np.float32), {"rsp": values})
 
 
@@ -69,11 +69,11 @@ def test_a_planted_cross_and_the_cell_over_it_lie_within_one_pixel_on_any_pyrami
 def test_each_pixel_takes_the_color_of_the_cell_its_middle_lies_in(thumbnail_mpp):
     rng = np.random.default_rng(0)
     grid = Grid(8.0, 0.5, (97, 143))
-    said = {cell: rng.random() for cell in np.ndindex(grid.shape) if rng.random() < 0.7}
+    predictions = {cell: rng.random() for cell in np.ndindex(grid.shape) if rng.random() < 0.7}
     thumbnail = _gray(*(int(np.ceil(side * 0.5 / thumbnail_mpp)) for side in grid.size_yx))
-    shown = blend(thumbnail, thumbnail_mpp, _heatmap(grid, said), "rsp").astype(float)
+    shown = blend(thumbnail, thumbnail_mpp, _heatmap(grid, predictions), "rsp").astype(float)
     for y, x in np.ndindex(thumbnail.shape[:2]):
-        value = said.get((int((y + 0.5) * thumbnail_mpp / 8), int((x + 0.5) * thumbnail_mpp / 8)))
+        value = predictions.get((int((y + 0.5) * thumbnail_mpp / 8), int((x + 0.5) * thumbnail_mpp / 8)))
         if value is None:
             assert (shown[y, x] == GRAY).all()
             continue

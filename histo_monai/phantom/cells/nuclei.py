@@ -50,6 +50,7 @@ KINDS: dict[str, NucleusKind] = {
     "erythrocyte": NucleusKind(6.4, 5.6, 0.08, 0.05, 0.1, 0.0, 0.0, 0.0),
     "fragment": NucleusKind(3.2, 2.6, 0.40, 0.14, 1.1, 0.10, 0.0, 0.0),
 }
+"""By name. The name is among the seeds of its sprites, as `derive` takes it: spelled anew it is another slide."""
 
 
 def vary(kind: NucleusKind, *, size: float = 1.0, density: float = 1.0, spread: float = 1.0) -> NucleusKind:

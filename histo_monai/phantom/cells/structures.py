@@ -112,7 +112,7 @@ def depth_maps(rings: Rings, grid: Grid) -> tuple[F32, F32]:
 
 def wall_nuclei(rings: Rings, kind: RingKind, basal_um: float, seed: int) -> tuple[F32, F32, F32, F32]:
     """Nuclei along the walls: y, x in µm, direction across the wall in radians, a random number 0..1."""
-    found: list[tuple[F32, F32, F32, F32]] = []
+    nuclei: list[tuple[F32, F32, F32, F32]] = []
     for i in range(len(rings.y_um)):
         rng = np.random.default_rng([seed, *(int(v * 65536) for v in rings.random[i, :3])])
         per_row = max(6, int(2 * np.pi * (rings.radius_um[i] - basal_um) / kind.pitch_um))
@@ -127,11 +127,11 @@ def wall_nuclei(rings: Rings, kind: RingKind, basal_um: float, seed: int) -> tup
         radius = rings.outline(i, theta) - deep
         y, x = rings.y_um[i] + radius * np.sin(theta), rings.x_um[i] + radius * np.cos(theta)
         angle = theta + rng.normal(0, 0.10 + 0.12 * (kind.rows - 1), count)
-        found.append(tuple(a.astype(np.float32) for a in (y, x, angle, rng.random(count))))  # type: ignore[arg-type]
-    if not found:
+        nuclei.append(tuple(a.astype(np.float32) for a in (y, x, angle, rng.random(count))))  # type: ignore[arg-type]
+    if not nuclei:
         empty = np.empty(0, np.float32)
         return empty, empty, empty, empty
-    every = [np.concatenate(parts) for parts in zip(*found, strict=True)]
+    every = [np.concatenate(parts) for parts in zip(*nuclei, strict=True)]
     return every[0], every[1], every[2], every[3]
 
 

@@ -113,7 +113,7 @@ def draw_metastases(
     step = 16.0
     height, width = (int(s / step) for s in node.size_um)
     depth = node.node_depth(Grid(0.0, 0.0, step, height, width))
-    found: list[Lesion] = []
+    lesions: list[Lesion] = []
     free = depth.copy()
     for index, diameter in enumerate(diameters_um):
         radius = 0.5 * diameter
@@ -129,8 +129,8 @@ def draw_metastases(
         holes: tuple[np.ndarray, ...] = ()
         if hole and index == 0:
             holes = (star_outline(rng, center, 0.22 * radius),)
-        found.append(Lesion(exterior, holes))
+        lesions.append(Lesion(exterior, holes))
         yy = (np.arange(height) + 0.5)[:, None] * step - center[0]
         xx = (np.arange(width) + 0.5)[None, :] * step - center[1]
         free = np.minimum(free, np.sqrt(yy * yy + xx * xx) - 1.6 * radius)
-    return found
+    return lesions

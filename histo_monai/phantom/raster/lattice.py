@@ -118,8 +118,8 @@ def noise(grid: Grid, cell_um: float, seed: int) -> F32:
     bits = uniforms(seed, rows, columns, 2)
     lattice = (bits[0] + bits[1] - 1.0) * np.float32(2.449 * _SPLINE_GAIN)
     across = _spline(xs, first_x, count_x)
-    found: F32 = product(product(_spline(ys, first_y, count_y), lattice), across.T)
-    return found
+    values: F32 = product(product(_spline(ys, first_y, count_y), lattice), across.T)
+    return values
 
 
 def fractal(grid: Grid, cell_um: float, seed: int, octaves: int, gain: float = 0.5) -> F32:
