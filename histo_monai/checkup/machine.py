@@ -45,7 +45,8 @@ def environment(_params: Params | None) -> Iterator[Finding]:
     yield Finding(
         "PASS",
         "environment",
-        f"device {environment.device}, {environment.ranks} ranks, {environment.workers} reading workers, {environment.cpus} cores",
+        f"device {environment.device}, {environment.ranks} ranks, {environment.workers} reading workers, "
+        f"{environment.cpus} cores",
     )
 
 

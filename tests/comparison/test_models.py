@@ -146,14 +146,14 @@ def test_a_model_that_is_better_by_a_planted_margin_is_found_in_most_runs(draw, 
     assert not any(run == ["worse"] for of_runs in verdicts.values() for run in of_runs)
 
 
-def test_one_seed_is_told_as_the_evaluation_tells_it():
+def test_one_seed_has_the_values_of_the_evaluation():
     references, predictions, groups = classes(np.random.default_rng(0), 12, 1)
     found = compare_models(references, predictions, groups, seed=4, num_replicates=300)
     expected = classification_estimates(
         references[""], predictions["model 1"][0], groups, seed=4, num_replicates=300
     )
     values = {value.metric: value for value in found.values if value.model == "model 1"}
-    assert {metric: value.estimate for metric, value in values.items()} == {m: expected[m] for m in told}
+    assert {metric: value.estimate for metric, value in values.items()} == {m: expected[m] for m in values}
     assert all(np.isnan(value.seed_sd) for value in values.values())
     references, predictions, groups = scores(np.random.default_rng(0), 12, 1)
     found = compare_models(references, predictions, groups, seed=4, num_replicates=300)

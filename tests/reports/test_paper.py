@@ -1,6 +1,6 @@
 import pytest
 
-from histo_monai.reports.paper import PaperNumber, is_papers_experiment, paper_number, paper_numbers, in_print
+from histo_monai.reports.paper import PaperNumber, in_print, is_papers_experiment, paper_number, paper_numbers
 
 REAL = {"source": "raw", "patch_px": 256, "encoder": "resnet18", "has_weights": False}
 BREAST = {"dataset": "breastpathq", "corpus": "breastpathq", "mpps": (0.5, 1.0, 2.0)}
