@@ -11,7 +11,7 @@
 3. --large: peak resident memory while a slide of 20,000 x 20,000 px is mapped (one 2048-px world, repeated).
 
 Ways take turns; medians, and their ratio. Times are CPU time of one core, what they take on an idle machine; with
---threads or --workers, wall time. The model learns for a minute to tell the slide's tumour from the rest, so that its
+--threads or --workers, wall time. The model learns for a minute to tell the slide's tumor from the rest, so that its
 probabilities mean something.
 """
 
@@ -38,16 +38,17 @@ from numpy.typing import NDArray
 from torch import nn
 
 from histo_monai.engines.heatmap import MapSettings, PatchModels, map_slide, value_of
+from histo_monai.mapping.blocks import CellBlocks
+from histo_monai.mapping.cells import tissue_cells
+from histo_monai.mapping.grid import Grid
+from histo_monai.mapping.heatmap import Heatmap
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.shared_trunk import SharedTrunk
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.phantom.camelyon16 import SlideSpec, lesion_mask, make_world
-from histo_monai.phantom.pyramid import write_pyramid
-from histo_monai.phantom.render import render_strips
+from histo_monai.phantom.raster.pyramid import write_pyramid
+from histo_monai.phantom.tissue.render import render_strips
 from histo_monai.slides import Box, open_slide, tissue_fraction
-from histo_monai.wholeslide.blocks import CellBlocks
-from histo_monai.wholeslide.cells import tissue_cells
-from histo_monai.wholeslide.heatmap import Grid, Heatmap
 
 WORLD_PX, LARGE_PX = 2048, 20_000
 NUM_PLAIN = 100
@@ -106,7 +107,7 @@ def read_all(path: Path, settings: MapSettings) -> tuple[Grid, NDArray[np.int64]
 def train(
     spec: SlideSpec, grid: Grid, cells: NDArray[np.int64], patches: torch.Tensor, num_steps: int
 ) -> TaskModel:
-    """A model that has learnt from the slide it will map: good enough to have opinions."""
+    """A model that has learned from the slide it will map: good enough to have opinions."""
     is_tumor = tissue_fraction(lesion_mask(spec, 4), grid.centers_yx(cells) / 4, grid.downsample / 4) > 0.5
     rng = np.random.default_rng(0)
     torch.manual_seed(0)
@@ -119,7 +120,7 @@ def train(
         loss.backward()
         optimizer.step()
     print(
-        f"{is_tumor.mean():.0%} of {len(cells)} cells are tumour; training loss at the end {loss.item():.2f}"
+        f"{is_tumor.mean():.0%} of {len(cells)} cells are tumor; training loss at the end {loss.item():.2f}"
     )
     return model.eval()
 
@@ -254,7 +255,7 @@ def in_one_pass(network: SharedTrunk, field: torch.Tensor, window: int, step: in
 
 
 def exactly_shared(side_px: int, stride_px: int) -> tuple[float, float]:
-    """Parts of a patch's multiplications that do not see the padding, and that sharing them with neighbours saves.
+    """Parts of a patch's multiplications that do not see the padding, and that sharing them with neighbors saves.
 
     Where the zeros at a patch's border reach is told by means over each layer's kernel of a patch of ones: there, and
     only there, they fall below 1. All else is computed once for all patches that hold it, (P / stride)^2 of them away

@@ -19,9 +19,9 @@ import yaml
 from histo_monai.__main__ import COMMANDS, STAGES, main
 from histo_monai.commands import curves
 from histo_monai.experiments import Experiments
+from histo_monai.mapping.heatmap import read_heatmap
 from histo_monai.slides.annotations import Region, write_annotations
 from histo_monai.stages import heatmap
-from histo_monai.wholeslide.heatmap import read_heatmap
 
 OWN = Path("data/raw/own")
 SPLITS = {"a": "train", "b": "validation", "c": "test"}

@@ -1,4 +1,4 @@
-"""Fields of unlabeled slides: what `wholeslide.suggestion` chooses from."""
+"""Fields of unlabeled slides: what `active.suggestion` chooses from."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from histo_monai.datasets.labeled import labeled_table
 from histo_monai.datasets.processes import map_over_processes
 from histo_monai.errors import InputError
+from histo_monai.mapping.cells import tissue_cells
+from histo_monai.mapping.grid import Grid
 from histo_monai.randomness import generator
 from histo_monai.slides import open_slide
-from histo_monai.wholeslide.cells import tissue_cells
-from histo_monai.wholeslide.heatmap import Grid
 
 SEARCHED_COLUMNS = ("slide_id", "path", "patient_id", "slide_mpp")
 

@@ -15,14 +15,7 @@ import pandas as pd
 
 from histo_monai import artifacts
 from histo_monai.artifacts import Run
-from histo_monai.datasets.predictions import Predictions, check_same_patches, read_predictions
-from histo_monai.errors import InputError
-from histo_monai.experiments import Experiment, Family, families, read_experiments
-from histo_monai.params import load_params, parse_params
-from histo_monai.reports.curve_style import save
-from histo_monai.reports.curves import against, against_labels
-from histo_monai.reports.savings import labels_saved
-from histo_monai.reports.sweep import (
+from histo_monai.comparison.sweep import (
     Member,
     curve_points,
     labels_for_score,
@@ -30,6 +23,13 @@ from histo_monai.reports.sweep import (
     of_setting,
     saved_labels,
 )
+from histo_monai.datasets.predictions import Predictions, check_same_patches, read_predictions
+from histo_monai.errors import InputError
+from histo_monai.experiments import Experiment, Family, families, read_experiments
+from histo_monai.params import load_params, parse_params
+from histo_monai.reports.curve_style import save
+from histo_monai.reports.curves import against, against_labels
+from histo_monai.reports.savings import labels_saved
 from histo_monai.roles import FINETUNED, STUDENT
 from histo_monai.storage import own_folder
 

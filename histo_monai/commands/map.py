@@ -15,16 +15,16 @@ from histo_monai import artifacts, storage
 from histo_monai.engines.heatmap import MapSettings, SlideJob, map_slides, patches_mpp
 from histo_monai.environment import read_environment, torchrun_rank
 from histo_monai.errors import InputError
+from histo_monai.mapping.blocks import whole_stride
+from histo_monai.mapping.cells import slide_grid
+from histo_monai.mapping.heatmap import read_heatmap
+from histo_monai.mapping.origin import MADE_FROM, Origins, slide_identity
 from histo_monai.networks.task_model import from_task_model
 from histo_monai.params import Params, load_params
 from histo_monai.provenance import made_from
 from histo_monai.reports.slide_maps import MAP_SUFFIXES, MapStyle, SlidePicture, write_slide_maps
 from histo_monai.slides import SlideError, open_slide
 from histo_monai.slides.resolution import PLAUSIBLE_MPP
-from histo_monai.wholeslide.blocks import whole_stride
-from histo_monai.wholeslide.cells import slide_grid
-from histo_monai.wholeslide.heatmap import read_heatmap
-from histo_monai.wholeslide.origin import MADE_FROM, Origins, slide_identity
 
 _LOG = logging.getLogger(__name__)
 

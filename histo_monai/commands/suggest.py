@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from histo_monai import artifacts
 from histo_monai.active.candidates import Search, draw_candidates, slides_to_search
+from histo_monai.active.suggestion import Fields, choose_diverse, disagreement, indecision
 from histo_monai.artifacts import Run
 from histo_monai.assembly import Assembly
 from histo_monai.datasets import own
@@ -28,7 +29,6 @@ from histo_monai.reports.suggestions import MAX_SHOWN, suggested
 from histo_monai.roles import FINETUNED, STUDENT
 from histo_monai.slides.annotations import Region, write_geojson
 from histo_monai.storage import check_own_folder, claim, own_folder
-from histo_monai.wholeslide.suggestion import Fields, choose_diverse, disagreement, indecision
 
 _LOG = logging.getLogger(__name__)
 

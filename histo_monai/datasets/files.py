@@ -9,7 +9,6 @@ import os
 import re
 import zipfile
 import zlib
-from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from histo_monai.datasets.formats.image_header import image_size
 from histo_monai.errors import InputError
 from histo_monai.slides.complaints import Complaints
+from histo_monai.storage.handles import HandlePool
 from histo_monai.storage.reading import check_regular
 
 MAX_BYTES = 2**30
@@ -37,16 +37,13 @@ _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, Runti
 
 
 class ArchivePool:
-    """Keeps the zips used last open, and never more than a set number; see `slides.SlidePool`.
+    """Keeps the zips used last open, per process, and never more than a set number; see `HandlePool`.
 
-    A handle opened before a fork shares its file position with the child, so handles belong to the process that opened
-    them and a child starts with none. A zip that changed on disk is opened anew.
+    A zip that changed on disk is opened anew.
     """
 
     def __init__(self, max_open: int) -> None:
-        self.max_open = max_open
-        self._pid = os.getpid()
-        self._archives: OrderedDict[tuple[str, int, int], zipfile.ZipFile] = OrderedDict()
+        self._archives: HandlePool[tuple[str, int, int], zipfile.ZipFile] = HandlePool(max_open)
 
     def get(self, path: Path) -> zipfile.ZipFile:
         """The open zip.
@@ -54,21 +51,13 @@ class ArchivePool:
         Raises:
             InputError: it is not a zip, or a damaged one.
         """
-        if self._pid != os.getpid():
-            # The parent's handles are kept, not closed: closing would act on what the parent still reads.
-            self._inherited, self._archives, self._pid = self._archives, OrderedDict(), os.getpid()
         stat = path.stat()
-        key = (str(path), stat.st_mtime_ns, stat.st_size)
-        if key in self._archives:
-            self._archives.move_to_end(key)
-            return self._archives[key]
-        while len(self._archives) >= self.max_open:
-            self._archives.popitem(last=False)[1].close()
         try:
-            self._archives[key] = zipfile.ZipFile(path)
+            return self._archives.get(
+                (str(path), stat.st_mtime_ns, stat.st_size), lambda: zipfile.ZipFile(path)
+            )
         except zipfile.BadZipFile as error:
             raise InputError(f"{path}: not a whole zip ({error}); copy or download it again") from None
-        return self._archives[key]
 
 
 _ARCHIVES = ArchivePool(max_open=8)

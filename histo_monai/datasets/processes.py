@@ -37,7 +37,7 @@ def map_over_processes(
     num = len(columns[0])
     sizes = [1] * num if sizes is None else sizes
     with contextlib.ExitStack() as stack:
-        bar = stack.enter_context(tqdm(total=sum(sizes), desc=title, unit=unit))
+        bar = stack.enter_context(tqdm(total=sum(sizes), desc=title, unit=unit, dynamic_ncols=True))
         results: Iterator[Result] = map(work, *columns)
         if processes > 1 and num > 1:
             context = multiprocessing.get_context(start)

@@ -21,13 +21,13 @@ from histo_monai.engines.device import precision
 from histo_monai.engines.ranks import note_step, run_in_ranks
 from histo_monai.errors import InputError
 from histo_monai.losses import Classification, Objective, Regression
+from histo_monai.mapping.blocks import CellBlocks
+from histo_monai.mapping.cells import slide_grid, tissue_cells
+from histo_monai.mapping.heatmap import Heatmap, write_heatmap
+from histo_monai.mapping.origin import Origins, read_origin
 from histo_monai.networks.shared_trunk import SharedTrunk
 from histo_monai.networks.task_model import from_task_model
 from histo_monai.slides import SlideError, open_slide
-from histo_monai.wholeslide.blocks import CellBlocks
-from histo_monai.wholeslide.cells import slide_grid, tissue_cells
-from histo_monai.wholeslide.heatmap import Heatmap, write_heatmap
-from histo_monai.wholeslide.origin import Origins, read_origin
 
 _LOG = logging.getLogger(__name__)
 
@@ -193,9 +193,9 @@ def map_slides(
     ranks: int,
     timeout_s: float = 1800,
 ) -> None:
-    """Write `folder`/<slide_id>.csv and .json for every job (`wholeslide.heatmap.write_heatmap`).
+    """Write `folder`/<slide_id>.csv and .json for every job (`mapping.heatmap.write_heatmap`).
 
-    A slide whose map is there already, made from the same slide, models and settings (`wholeslide.origin`), is left
+    A slide whose map is there already, made from the same slide, models and settings (`mapping.origin`), is left
     alone; where anything differs the log says what, and the slide is mapped again. Slides are shared by `ranks`
     processes (or those of torchrun), the largest files first; each loads a set of models once. The files do not depend
     on the number of processes. A slide that cannot be read stops the run; finished ones are kept.

@@ -9,6 +9,7 @@ import pandas as pd
 import torch
 from torch import nn
 
+from histo_monai.comparison.paired import mean_difference
 from histo_monai.datasets.labeled_loaders import LabeledLoader
 from histo_monai.datasets.tasks import dependence_groups, task_targets
 from histo_monai.engines.prediction import predict
@@ -19,7 +20,6 @@ from histo_monai.metrics import (
     Estimate,
     classification_estimates,
     human_estimates,
-    mean_difference,
     regression_estimates,
     score_estimates,
 )

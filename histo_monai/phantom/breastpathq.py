@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from histo_monai.phantom.breast import Breast
 from histo_monai.phantom.jobs import Job
-from histo_monai.phantom.lattice import Grid, derive
-from histo_monai.phantom.pyramid import write_patch, write_pyramid
-from histo_monai.phantom.render import render, render_strips
-from histo_monai.phantom.world import World
+from histo_monai.phantom.plans.breast import Breast
+from histo_monai.phantom.raster.lattice import Grid, derive
+from histo_monai.phantom.raster.pyramid import write_patch, write_pyramid
+from histo_monai.phantom.tissue.render import render, render_strips
+from histo_monai.phantom.tissue.world import World
 
 PATCH_PX, PATCH_MPP = 512, 0.5
 PATCHES_PER_PATIENT = 12

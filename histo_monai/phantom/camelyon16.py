@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from histo_monai.phantom.jobs import Job
-from histo_monai.phantom.lattice import derive
-from histo_monai.phantom.lesions import Lesion, rasterize
-from histo_monai.phantom.lymph_node import LymphNode, draw_metastases
-from histo_monai.phantom.pyramid import write_pyramid
-from histo_monai.phantom.render import render_strips
-from histo_monai.phantom.world import World
+from histo_monai.phantom.plans.lesions import Lesion, rasterize
+from histo_monai.phantom.plans.lymph_node import LymphNode, draw_metastases
+from histo_monai.phantom.raster.lattice import derive
+from histo_monai.phantom.raster.pyramid import write_pyramid
+from histo_monai.phantom.tissue.render import render_strips
+from histo_monai.phantom.tissue.world import World
 from histo_monai.slides.annotations import Region, write_asap_xml
 
 

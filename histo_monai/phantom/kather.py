@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.phantom.bowel import CLASSES, Bowel, patch_center_um
 from histo_monai.phantom.jobs import Job
-from histo_monai.phantom.lattice import derive
-from histo_monai.phantom.pyramid import write_patch
-from histo_monai.phantom.render import render
-from histo_monai.phantom.world import World
+from histo_monai.phantom.plans.bowel import CLASSES, Bowel, patch_center_um
+from histo_monai.phantom.raster.lattice import derive
+from histo_monai.phantom.raster.pyramid import write_patch
+from histo_monai.phantom.tissue.render import render
+from histo_monai.phantom.tissue.world import World
 
 PATCH_PX, PATCH_MPP = 224, 0.5
 PATCHES_PER_PATIENT = 45

@@ -216,7 +216,7 @@ def _page_of(size_yx: tuple[int, int], tile_yx: tuple[int, int], pages: Sequence
     """The page that is a level of cuCIM's.
 
     Raises:
-        InputError: If that cannot be told, or cuCIM would not read it as it is meant.
+        InputError: If that cannot be determined, or cuCIM would not read it as it is meant.
     """
     same = [page for page in pages if page.is_tiled and page.size_yx == size_yx]
     if len(same) != 1 or same[0].tile_yx != tile_yx:

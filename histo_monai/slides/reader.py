@@ -100,7 +100,7 @@ class Slide:
             groups[level, window.region_px, window.scale, window.is_aligned].append((number, window))
         patches = np.empty((len(boxes), 3, side, side), np.uint8)
         for (level, *_), group in groups.items():
-            # Neighbours in the file one after the other: it is read in its own order.
+            # Neighbors in the file one after the other: it is read in its own order.
             group.sort(key=lambda item: (item[1].corner_yx[0] // _TILE_ROW_PX, item[1].corner_yx[1]))
             self._fill(level, [number for number, _ in group], [window for _, window in group], patches)
         return patches

@@ -18,6 +18,18 @@ from histo_monai.datasets.outlines import read_regions
 from histo_monai.datasets.slide_scores import TOLD
 from histo_monai.datasets.tables import read_whole_slides
 from histo_monai.datasets.tasks import patient_or_slide
+from histo_monai.diagnosis.detections import find_detections
+from histo_monai.diagnosis.diagnose import (
+    Learning,
+    cell_auc,
+    diagnose,
+    shuffled_control,
+    slide_estimates,
+)
+from histo_monai.diagnosis.features import FEATURES, slide_features
+from histo_monai.diagnosis.lesions import LesionMask, evaluation_mask, match
+from histo_monai.mapping.grid import Grid
+from histo_monai.mapping.heatmap import SEEN, Heatmap, read_heatmap
 from histo_monai.metrics import Estimate
 from histo_monai.metrics.froc import FALSE_POSITIVES_PER_SLIDE, Froc, froc
 from histo_monai.params import Params, load_params
@@ -26,17 +38,6 @@ from histo_monai.reports.slide_figures import froc_curves, roc
 from histo_monai.roles import MODELS
 from histo_monai.slides.annotations import Outline, Region
 from histo_monai.storage import whole_folder
-from histo_monai.wholeslide.detections import find_detections
-from histo_monai.wholeslide.diagnosis import (
-    Learning,
-    cell_auc,
-    diagnose,
-    shuffled_control,
-    slide_estimates,
-)
-from histo_monai.wholeslide.features import FEATURES, slide_features
-from histo_monai.wholeslide.heatmap import SEEN, Grid, Heatmap, read_heatmap
-from histo_monai.wholeslide.lesions import LesionMask, evaluation_mask, match
 
 _LOG = logging.getLogger(__name__)
 

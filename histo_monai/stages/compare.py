@@ -17,12 +17,13 @@ from scipy import stats
 
 from histo_monai import artifacts
 from histo_monai.artifacts import Run
+from histo_monai.comparison.models import VERDICTS, Comparison, ModelValue, PairedTest, compare_models
 from histo_monai.datasets.predictions import Predictions, check_same_patches, read_predictions
 from histo_monai.datasets.slide_scores import check_same_slides, read_slide_scores
 from histo_monai.datasets.tasks import of_one_group, patient_or_slide
 from histo_monai.errors import InputError
 from histo_monai.evaluation.runs import Read, by_model
-from histo_monai.metrics import VERDICTS, Comparison, ModelValue, PairedTest, auc, compare_models
+from histo_monai.metrics import auc
 from histo_monai.params import Params, load_params
 from histo_monai.provenance import made_from, write_metrics
 from histo_monai.reports.forest import forest

@@ -27,13 +27,13 @@ from histo_monai.engines.resume import fingerprint
 from histo_monai.environment import read_environment, torchrun_rank
 from histo_monai.errors import InputError
 from histo_monai.imports import modules_sha256
+from histo_monai.mapping.heatmap import SEEN, read_heatmap
 from histo_monai.params import Params, load_params
 from histo_monai.provenance import made_from, write_metrics
 from histo_monai.reports.map_mosaic import map_mosaic
 from histo_monai.reports.slide_maps import MapStyle, SlidePicture, write_slide_maps
 from histo_monai.roles import FINETUNED, MODELS
 from histo_monai.storage import whole_folder
-from histo_monai.wholeslide.heatmap import SEEN, read_heatmap
 
 _LOG = logging.getLogger(__name__)
 

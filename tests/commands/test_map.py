@@ -19,12 +19,12 @@ import yaml
 
 from histo_monai.__main__ import main
 from histo_monai.engines import heatmap as heatmap_module
+from histo_monai.mapping.heatmap import read_heatmap
 from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel, describe_task_model
 from histo_monai.slides.annotations import read_geojson
 from histo_monai.storage import claim, file_sha256
-from histo_monai.wholeslide.heatmap import read_heatmap
 
 PATCH_PX, MPP = 32, 0.5
 SUFFIXES = ("csv", "geojson", "json", "png", "tif")
@@ -371,7 +371,7 @@ def test_a_number_that_cannot_be_meant_is_refused_before_a_slide_is_opened(
 def test_a_grid_beyond_memory_is_refused_before_it_is_made(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("histo_monai.wholeslide.heatmap.MOST_CELLS", 10**4)
+    monkeypatch.setattr("histo_monai.mapping.grid.MOST_CELLS", 10**4)
     line = _refused(capsys, "a.tif", "--stride-um", "0.5")
     assert "slide a.tif: stride_um 0.5 makes 2.5e+04 cells" in line
     assert "raise it to 0.784 or more" in line

@@ -16,13 +16,13 @@ import torch
 import yaml
 
 from histo_monai.__main__ import main
+from histo_monai.active.suggestion import choose_diverse
 from histo_monai.commands import suggest
 from histo_monai.datasets import own
 from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel, describe_task_model
 from histo_monai.slides.annotations import read_geojson
-from histo_monai.wholeslide.suggestion import choose_diverse
 
 PATCH_PX, MPP, SIDE = 32, 0.5, 512
 SLIDES = {

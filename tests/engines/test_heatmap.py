@@ -33,12 +33,13 @@ from histo_monai.engines.heatmap import (
     shares,
     value_of,
 )
+from histo_monai.mapping import blocks as blocks_module
+from histo_monai.mapping.grid import Grid
+from histo_monai.mapping.heatmap import Heatmap, read_heatmap, write_heatmap
 from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.slides import Box, SlideError, open_slide
-from histo_monai.wholeslide import blocks as blocks_module
-from histo_monai.wholeslide.heatmap import Grid, Heatmap, read_heatmap, write_heatmap
 
 CPU = torch.device("cpu")
 PINK = (210, 130, 180)

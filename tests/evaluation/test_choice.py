@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
+from histo_monai.comparison.models import compare_models
 from histo_monai.datasets.labeled_loaders import LabeledLoader
 from histo_monai.datasets.tasks import dependence_groups, split_rows
 from histo_monai.evaluation.choice import Choice, choose, read_choice
-from histo_monai.metrics import compare_models
 from tests.waves import WaveTask
 
 

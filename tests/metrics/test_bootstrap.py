@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score, roc_auc_score
 
+from histo_monai.comparison.replicates import metric_replicates
 from histo_monai.metrics import (
     Resampling,
     bootstrap,
     grouped_bootstrap,
-    metric_replicates,
     paired_difference,
     ranking,
     weighted_mean,

@@ -1,13 +1,7 @@
 import numpy as np
 import pytest
 
-from histo_monai.metrics import (
-    FALSE_POSITIVES_PER_SLIDE,
-    Resampling,
-    SlideDetections,
-    froc,
-    froc_replicates,
-)
+from histo_monai.metrics import FALSE_POSITIVES_PER_SLIDE, Resampling, SlideDetections, froc, froc_replicates
 
 
 def cohort(seed, num_slides=24, ties=True):

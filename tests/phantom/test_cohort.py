@@ -10,9 +10,9 @@ import pytest
 import tifffile
 
 from histo_monai.phantom import write_cohort
-from histo_monai.phantom.bowel import CLASSES
 from histo_monai.phantom.breastpathq import RATERS, rate
 from histo_monai.phantom.camelyon16 import slide_specs
+from histo_monai.phantom.plans.bowel import CLASSES
 
 SMALL: dict[str, Any] = {
     "seed": 3,

@@ -18,9 +18,9 @@ from sklearn.metrics import roc_auc_score
 
 from histo_monai.checkup.pipeline import lock_file
 from histo_monai.checkup.results import verify_folder
+from histo_monai.mapping.heatmap import read_heatmap
+from histo_monai.mapping.tiff_map import read_map
 from histo_monai.slides.annotations import rasterize_regions, read_geojson
-from histo_monai.wholeslide.heatmap import read_heatmap
-from histo_monai.wholeslide.tiff_map import read_map
 
 Shell = Callable[..., str]
 

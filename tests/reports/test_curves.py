@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from histo_monai.metrics import LabelsNeeded, LabelsSaved
+from histo_monai.comparison.label_counts import LabelsNeeded, LabelsSaved
 from histo_monai.reports.curve_style import COLORS, lines, save
 from histo_monai.reports.curves import against, against_labels
 from histo_monai.reports.savings import labels_saved

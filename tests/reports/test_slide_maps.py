@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from torch import nn
 
 from histo_monai.engines.heatmap import MapSettings, PatchModels, map_slide
+from histo_monai.mapping.heatmap import read_heatmap, write_heatmap
 from histo_monai.reports.overlay import layout
 from histo_monai.reports.slide_maps import MapStyle, SlidePicture, write_slide_maps
 from histo_monai.slides.annotations import read_geojson
-from histo_monai.wholeslide.heatmap import read_heatmap, write_heatmap
 
 PINK = (210, 130, 180)
 STRIDE_UM = 16.0

@@ -43,7 +43,7 @@ def centroid_yx(patch):
 @pytest.mark.parametrize("pyramid", PYRAMIDS)
 @pytest.mark.parametrize("center_px", [(400, 512), (631, 707), (880, 931)])
 @pytest.mark.parametrize("mpps", [(0.25, 0.5, 1.0), (0.3, 0.61, 1.37)])
-def test_a_cross_lands_in_the_centre_of_all_three_patches(write_slide, open_with, pyramid, center_px, mpps):
+def test_a_cross_lands_in_the_center_of_all_three_patches(write_slide, open_with, pyramid, center_px, mpps):
     size_yx, factors = PYRAMIDS[pyramid]
     path = write_slide(slide_with_cross(size_yx, center_px), factors)
     center_yx = (center_px[0] + 0.5, center_px[1] + 0.5)

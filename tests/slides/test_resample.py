@@ -47,7 +47,7 @@ def test_every_patch_pixel_is_the_mean_over_the_area_it_covers(picture, scale, c
     # White noise is the worst case; the fast paths take a step within 6 % of a whole one for a whole one.
     assert error.mean() < 2.1
     if scale in (1.0, 2.0, 4.0, 1.5, 2.7):
-        assert error.max() <= 1.6  # rounding to whole grey levels, up to three times
+        assert error.max() <= 1.6  # rounding to whole gray levels, up to three times
 
 
 def test_a_patch_on_whole_pixels_is_copied_bit_by_bit(picture):

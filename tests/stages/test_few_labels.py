@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from histo_monai.__main__ import main
+from histo_monai.mapping.heatmap import read_heatmap
 from histo_monai.metrics import intraclass_correlation
-from histo_monai.wholeslide.heatmap import read_heatmap
 
 RUN = ("--method", "random", "--seed", "0")
 
