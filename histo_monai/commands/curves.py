@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 
 from histo_monai import artifacts
-from histo_monai.datasets.predictions import STAGE_OF_MODEL, Predictions, check_same_patches, read_predictions
 from histo_monai.errors import InputError
 from histo_monai.experiments import Experiment, Family, families, read_experiments
 from histo_monai.params import load_params, parse_params
@@ -30,6 +29,7 @@ from histo_monai.reports.sweep import (
     saved_labels,
 )
 from histo_monai.storage import own_folder
+from histo_monai.tables.predictions import STAGE_OF_MODEL, Predictions, check_same_patches, read_predictions
 
 _LOG = logging.getLogger(__name__)
 

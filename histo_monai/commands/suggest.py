@@ -15,10 +15,7 @@ from matplotlib import image
 from numpy.typing import NDArray
 
 from histo_monai import artifacts
-from histo_monai.datasets import own
-from histo_monai.datasets.labeled import read_patches
-from histo_monai.datasets.splits import labeled_rows
-from histo_monai.datasets.tables import read_surveyed_slides
+from histo_monai.datasets.own import reader as own
 from histo_monai.engines.candidates import Search, Sight, draw_candidates, look_at, slides_to_search
 from histo_monai.engines.labeled import LabeledTask, some_patches
 from histo_monai.environment import Environment, read_environment
@@ -28,6 +25,9 @@ from histo_monai.params import OwnLabels, Params, load_params
 from histo_monai.reports.suggestions import MAX_SHOWN, suggested
 from histo_monai.slides.annotations import Region, write_geojson
 from histo_monai.storage import check_own_folder, claim, own_folder
+from histo_monai.tables.columns import read_surveyed_slides
+from histo_monai.tables.patches import read_patches
+from histo_monai.tables.splits import labeled_rows
 from histo_monai.wholeslide.suggestion import Fields, choose_diverse, disagreement, indecision
 
 _LOG = logging.getLogger(__name__)

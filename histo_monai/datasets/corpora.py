@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from histo_monai.datasets import breastpathq, camelyon16, own
+from histo_monai.datasets.breastpathq import reader as breastpathq
+from histo_monai.datasets.camelyon16 import reader as camelyon16
+from histo_monai.datasets.own import reader as own
 
 CORPORA: dict[str, Callable[..., pd.DataFrame]] = {
     "breastpathq": breastpathq.pretraining_slides,

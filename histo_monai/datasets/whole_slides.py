@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from histo_monai.datasets import camelyon16, own
-from histo_monai.datasets.tables import whole_slide_table
+from histo_monai.datasets.camelyon16 import reader as camelyon16
+from histo_monai.datasets.own import reader as own
+from histo_monai.tables.columns import whole_slide_table
 
 WHOLE_SLIDES: dict[str, Callable[..., tuple[pd.DataFrame, list[str]]]] = {
     "camelyon16": camelyon16.whole_slides,

@@ -14,15 +14,15 @@ import torch
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from histo_monai.datasets.labeled import labeled_table
-from histo_monai.datasets.processes import map_over_processes
 from histo_monai.engines.device import precision, to_device
 from histo_monai.engines.labeled import LabeledTask, single_view
 from histo_monai.errors import InputError
+from histo_monai.files.processes import map_over_processes
 from histo_monai.networks.shared_trunk import SharedTrunk
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.randomness import generator
 from histo_monai.slides import open_slide
+from histo_monai.tables.patches import labeled_table
 from histo_monai.wholeslide.cells import tissue_cells
 from histo_monai.wholeslide.heatmap import Grid
 

@@ -9,11 +9,11 @@ from typing import Any, Literal, get_args
 import pandas as pd
 from torch import nn
 
-from histo_monai.datasets.tasks import dependence_groups
 from histo_monai.engines.labeled import LabeledLoader, LabeledTask, predict
 from histo_monai.errors import InputError
 from histo_monai.metrics import Estimate, mean_difference
 from histo_monai.storage import read_json
+from histo_monai.tables.tasks import dependence_groups
 
 Model = Literal["finetuned", "student"]
 

@@ -9,7 +9,6 @@ import pandas as pd
 import torch
 from torch import nn
 
-from histo_monai.datasets.tasks import dependence_groups, split_rows, task_targets
 from histo_monai.engines.color_baseline import COLOR_FEATURES, ColorBaseline, color_features
 from histo_monai.engines.labeled import LabeledTask, predict
 from histo_monai.errors import InputError
@@ -21,6 +20,7 @@ from histo_monai.metrics import (
     regression_estimates,
     score_estimates,
 )
+from histo_monai.tables.tasks import dependence_groups, split_rows, task_targets
 
 Predictions = dict[str, np.ndarray]
 """Name of a model -> Shape (n, K): probabilities of the classes, or the score."""

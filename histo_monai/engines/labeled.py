@@ -14,15 +14,15 @@ from ignite.engine import Engine
 from torch import nn
 from torch.utils.data import DataLoader, Sampler
 
-from histo_monai.datasets.loaders import EpochBatches, patch_loader
-from histo_monai.datasets.patches import LabeledPatches
-from histo_monai.datasets.streams import ShuffledBatches
-from histo_monai.datasets.tasks import split_rows, task_classes, task_targets
 from histo_monai.engines.device import in_memory_order, precision, to_device
 from histo_monai.engines.means import attach_means
 from histo_monai.errors import InputError
+from histo_monai.loading.loaders import EpochBatches, patch_loader
+from histo_monai.loading.pixels import LabeledPatches
+from histo_monai.loading.streams import ShuffledBatches
 from histo_monai.losses import Classification, Objective, Regression
 from histo_monai.networks.task_model import num_outputs
+from histo_monai.tables.tasks import split_rows, task_classes, task_targets
 from histo_monai.transforms.views import plain_view
 
 

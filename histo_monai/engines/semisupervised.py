@@ -12,13 +12,13 @@ import pandas as pd
 import torch
 from ignite.engine import Engine, Events
 
-from histo_monai.datasets.streams import SideBySide
 from histo_monai.engines.device import in_memory_order, precision, to_device
 from histo_monai.engines.fit import Records, fit
 from histo_monai.engines.handlers import attach_step_decay
 from histo_monai.engines.labeled import LabeledTask, build_evaluator, some_patches
 from histo_monai.engines.means import attach_means
 from histo_monai.engines.supervised import Training
+from histo_monai.loading.streams import SideBySide
 from histo_monai.randomness import Step
 from histo_monai.semisupervised.protocol import Batch, SemiSupervised
 

@@ -13,11 +13,7 @@ import pandas as pd
 from matplotlib import image
 
 from histo_monai import artifacts
-from histo_monai.datasets.outlines import read_regions
-from histo_monai.datasets.predictions import STAGE_OF_MODEL
-from histo_monai.datasets.slide_scores import TOLD
-from histo_monai.datasets.tables import read_whole_slides
-from histo_monai.datasets.tasks import patient_or_slide
+from histo_monai.files.outlines import read_regions
 from histo_monai.metrics import Estimate
 from histo_monai.metrics.froc import FALSE_POSITIVES_PER_SLIDE, Froc, froc
 from histo_monai.params import Params, load_params
@@ -25,6 +21,10 @@ from histo_monai.provenance import made_from, without_ids, write_metrics
 from histo_monai.reports.slide_figures import froc_curves, roc
 from histo_monai.slides.annotations import Outline, Region
 from histo_monai.storage import whole_folder
+from histo_monai.tables.columns import read_whole_slides
+from histo_monai.tables.predictions import STAGE_OF_MODEL
+from histo_monai.tables.slide_scores import TOLD
+from histo_monai.tables.tasks import patient_or_slide
 from histo_monai.wholeslide.detections import find_detections
 from histo_monai.wholeslide.diagnosis import (
     Learning,

@@ -15,9 +15,6 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from histo_monai import artifacts
-from histo_monai.datasets.predictions import STAGE_OF_MODEL, Predictions, check_same_patches, read_predictions
-from histo_monai.datasets.slide_scores import check_same_slides, read_slide_scores
-from histo_monai.datasets.tasks import of_one_group, patient_or_slide
 from histo_monai.errors import InputError
 from histo_monai.metrics import VERDICTS, Comparison, ModelValue, PairedTest, auc, compare_models
 from histo_monai.params import Params, load_params
@@ -26,6 +23,9 @@ from histo_monai.reports.forest import forest
 from histo_monai.reports.paper import PaperNumber, is_papers_experiment, paper_number
 from histo_monai.reports.tables import REFERENCE, SplitTable, comparison_report, model_id
 from histo_monai.storage import whole_folder
+from histo_monai.tables.predictions import STAGE_OF_MODEL, Predictions, check_same_patches, read_predictions
+from histo_monai.tables.slide_scores import check_same_slides, read_slide_scores
+from histo_monai.tables.tasks import of_one_group, patient_or_slide
 
 _LOG = logging.getLogger(__name__)
 

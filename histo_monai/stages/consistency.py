@@ -9,9 +9,6 @@ from functools import partial
 from matplotlib import image
 
 from histo_monai import artifacts
-from histo_monai.datasets.labeled import read_patches
-from histo_monai.datasets.splits import labeled_rows
-from histo_monai.datasets.tasks import split_rows
 from histo_monai.engines.choice import choose
 from histo_monai.engines.fit import Records
 from histo_monai.engines.labeled import LabeledTask
@@ -29,6 +26,9 @@ from histo_monai.provenance import made_from, without_ids, write_metrics
 from histo_monai.randomness import derive_seed
 from histo_monai.semisupervised import METHODS
 from histo_monai.storage import whole_folder, write_json
+from histo_monai.tables.patches import read_patches
+from histo_monai.tables.splits import labeled_rows
+from histo_monai.tables.tasks import split_rows
 
 _LOG = logging.getLogger(__name__)
 

@@ -18,11 +18,6 @@ import numpy as np
 import pandas as pd
 
 from histo_monai import artifacts
-from histo_monai.datasets.folds import COLUMNS, assign_folds, slides_to_fold
-from histo_monai.datasets.labeled import read_patches
-from histo_monai.datasets.splits import labeled_rows
-from histo_monai.datasets.tables import read_whole_slides
-from histo_monai.datasets.tasks import split_rows
 from histo_monai.engines.fit import Records
 from histo_monai.engines.labeled import LabeledTask
 from histo_monai.engines.resume import fingerprint
@@ -39,6 +34,11 @@ from histo_monai.provenance import made_from, without_ids, write_metrics
 from histo_monai.randomness import derive_seed, generator
 from histo_monai.semisupervised import METHODS
 from histo_monai.storage import whole_folder
+from histo_monai.tables.columns import read_whole_slides
+from histo_monai.tables.folds import COLUMNS, assign_folds, slides_to_fold
+from histo_monai.tables.patches import read_patches
+from histo_monai.tables.splits import labeled_rows
+from histo_monai.tables.tasks import split_rows
 
 _LOG = logging.getLogger(__name__)
 

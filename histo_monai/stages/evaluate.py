@@ -11,10 +11,6 @@ import pandas as pd
 from matplotlib import image
 
 from histo_monai import artifacts
-from histo_monai.datasets.labeled import read_patches
-from histo_monai.datasets.predictions import predictions_table, write_predictions
-from histo_monai.datasets.splits import labeled_rows
-from histo_monai.datasets.tasks import of_one_group, split_rows, task_targets
 from histo_monai.engines.choice import read_choice
 from histo_monai.engines.evaluation import (
     Estimates,
@@ -32,6 +28,10 @@ from histo_monai.pictures.predictions import answers
 from histo_monai.provenance import made_from, write_metrics
 from histo_monai.reports import figures
 from histo_monai.storage import read_json, whole_folder
+from histo_monai.tables.patches import read_patches
+from histo_monai.tables.predictions import predictions_table, write_predictions
+from histo_monai.tables.splits import labeled_rows
+from histo_monai.tables.tasks import of_one_group, split_rows, task_targets
 
 _LOG = logging.getLogger(__name__)
 

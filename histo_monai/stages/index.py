@@ -11,21 +11,21 @@ from typing import Any
 import pandas as pd
 
 from histo_monai import artifacts
-from histo_monai.datasets import own
-from histo_monai.datasets.audit.review import Surroundings, with_splits_of_patches
-from histo_monai.datasets.audit.views import look_at_slides, readable, refuse_unreadable
 from histo_monai.datasets.corpora import CORPORA
-from histo_monai.datasets.labeled import LabeledDataset, empty_table, write_patches
-from histo_monai.datasets.labels import LABELED, Labels, build_labels, count_patches, without_labels
-from histo_monai.datasets.own_slides import check_sha256
-from histo_monai.datasets.survey import Placement, build_pretraining_index
-from histo_monai.datasets.tables import SPLITS, whole_slide_table
+from histo_monai.datasets.own import reader as own
+from histo_monai.datasets.own.slides import check_sha256
 from histo_monai.datasets.whole_slides import WHOLE_SLIDES, corpus_slides
 from histo_monai.environment import read_environment
 from histo_monai.errors import InputError
+from histo_monai.index.audit.review import Surroundings, with_splits_of_patches
+from histo_monai.index.audit.views import look_at_slides, readable, refuse_unreadable
+from histo_monai.index.corpus import Placement, build_pretraining_index
+from histo_monai.index.labels import LABELED, Labels, build_labels, count_patches, without_labels
 from histo_monai.params import Camelyon16Labels, OwnLabels, Params, SlidesCorpus, load_params
 from histo_monai.provenance import made_from, write_metrics
 from histo_monai.storage import whole_folder, write_json
+from histo_monai.tables.columns import SPLITS, whole_slide_table
+from histo_monai.tables.patches import LabeledDataset, empty_table, write_patches
 
 _LOG = logging.getLogger(__name__)
 

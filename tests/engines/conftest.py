@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch.utils.data import Dataset
 
-from histo_monai.datasets.labeled import labeled_table
 from histo_monai.engines import labeled as labeled_module
 from histo_monai.engines.labeled import LabeledTask
+from histo_monai.tables.patches import labeled_table
 
 SIDE = 32
 

@@ -10,12 +10,12 @@ import pytest
 import tifffile
 import torch
 
-from histo_monai.datasets.labeled import labeled_table
-from histo_monai.datasets.splits import labeled_rows
 from histo_monai.engines.candidates import Search, draw_candidates, look_at, slides_to_search
 from histo_monai.engines.labeled import LabeledTask, predict
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel
+from histo_monai.tables.patches import labeled_table
+from histo_monai.tables.splits import labeled_rows
 
 GLASS, TISSUE = (240, 240, 240), (190, 110, 170)
 SEARCH = Search(patch_px=32, mpp=1.0, side_um=32.0, tissue_mpp=8.0, min_tissue_fraction=0.9, per_slide=1000)

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from histo_monai.datasets.tasks import dependence_groups, split_rows
 from histo_monai.engines.choice import Choice, choose, read_choice
 from histo_monai.engines.labeled import LabeledLoader, LabeledTask
 from histo_monai.metrics import compare_models
+from histo_monai.tables.tasks import dependence_groups, split_rows
 
 
 class Says(nn.Module):

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from histo_monai.datasets.tasks import split_rows
 from histo_monai.engines.evaluation import differences, estimate, predict_splits
 from histo_monai.engines.labeled import LabeledTask
+from histo_monai.tables.tasks import split_rows
 
 TaskBuilder = Callable[..., LabeledTask]
 
