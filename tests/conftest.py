@@ -7,6 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.data_fixtures import (  # noqa: F401  # fixtures
+    breastpathq_tree,
+    kather_tree,
+    read_breastpathq,
+    write_image,
+    write_slide,
+    zipped,
+)
+
 ROOT = Path(__file__).resolve().parent.parent
 
 

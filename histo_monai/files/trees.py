@@ -29,6 +29,9 @@ MAX_BYTES = 2**30
 MAX_IMAGE_PX = 2**26
 """Of an image, 8192 × 8192: a patch, not a slide."""
 
+MAX_ASPECT = 1.1
+"""An image may be this much longer than wide; it is read as a square."""
+
 IMAGE_SUFFIXES = (".tif", ".tiff", ".png", ".jpg", ".jpeg")
 _ABOUT_DAMAGE = re.compile("libpng error|Corrupt JPEG|Premature end")
 """What libpng and libjpeg print where they go on with pixels of their own."""

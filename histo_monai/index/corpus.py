@@ -10,11 +10,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from histo_monai.datasets.shared.shares import fair_shares
 from histo_monai.errors import InputError
 from histo_monai.files.processes import map_over_processes
 from histo_monai.randomness import generator
 from histo_monai.slides import choose_level, open_slide, sample_centers, tissue_mask
-from histo_monai.tables.columns import CENTER_COLUMNS, SLIDE_COLUMNS, first_five
+from histo_monai.tables.columns import CENTER_COLUMNS, SLIDE_COLUMNS
+from histo_monai.tables.manifests import first_five
 from histo_monai.tables.splits import check_patients_apart, split_slides
 
 _SURPLUS = 4
@@ -192,25 +194,6 @@ def _take(offers: list[SlideSurvey], split: str, wanted: int) -> pd.DataFrame:
     ]
     # Slides take turns, so that the first batch of a pass in order already shows all of them.
     return pd.concat(parts).sort_index(kind="stable")[list(CENTER_COLUMNS)]
-
-
-def fair_shares(room: np.ndarray, wanted: int) -> np.ndarray:
-    """Split `wanted` over places with limited room, as evenly as the room allows; earlier places take the remainder.
-
-    Args:
-        room: Shape (n,), what each place can take; its sum is at least `wanted`.
-        wanted: how many to place.
-
-    Returns:
-        Shape (n,), int64, sums to `wanted`, nowhere above `room`.
-    """
-    low, high = 0, int(room.max(initial=0))
-    while low < high:  # the highest level to which all places can be filled
-        level = (low + high + 1) // 2
-        low, high = (level, high) if np.minimum(room, level).sum() <= wanted else (low, level - 1)
-    shares = np.minimum(room, low).astype(np.int64)
-    shares[np.flatnonzero(room > low)[: wanted - shares.sum()]] += 1
-    return shares
 
 
 def _refusal(bad: pd.DataFrame, num_slides: int) -> str:

@@ -11,12 +11,9 @@ import pandas as pd
 
 from histo_monai.errors import InputError
 from histo_monai.files.processes import map_over_processes
-from histo_monai.files.trees import read_image
+from histo_monai.files.trees import MAX_ASPECT, read_image
 from histo_monai.index.audit.fingerprints import fingerprint
-from histo_monai.tables.columns import first_five
-
-MAX_ASPECT = 1.1
-"""An image may be this much longer than wide; it is read as a square."""
+from histo_monai.tables.manifests import first_five
 
 MIN_SIDE_PX = 8
 """An image of fewer pixels a side shows nothing."""

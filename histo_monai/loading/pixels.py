@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from histo_monai.errors import InputError
-from histo_monai.files.trees import read_image
-from histo_monai.index.images import MAX_ASPECT
+from histo_monai.files.trees import MAX_ASPECT, read_image
 from histo_monai.loading.loaders import Patches
 from histo_monai.slides import Box, SlidePool
 

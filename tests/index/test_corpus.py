@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 from histo_monai.datasets.own import reader as own
-from histo_monai.index.corpus import Placement, build_pretraining_index, fair_shares
+from histo_monai.datasets.shared.shares import fair_shares
+from histo_monai.index.corpus import Placement, build_pretraining_index
 from histo_monai.slides import open_slide, tissue_mask
 from histo_monai.tables.columns import CENTER_COLUMNS, SLIDE_COLUMNS
 

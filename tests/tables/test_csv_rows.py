@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from histo_monai.tables.columns import read_table
 from histo_monai.tables.csv_rows import read_rows
+from histo_monai.tables.manifests import read_table
 
 MODEST = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 CELLS = st.text(st.characters(exclude_categories=("Cs", "Cc")) | st.sampled_from(["\n", '"', ",", "'", ";"]))

@@ -9,7 +9,8 @@ import pandas as pd
 
 from histo_monai.errors import InputError
 from histo_monai.files.trees import find_tree, has_tree, is_file, list_images, read_bytes
-from histo_monai.tables.columns import corpus_table, first_row, read_numbers, read_table
+from histo_monai.tables.columns import corpus_table
+from histo_monai.tables.manifests import first_row, read_numbers, read_table
 from histo_monai.tables.patches import LabeledDataset, labeled_table
 
 PATCH_PX, PATCH_MPP = 512, 0.5

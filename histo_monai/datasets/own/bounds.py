@@ -10,7 +10,7 @@ import pandas as pd
 from histo_monai.errors import InputError
 from histo_monai.files.processes import map_over_processes
 from histo_monai.slides import choose_level, open_slide
-from histo_monai.tables.columns import first_row
+from histo_monai.tables.manifests import first_row
 
 _ROUNDING_PX = 0.5
 """Centers are often whole numbers, so that a square of odd side at the edge is off by half a pixel."""

@@ -13,13 +13,8 @@ from histo_monai.datasets.own.bounds import check_inside
 from histo_monai.datasets.own.regions import ANNOTATIONS, RegionPlacement, annotation_files, region_patches
 from histo_monai.datasets.own.slides import MPP, check_split, read_slides, with_columns
 from histo_monai.errors import InputError
-from histo_monai.tables.columns import (
-    corpus_table,
-    first_row,
-    read_numbers,
-    read_table,
-    whole_slide_table,
-)
+from histo_monai.tables.columns import corpus_table, whole_slide_table
+from histo_monai.tables.manifests import first_row, read_numbers, read_table
 from histo_monai.tables.patches import LabeledDataset, labeled_table
 
 LABELED_COLUMNS = (

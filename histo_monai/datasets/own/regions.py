@@ -19,7 +19,7 @@ from histo_monai.slides import choose_level, open_slide
 from histo_monai.slides.annotations import LeftOut, Point, Region, left_out_in_words, read_annotations
 from histo_monai.slides.annotations.boxes import BoxTree
 from histo_monai.slides.annotations.content import short
-from histo_monai.tables.columns import first_five
+from histo_monai.tables.manifests import first_five
 
 ANNOTATIONS = "annotations"
 _SUFFIXES = (".geojson", ".xml")

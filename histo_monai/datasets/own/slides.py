@@ -10,14 +10,8 @@ import pandas as pd
 from histo_monai.errors import InputError
 from histo_monai.files.processes import map_over_processes
 from histo_monai.storage.reading import check_regular
-from histo_monai.tables.columns import (
-    SPLITS,
-    check_names,
-    first_five,
-    first_row,
-    read_numbers,
-    read_table,
-)
+from histo_monai.tables.columns import SPLITS
+from histo_monai.tables.manifests import check_names, first_five, first_row, read_numbers, read_table
 
 COLUMNS = ("slide_id", "path", "patient_id", "mpp", "label", "split", "sha256")
 MPP = "µm per pixel, 0.05 to 64"

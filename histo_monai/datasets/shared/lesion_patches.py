@@ -17,11 +17,11 @@ from histo_monai.datasets.shared.lesion_centers import (
     Lesions,
     survey_labels,
 )
+from histo_monai.datasets.shared.shares import fair_shares
 from histo_monai.errors import InputError
 from histo_monai.files.processes import map_over_processes
-from histo_monai.index.corpus import fair_shares
 from histo_monai.slides.annotations import left_out_in_words
-from histo_monai.tables.columns import first_five
+from histo_monai.tables.manifests import first_five
 
 _SURPLUS = 8
 """A slide offers up to this many times its fair share, so that others with small lesions can be made up for."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from histo_monai.tables.columns import first_five
+from histo_monai.tables.manifests import first_five
 
 
 def similar_ids(ids: Iterable[str], what: str, why: str) -> list[str]:

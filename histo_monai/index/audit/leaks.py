@@ -7,7 +7,8 @@ import itertools
 import pandas as pd
 
 from histo_monai.errors import InputError
-from histo_monai.tables.columns import SPLITS, first_five
+from histo_monai.tables.columns import SPLITS
+from histo_monai.tables.manifests import first_five
 
 LEAK_COLUMNS = ("kind", "first", "first_split", "second", "second_split", "what")
 PRETRAINING = "pretraining"

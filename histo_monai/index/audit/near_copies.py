@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from histo_monai.files.processes import map_over_processes
 from histo_monai.index.audit.fingerprints import MAX_DISTANCE, class_words, distances
-from histo_monai.tables.columns import first_five
+from histo_monai.tables.manifests import first_five
 
 NEAR_COLUMNS = ("kind", "first", "first_split", "second", "second_split", "distance")
 """`kind` is image or slide; `first` and `second` are patch_ids or slide_ids; `distance` counts differing bits."""

@@ -14,7 +14,7 @@ from histo_monai.files.processes import map_over_processes
 from histo_monai.index.audit.fingerprints import fingerprint
 from histo_monai.index.images import digest_of
 from histo_monai.slides import open_slide, tissue_mask
-from histo_monai.tables.columns import first_five
+from histo_monai.tables.manifests import first_five
 
 _THUMBNAIL_MPP = 32.0
 
