@@ -11,8 +11,8 @@ import tifffile
 
 from histo_monai.phantom import write_cohort
 from histo_monai.phantom.bowel import CLASSES
-from histo_monai.phantom.breastpathq import RATERS, rate
-from histo_monai.phantom.camelyon16 import slide_specs
+from histo_monai.phantom.cohorts.breastpathq import RATERS, rate
+from histo_monai.phantom.cohorts.camelyon16 import slide_specs
 
 SMALL: dict[str, Any] = {
     "seed": 3,

@@ -4,7 +4,7 @@ from matplotlib.path import Path as Outline
 
 from histo_monai.phantom import render as rendering
 from histo_monai.phantom.breast import Breast
-from histo_monai.phantom.camelyon16 import SlideSpec, lesion_mask, make_world
+from histo_monai.phantom.cohorts.camelyon16 import SlideSpec, lesion_mask, make_world
 from histo_monai.phantom.lesions import DepthMap, Lesion, rasterize
 from histo_monai.phantom.render import render, render_strips
 from histo_monai.phantom.world import World

@@ -17,7 +17,7 @@ from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.start import EncoderStart
 from histo_monai.networks.task_model import LinearHead, from_encoder
-from histo_monai.phantom.kather import CLASSES, Patient, render_patches
+from histo_monai.phantom.cohorts.kather import CLASSES, Patient, render_patches
 from histo_monai.pretext.orders import RSPNetwork
 from histo_monai.pretext.protocol import Task
 from histo_monai.pretext.vae.method import VAE, Decoded, VAENetwork

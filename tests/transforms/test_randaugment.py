@@ -7,7 +7,7 @@ import scipy.ndimage
 import torch
 from monai.transforms import RandomizableTransform
 
-from histo_monai.phantom import kather
+from histo_monai.phantom.cohorts import kather
 from histo_monai.transforms import batched, photometric
 from histo_monai.transforms.augmentation import noise_pool_length
 from histo_monai.transforms.randaugment import OPERATIONS, WeakStrongViews, strengths

@@ -5,7 +5,7 @@ import pytest
 from scipy import ndimage
 
 from histo_monai.datasets.camelyon16.reader import read_lesions
-from histo_monai.phantom.camelyon16 import lesion_mask, lesion_regions, slide_specs
+from histo_monai.phantom.cohorts.camelyon16 import lesion_mask, lesion_regions, slide_specs
 from histo_monai.slides.annotations import Outline, Point, write_asap_xml
 from histo_monai.wholeslide.lesions import MASK_MPP, evaluation_mask, match
 

@@ -14,7 +14,7 @@ from skimage.measure import points_in_poly
 from histo_monai.datasets.camelyon16 import reader as camelyon16
 from histo_monai.datasets.shared.lesion_centers import AnnotatedSlide, LabelPlacement, survey_labels
 from histo_monai.phantom import write_cohort
-from histo_monai.phantom.camelyon16 import make_world, slide_specs
+from histo_monai.phantom.cohorts.camelyon16 import make_world, slide_specs
 from histo_monai.slides import open_slide, tissue_mask
 from histo_monai.tables.patches import LabeledDataset
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from histo_monai.errors import InputError
-from histo_monai.phantom.breastpathq import breastpathq_jobs, write_labels
-from histo_monai.phantom.camelyon16 import camelyon16_jobs, write_reference
+from histo_monai.phantom.cohorts.breastpathq import breastpathq_jobs, write_labels
+from histo_monai.phantom.cohorts.camelyon16 import camelyon16_jobs, write_reference
 from histo_monai.phantom.jobs import run_jobs
-from histo_monai.phantom.kather import kather_jobs
+from histo_monai.phantom.cohorts.kather import kather_jobs
 
 Dataset = Literal["breastpathq", "camelyon16", "kather"]
 MIN_SIDE_PX, MAX_SIDE_PX = 512, 120_000
