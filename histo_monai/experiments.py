@@ -5,7 +5,6 @@ The only module that asks DVC; no stage imports it, so that stages run where DVC
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from typing import Any
 
 from histo_monai.errors import InputError
 from histo_monai.params import Params, parse_params
+from histo_monai.settings.reader import plain
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ def families(experiments: Iterable[Experiment]) -> list[Family]:
 
 def _decisive(params: Params) -> dict[str, Any]:
     """The params that decide the numbers of this experiment; sections of other datasets do not."""
-    tree = dataclasses.asdict(params)
+    tree = plain(params)
     for key in (*SWEPT, "compare", *_OF_SLIDES):
         del tree[key]
     if params.source != "phantom":

@@ -7,7 +7,6 @@ user, no path outside the project. So a run that was killed and went on still en
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import importlib.metadata
 import json
@@ -24,6 +23,7 @@ from histo_monai import __version__, artifacts
 from histo_monai.environment import code_version
 from histo_monai.errors import InputError
 from histo_monai.params import Params
+from histo_monai.settings.reader import plain
 from histo_monai.storage import file_sha256, identify, sealed, write_json
 
 SEAL = "record_sha256"
@@ -150,7 +150,7 @@ def image_digest(patches: pd.DataFrame) -> dict[str, Any]:
 
 def params_sha256(params: Params) -> str:
     """A digest of all values, whatever their order and the comments in the file."""
-    return hashlib.sha256(json.dumps(dataclasses.asdict(params), sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(plain(params), sort_keys=True).encode()).hexdigest()
 
 
 def package_versions() -> dict[str, str | None]:

@@ -14,33 +14,28 @@ import pytest
 import tifffile
 
 from histo_monai.datasets.breastpathq import reader as breastpathq
-from histo_monai.phantom import write_cohort
+from histo_monai.phantom import Cohort, CohortSize, write_cohort
+from histo_monai.phantom.cohorts import breastpathq as breastpathq_cohort
+from histo_monai.phantom.cohorts import kather as kather_cohort
 from histo_monai.tables.patches import LabeledDataset
 
 
-def _cohort(root: Path, dataset: Any, num_patches: int) -> Path:
-    write_cohort(
-        root,
-        dataset=dataset,
-        seed=3,
-        num_slides=0,
-        num_test_slides=0,
-        num_patches=num_patches,
-        slide_side_px=512,
-        slide_mpp=1.0,
-        processes=1,
+def _cohort(root: Path, cohort: Cohort, num_patches: int) -> Path:
+    size = CohortSize(
+        seed=3, num_slides=0, num_test_slides=0, num_patches=num_patches, slide_side_px=512, slide_mpp=1.0
     )
+    write_cohort(root, cohort, size, processes=1)
     return root
 
 
 @pytest.fixture(scope="session")
 def breastpathq_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return _cohort(tmp_path_factory.mktemp("breastpathq"), "breastpathq", 24)
+    return _cohort(tmp_path_factory.mktemp("breastpathq"), breastpathq_cohort.COHORT, 24)
 
 
 @pytest.fixture(scope="session")
 def kather_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return _cohort(tmp_path_factory.mktemp("kather"), "kather", 27)
+    return _cohort(tmp_path_factory.mktemp("kather"), kather_cohort.COHORT, 27)
 
 
 @pytest.fixture(scope="session")

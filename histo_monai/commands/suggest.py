@@ -15,13 +15,13 @@ from matplotlib import image
 from numpy.typing import NDArray
 
 from histo_monai import artifacts
-from histo_monai.datasets.own import reader as own
+from histo_monai.datasets.registry import DATASETS
 from histo_monai.engines.candidates import Search, Sight, draw_candidates, look_at, slides_to_search
 from histo_monai.engines.labeled import LabeledTask, some_patches
 from histo_monai.environment import Environment, read_environment
 from histo_monai.errors import InputError
 from histo_monai.networks.task_model import TaskModel, from_task_model
-from histo_monai.params import OwnLabels, Params, load_params
+from histo_monai.params import Params, load_params
 from histo_monai.reports.suggestions import MAX_SHOWN, suggested
 from histo_monai.slides.annotations import Region, write_geojson
 from histo_monai.storage import check_own_folder, claim, own_folder
@@ -143,9 +143,7 @@ def _search(params: Params, task: LabeledTask, side_um: float | None) -> Search:
     field_um = params.patch_px * task.mpp
     side_um = field_um if side_um is None else side_um
     least = {"of a patch that the model sees": field_um}
-    if isinstance(params.labels_section, OwnLabels):
-        regions_um = params.patch_px * params.labels_section.regions.mpp
-        least["that labels.own.regions.mpp asks of a patch"] = regions_um
+    least |= DATASETS[params.dataset].least_outline_um(params.labels_section, params.patch_px)
     for what, least_um in least.items():
         if side_um < least_um * (1 - 1e-6):
             raise InputError(
@@ -166,13 +164,12 @@ def _candidates(
 ) -> pd.DataFrame:
     """Fields of the slides that more labels would be trained on."""
     slides = read_surveyed_slides(artifacts.SLIDES_CSV)
-    section = params.labels_section
-    within_patients = isinstance(section, OwnLabels) and section.validation_within_patients
+    within_patients = DATASETS[params.dataset].validation_within_patients(params.labels_section)
     others = ("test",) if within_patients else ("validation", "test")
     kept_apart = task.patches[task.patches["split"].isin(others)]
-    if params.corpus == "own":
-        manifest = own.pretraining_slides(artifacts.dataset_folder(params.source, "own"))
-        kept_apart = pd.concat([kept_apart, manifest[manifest["split"] == "validation"]])
+    root = artifacts.dataset_folder(params.source, params.corpus)
+    manifest = DATASETS[params.corpus].pretraining_slides(root, params.corpus_section)
+    kept_apart = pd.concat([kept_apart, manifest[manifest["split"] == "validation"]])
     shared_ids = params.corpus == params.dataset
     searched = slides_to_search(slides, task.patches, kept_apart, shared_ids=shared_ids)
     return draw_candidates(searched, search, seed=seed, processes=environment.cpus)

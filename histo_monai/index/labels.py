@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from histo_monai.datasets.breastpathq import reader as breastpathq
-from histo_monai.datasets.camelyon16 import reader as camelyon16
-from histo_monai.datasets.kather import reader as kather
-from histo_monai.datasets.own import reader as own
 from histo_monai.errors import InputError
 from histo_monai.index.audit.ids import no_patients
 from histo_monai.index.audit.review import Surroundings, review
@@ -21,14 +16,6 @@ from histo_monai.randomness import generator
 from histo_monai.tables.columns import SPLITS
 from histo_monai.tables.patches import LabeledDataset, empty_table
 from histo_monai.tables.splits import draw_splits, label_ranks
-
-LABELED: dict[str, Callable[..., LabeledDataset]] = {
-    "breastpathq": breastpathq.labeled_patches,
-    "camelyon16": camelyon16.labeled_patches,
-    "kather": kather.labeled_patches,
-    "own": own.labeled_patches,
-}
-"""Name -> function of the dataset's folder and of what is particular to it."""
 
 
 @dataclass(frozen=True)

@@ -7,34 +7,17 @@ value and what was expected.
 from __future__ import annotations
 
 import typing
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from histo_monai.datasets.registry import DATASETS
 from histo_monai.params.file import read_tree
-from histo_monai.params.sections import (
-    BreastPathQLabels,
-    Camelyon16Labels,
-    KatherLabels,
-    OwnLabels,
-    Params,
-    SlidesCorpus,
-)
+from histo_monai.params.sections import Params
 from histo_monai.settings.reader import ParamsError, read_section
-from histo_monai.settings.rules import Dataset, Method
+from histo_monai.settings.rules import Method
 
-__all__ = [
-    "BreastPathQLabels",
-    "Camelyon16Labels",
-    "Dataset",
-    "KatherLabels",
-    "Method",
-    "OwnLabels",
-    "Params",
-    "ParamsError",
-    "SlidesCorpus",
-    "check_run",
-    "load_params",
-    "parse_params",
-]
+__all__ = ["Method", "Params", "ParamsError", "check_run", "load_params", "parse_params"]
 
 
 def load_params(path: Path) -> Params:
@@ -80,10 +63,7 @@ def parse_params(tree: object) -> Params:
         ParamsError: see `load_params`.
     """
     params: Params = read_section(Params, tree, "")
-    if params.source == "phantom" and "own" in (params.dataset, params.corpus):
-        raise ParamsError(
-            "source: 'phantom' simulates the public datasets, not 'own'; set source: raw for your slides"
-        )
+    _check_datasets(params)
     method = params.consistency.method
     if method not in params.consistency.methods:
         raise ParamsError(
@@ -97,6 +77,29 @@ def parse_params(tree: object) -> Params:
             f"epoch fills the queue, got {queue}"
         )
     return params
+
+
+def _check_datasets(params: Params) -> None:
+    """Sections of the dataset and of the corpus in use are there; of others they need not be."""
+    for name in (params.dataset, params.corpus):
+        if params.source == "phantom" and DATASETS[name].phantom is None:
+            simulated = ", ".join(each for each, part in DATASETS.items() if part.phantom is not None)
+            raise ParamsError(
+                f"source: 'phantom' simulates {simulated}, not {name!r}; set source: raw for your slides"
+            )
+    sections: dict[str, Mapping[str, Any]] = {
+        "labels": params.labels,
+        "finetune": params.finetune,
+        "consistency": params.consistency.datasets,
+    }
+    if DATASETS[params.dataset].MapSettings is not None:
+        sections["heatmap"] = params.heatmap.datasets
+    if DATASETS[params.dataset].CorpusSettings is not None:
+        sections["corpora"] = params.corpora
+    needed = [(where, params.dataset, held) for where, held in sections.items()]
+    for where, name, held in (*needed, ("corpora", params.corpus, params.corpora)):
+        if name not in held:
+            raise ParamsError(f"{where}.{name}: missing key; expected a section")
 
 
 def _check_encoder(params: Params) -> None:

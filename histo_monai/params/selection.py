@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from histo_monai.params.sections import Params
+from histo_monai.settings.reader import plain
 
 
 def selected(params: Params, names: Iterable[str], method: str = "") -> dict[str, Any]:
@@ -22,7 +22,7 @@ def selected(params: Params, names: Iterable[str], method: str = "") -> dict[str
         For JSON: name, filled in -> value; a section is a dict.
 
     Raises:
-        AttributeError: there is no such value.
+        KeyError: there is no such value.
     """
     filled = {
         "${dataset}": params.dataset,
@@ -30,12 +30,12 @@ def selected(params: Params, names: Iterable[str], method: str = "") -> dict[str
         "${item.method}": method,
         "${consistency.method}": params.consistency.method,
     }
+    tree = plain(params)
     found: dict[str, Any] = {}
     for name in names:
         for template, text in filled.items():
             name = name.replace(template, text)
-        value: Any = params
+        found[name] = tree
         for key in name.split("."):
-            value = value[key] if isinstance(value, Mapping) else getattr(value, key)
-        found[name] = dataclasses.asdict(value) if dataclasses.is_dataclass(type(value)) else value
+            found[name] = found[name][key]
     return found

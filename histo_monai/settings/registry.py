@@ -7,6 +7,14 @@ from collections.abc import Iterator, MutableMapping
 from typing import Any
 
 
+def loaded(part: Any) -> Any:
+    """The part that "module:name" names; any other is given back as it is."""
+    if not isinstance(part, str):
+        return part
+    module, _, attribute = part.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
 class Registry(MutableMapping[str, Any]):
     """Name -> part, in the order of registration. A part given as "module:name" is imported when it is asked for.
 
@@ -23,10 +31,7 @@ class Registry(MutableMapping[str, Any]):
         self._parts = dict(parts)
 
     def __getitem__(self, name: str) -> Any:
-        part = self._parts[name]
-        if isinstance(part, str):
-            module, _, attribute = part.partition(":")
-            part = self._parts[name] = getattr(importlib.import_module(module), attribute)
+        part = self._parts[name] = loaded(self._parts[name])
         return part
 
     def __setitem__(self, name: str, part: Any) -> None:

@@ -11,7 +11,7 @@ import pytest
 from histo_monai.datasets.kather import reader as kather
 from histo_monai.index.audit.review import Surroundings
 from histo_monai.index.audit.views import look_at_slides
-from histo_monai.index.labels import LABELED, build_labels, count_patches
+from histo_monai.index.labels import build_labels, count_patches
 from histo_monai.tables.columns import PATCH_COLUMNS, whole_slide_table
 from histo_monai.tables.patches import LabeledDataset, labeled_table
 from histo_monai.tables.splits import labeled_rows
@@ -33,10 +33,6 @@ def _build(labeled: LabeledDataset, **changes: Any) -> Built:
     given = Surroundings(**{name: changes.pop(name, value) for name, value in around.items()})
     labels = build_labels(labeled, around=given, **{**settings, **changes})
     return labels.table, labels.warnings, count_patches(labels.table)
-
-
-def test_every_dataset_has_its_reader() -> None:
-    assert set(LABELED) == {"breastpathq", "camelyon16", "kather", "own"}
 
 
 def test_kather_becomes_a_table_with_splits_ranks_counts_and_its_warning(kather_tree: Path) -> None:

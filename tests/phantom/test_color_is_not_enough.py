@@ -16,8 +16,8 @@ from sklearn.model_selection import GroupKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from histo_monai.phantom.cohorts import breastpathq, camelyon16, kather
 from histo_monai.phantom.breast import Breast
+from histo_monai.phantom.cohorts import breastpathq, camelyon16, kather
 from histo_monai.phantom.lattice import Grid
 from histo_monai.phantom.render import render
 from histo_monai.phantom.world import World

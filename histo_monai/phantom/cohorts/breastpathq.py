@@ -9,7 +9,8 @@ from typing import Any, Literal
 import numpy as np
 
 from histo_monai.phantom.breast import Breast
-from histo_monai.phantom.jobs import Job
+from histo_monai.phantom.cohorts.cohort import Cohort, CohortSize
+from histo_monai.phantom.jobs import Job, run_jobs
 from histo_monai.phantom.lattice import Grid, derive
 from histo_monai.phantom.pyramid import write_patch, write_pyramid
 from histo_monai.phantom.render import render, render_strips
@@ -174,3 +175,13 @@ def rate(score: float, rater: tuple[float, float, float], rng: np.random.Generat
 def _write_csv(path: Path, header: str, rows: list[str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join([header, *rows, ""]), encoding="utf-8")
+
+
+def _write(root: Path, size: CohortSize, processes: int) -> None:
+    jobs = breastpathq_jobs(
+        root, size.seed, size.num_slides, size.num_patches, size.slide_side_px, size.slide_mpp
+    )
+    write_labels(root, size.seed, run_jobs(jobs, processes, "breastpathq patients and slides"))
+
+
+COHORT = Cohort("breastpathq", _write, least_patches=10)

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.phantom.jobs import Job
+from histo_monai.phantom.cohorts.cohort import Cohort, CohortSize
+from histo_monai.phantom.jobs import Job, run_jobs
 from histo_monai.phantom.lattice import derive
 from histo_monai.phantom.lesions import Lesion, rasterize
 from histo_monai.phantom.lymph_node import LymphNode, draw_metastases
@@ -128,3 +129,13 @@ def write_reference(root: Path, results: list[Any]) -> None:
     path = root / "testing" / "reference.csv"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join([*rows, ""]), encoding="utf-8")
+
+
+def _write(root: Path, size: CohortSize, processes: int) -> None:
+    jobs = camelyon16_jobs(
+        root, size.seed, size.num_slides, size.num_test_slides, size.slide_side_px, size.slide_mpp
+    )
+    write_reference(root, run_jobs(jobs, processes, "camelyon16 slides"))
+
+
+COHORT = Cohort("camelyon16", _write, least_slides=2)

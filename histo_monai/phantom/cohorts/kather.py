@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from histo_monai.phantom.bowel import CLASSES, Bowel, patch_center_um
-from histo_monai.phantom.jobs import Job
+from histo_monai.phantom.cohorts.cohort import Cohort, CohortSize
+from histo_monai.phantom.jobs import Job, run_jobs
 from histo_monai.phantom.lattice import derive
 from histo_monai.phantom.pyramid import write_patch
 from histo_monai.phantom.render import render
@@ -89,3 +90,10 @@ def _render_patch(world: World, label: str, number: int) -> NDArray[np.uint8]:
 def _write_patient(root: Path, patient: Patient) -> None:
     for (label, number), image in zip(patient.patches, render_patches(patient), strict=True):
         write_patch(root / patient.folder / label / patch_name(patient, label, number), image, PATCH_MPP)
+
+
+def _write(root: Path, size: CohortSize, processes: int) -> None:
+    run_jobs(kather_jobs(root, size.seed, size.num_patches), processes, "kather patients")
+
+
+COHORT = Cohort("kather", _write, least_patches=9)

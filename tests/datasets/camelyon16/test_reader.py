@@ -13,8 +13,8 @@ from skimage.measure import points_in_poly
 
 from histo_monai.datasets.camelyon16 import reader as camelyon16
 from histo_monai.datasets.shared.lesion_centers import AnnotatedSlide, LabelPlacement, survey_labels
-from histo_monai.phantom import write_cohort
-from histo_monai.phantom.cohorts.camelyon16 import make_world, slide_specs
+from histo_monai.phantom import CohortSize, write_cohort
+from histo_monai.phantom.cohorts.camelyon16 import COHORT, make_world, slide_specs
 from histo_monai.slides import open_slide, tissue_mask
 from histo_monai.tables.patches import LabeledDataset
 
@@ -38,7 +38,7 @@ WANTED = {
 @pytest.fixture(scope="module")
 def cohort(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("camelyon16")
-    write_cohort(root, dataset="camelyon16", num_patches=0, processes=1, **SIZES)
+    write_cohort(root, COHORT, CohortSize(num_patches=0, **SIZES), processes=1)
     return root
 
 
