@@ -17,7 +17,7 @@ from histo_monai.tables.columns import corpus_table, whole_slide_table
 from histo_monai.tables.patches import LabeledDataset, labeled_table
 from tests.hostile.project import slide_pixels, write_slide
 
-SPLITS = ("train", "train", "train", "train", "validation", "test", "test")
+SPLITS = ("train", "train", "train", "train", "validation", "validation", "test", "test")
 CLASSES = ("striped", "plain")
 LEFT, STEP = 150, 60
 
