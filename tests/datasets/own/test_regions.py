@@ -332,7 +332,7 @@ def test_an_annotation_as_qupath_writes_it_becomes_training_patches_of_what_it_o
 def test_cells_too_small_for_a_patch_are_known_to_be_so_without_looking_for_their_poles(
     take: Take, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("histo_monai.datasets.region_squares._deepest", None)
+    monkeypatch.setattr("histo_monai.datasets.own.region_squares._deepest", None)
     cells = [
         Region(disc(12 * row + 8, 12 * column + 8, 5, 16), label="AB"[row % 2])
         for row in range(40)
