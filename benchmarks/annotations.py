@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from histo_monai.datasets.own_regions import RegionPlacement, take_squares
+from histo_monai.datasets.own.regions import RegionPlacement, take_squares
 from histo_monai.slides.annotations import (
     Region,
     asap_regions,

@@ -45,7 +45,7 @@ from histo_monai.mapping.heatmap import Heatmap
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.shared_trunk import SharedTrunk
 from histo_monai.networks.task_model import TaskModel
-from histo_monai.phantom.camelyon16 import SlideSpec, lesion_mask, make_world
+from histo_monai.phantom.cohorts.camelyon16 import SlideSpec, lesion_mask, make_world
 from histo_monai.phantom.raster.pyramid import write_pyramid
 from histo_monai.phantom.tissue.render import render_strips
 from histo_monai.slides import Box, open_slide, tissue_fraction

@@ -19,14 +19,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from histo_monai.datasets.audit.fingerprints import (
+from histo_monai.files.trees import list_images, read_bytes, read_image
+from histo_monai.index.audit.fingerprints import (
     MAX_DISTANCE,
     class_words,
     distances,
     fingerprint,
 )
-from histo_monai.datasets.audit.views import tissue_of
-from histo_monai.datasets.files import list_images, read_bytes, read_image
+from histo_monai.index.audit.views import tissue_of
 from histo_monai.slides import Box, open_slide
 
 Image = NDArray[np.uint8]

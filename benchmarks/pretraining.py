@@ -20,15 +20,15 @@ from typing import Any
 import torch
 
 from histo_monai import artifacts
-from histo_monai.datasets.loaders import ConcentricPatches, EpochBatches, patch_loader
-from histo_monai.datasets.tables import read_centers, read_surveyed_slides
 from histo_monai.engines.pretrain import placed, training_step
 from histo_monai.environment import read_environment
+from histo_monai.loading.loaders import ConcentricPatches, EpochBatches, patch_loader
 from histo_monai.networks.start import EncoderStart
 from histo_monai.params import load_params
 from histo_monai.pretext.rsp.method import RSP
 from histo_monai.pretext.rsp.settings import LookaheadSettings, RSPSettings
 from histo_monai.randomness import Step
+from histo_monai.tables.columns import read_centers, read_surveyed_slides
 
 
 def main() -> None:

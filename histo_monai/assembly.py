@@ -13,14 +13,14 @@ import pandas as pd
 
 from histo_monai import artifacts
 from histo_monai.artifacts import Run
-from histo_monai.datasets.labeled import read_patches
-from histo_monai.datasets.labeled_loaders import LabeledLoader, PatchReading
-from histo_monai.datasets.splits import labeled_rows
-from histo_monai.datasets.tasks import split_rows, task_classes
 from histo_monai.engines.task import Task
 from histo_monai.environment import Environment, read_environment
+from histo_monai.loading.labeled import LabeledLoader, PatchReading
 from histo_monai.networks.task_model import TaskModel, from_task_model
 from histo_monai.params import Params, load_params
+from histo_monai.tables.patches import read_patches
+from histo_monai.tables.splits import labeled_rows
+from histo_monai.tables.tasks import split_rows, task_classes
 
 
 @dataclass(frozen=True)

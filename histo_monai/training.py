@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 from histo_monai.assembly import Assembly, TrainingRows
-from histo_monai.datasets.tasks import training_mpp
 from histo_monai.engines.fit import Records
 from histo_monai.engines.semisupervised import PairPicture, StudentResult, train_student
 from histo_monai.engines.supervised import FinetuneResult, Picture, finetune
@@ -20,6 +19,7 @@ from histo_monai.params.sections import TrainingParams
 from histo_monai.randomness import derive_seed
 from histo_monai.schedule import Schedule
 from histo_monai.semisupervised import METHODS
+from histo_monai.tables.tasks import training_mpp
 
 
 def finetune_encoder(

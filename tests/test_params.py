@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from histo_monai.datasets.registry import DATASETS
 from histo_monai.params import ParamsError, check_run, load_params, parse_params
 from histo_monai.params.file import read_tree
 from histo_monai.params.selection import selected
@@ -39,14 +40,17 @@ def test_paper_values_are_those_of_the_paper(root: Path) -> None:
     params = load_params(root / "params/paper.yaml")
     rsp = params.pretrain.methods["rsp"]
     assert params.patch_px == 256
-    assert params.corpora.breastpathq.mpps == (0.5, 1.0, 2.0)
-    assert params.corpora.camelyon16.mpps == (0.25, 0.5, 1.0)
-    assert (params.corpora.camelyon16.num_normal, params.corpora.camelyon16.num_tumor) == (35, 25)
-    assert (params.corpora.breastpathq.num_train, params.corpora.breastpathq.num_validation) == (
+    assert params.corpora["breastpathq"].mpps == (0.5, 1.0, 2.0)
+    assert params.corpora["camelyon16"].mpps == (0.25, 0.5, 1.0)
+    assert (params.corpora["camelyon16"].num_normal, params.corpora["camelyon16"].num_tumor) == (35, 25)
+    assert (params.corpora["breastpathq"].num_train, params.corpora["breastpathq"].num_validation) == (
         10_000,
         3_000,
     )
-    assert (params.corpora.camelyon16.num_train, params.corpora.camelyon16.num_validation) == (62_156, 10_000)
+    assert (params.corpora["camelyon16"].num_train, params.corpora["camelyon16"].num_validation) == (
+        62_156,
+        10_000,
+    )
     assert (rsp.epochs, rsp.batch_size, rsp.lr, rsp.momentum, rsp.weight_decay) == (250, 64, 0.01, 0.9, 1e-4)
     assert (rsp.lookahead.steps, rsp.lookahead.slow_step) == (5, 0.5)
 
@@ -114,11 +118,26 @@ def _keys(tree: Any, way: str = "") -> list[str]:
     return found
 
 
+def _without(tree: Any, dotted: str) -> Any:
+    changed = copy.deepcopy(tree)
+    *way, last = dotted.split(".")
+    section = changed
+    for key in way:
+        section = section[key]
+    del section[last]
+    return changed
+
+
+SECTIONS = [f"{kind}.{name}" for kind in ("labels", "finetune", "consistency") for name in DATASETS]
+SECTIONS += [f"{kind}.{name}" for kind in ("corpora", "heatmap") for name in DATASETS if name != "kather"]
+
+
 def test_every_key_is_needed(tree: Any) -> None:
     tree["methods"] = list(PRETEXTS)
     tree["encoder"]["weights"] = "data/weights/a.pt"
     parse_params(tree)
-    for dotted in _keys(tree):
+    unused = {dotted for dotted in SECTIONS if not dotted.endswith(tree["dataset"])}
+    for dotted in set(_keys(tree)) - unused:
         changed = copy.deepcopy(tree)
         *way, last = dotted.split(".")
         section = changed
@@ -126,7 +145,47 @@ def test_every_key_is_needed(tree: Any) -> None:
             section = section[key]
         del section[last]
         with pytest.raises(ParamsError, match=f"^{dotted}: missing key"):
-            parse_params(changed)
+            parse_params(_without(tree, dotted))
+
+
+@pytest.mark.parametrize("dotted", SECTIONS)
+def test_sections_of_a_dataset_are_needed_where_it_is_in_use(dotted: str, tree: Any) -> None:
+    section, name = dotted.split(".")
+    del tree[section][name]
+    other = {"dataset": "kather", "corpus": "breastpathq" if name != "breastpathq" else "camelyon16"}
+    if name != "kather":
+        assert parse_params(tree | other)
+    used = {"dataset": name, "source": "raw"}
+    with pytest.raises(ParamsError, match=rf"^{section}\.{name}: missing key; expected a section$"):
+        parse_params(tree | used)
+
+
+def test_a_corpus_needs_its_section_whatever_the_dataset(tree: Any) -> None:
+    del tree["corpora"]["breastpathq"]
+    with pytest.raises(ParamsError, match=r"^corpora\.breastpathq: missing key"):
+        parse_params(tree | {"corpus": "breastpathq"})
+
+
+def test_a_dataset_without_slides_is_no_corpus_and_has_no_maps(tree: Any) -> None:
+    with pytest.raises(ParamsError, match=r"^corpus: expected one of breastpathq, camelyon16, own, got 'kat"):
+        parse_params(tree | {"corpus": "kather"})
+    for section in ("corpora", "heatmap"):
+        given = _set(tree, f"{section}.kather", {"stride_um": 64.0})
+        with pytest.raises(ParamsError, match=rf"^{section}\.kather: unknown key"):
+            parse_params(given)
+    assert parse_params(tree | {"dataset": "kather"}).heatmap_section is None
+
+
+def test_a_section_of_no_dataset_is_refused_with_the_nearest_name(tree: Any) -> None:
+    for section in ("labels", "finetune", "consistency", "corpora", "heatmap"):
+        with pytest.raises(
+            ParamsError, match=rf"^{section}\.camelyon: unknown key; did you mean 'camelyon16'"
+        ):
+            parse_params(_set(tree, f"{section}.camelyon", {}))
+
+
+def test_sections_are_given_back_as_the_file_has_them(tree: Any) -> None:
+    assert json.loads(json.dumps(as_tree(parse_params(tree)))) == tree
 
 
 def test_scientific_notation_without_a_dot_is_a_number(tree: Any) -> None:

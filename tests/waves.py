@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch.utils.data import Dataset
 
-from histo_monai.datasets import labeled_loaders
-from histo_monai.datasets.labeled import labeled_table
-from histo_monai.datasets.labeled_loaders import PatchReading
-from histo_monai.datasets.tasks import task_classes
 from histo_monai.engines.task import Task
+from histo_monai.loading import labeled as labeled_loaders
+from histo_monai.loading.labeled import PatchReading
+from histo_monai.tables.patches import labeled_table
+from histo_monai.tables.tasks import task_classes
 
 SIDE = 32
 

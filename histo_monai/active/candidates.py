@@ -11,13 +11,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from histo_monai.datasets.labeled import labeled_table
-from histo_monai.datasets.processes import map_over_processes
 from histo_monai.errors import InputError
+from histo_monai.files.processes import map_over_processes
 from histo_monai.mapping.cells import tissue_cells
 from histo_monai.mapping.grid import Grid
 from histo_monai.randomness import generator
 from histo_monai.slides import open_slide
+from histo_monai.tables.patches import labeled_table
 
 SEARCHED_COLUMNS = ("slide_id", "path", "patient_id", "slide_mpp")
 

@@ -13,13 +13,13 @@ import pandas as pd
 
 from histo_monai import artifacts
 from histo_monai.checkup.finding import Finding
-from histo_monai.datasets.labeled import read_patches
 from histo_monai.environment import code_version
 from histo_monai.errors import InputError
 from histo_monai.networks.checkpoint import load_model
 from histo_monai.params import load_params
 from histo_monai.provenance import FILES, SEAL, image_digest, package_versions, params_sha256
 from histo_monai.storage import file_sha256, identify, opened
+from histo_monai.tables.patches import read_patches
 
 RECORDS = (artifacts.METRICS, "written.json", "*.map.json")
 """Names of the JSON that lists files with their digests, and is sealed itself."""

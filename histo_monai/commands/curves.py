@@ -23,7 +23,6 @@ from histo_monai.comparison.sweep import (
     of_setting,
     saved_labels,
 )
-from histo_monai.datasets.predictions import Predictions, check_same_patches, read_predictions
 from histo_monai.errors import InputError
 from histo_monai.experiments import Experiment, Family, families, read_experiments
 from histo_monai.params import load_params, parse_params
@@ -32,6 +31,7 @@ from histo_monai.reports.curves import against, against_labels
 from histo_monai.reports.savings import labels_saved
 from histo_monai.roles import FINETUNED, STUDENT
 from histo_monai.storage import own_folder
+from histo_monai.tables.predictions import Predictions, check_same_patches, read_predictions
 
 _LOG = logging.getLogger(__name__)
 

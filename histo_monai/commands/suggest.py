@@ -19,16 +19,16 @@ from histo_monai.active.candidates import Search, draw_candidates, slides_to_sea
 from histo_monai.active.suggestion import Fields, choose_diverse, disagreement, indecision
 from histo_monai.artifacts import Run
 from histo_monai.assembly import Assembly
-from histo_monai.datasets import own
-from histo_monai.datasets.tables import read_surveyed_slides
-from histo_monai.datasets.tasks import training_mpp
+from histo_monai.datasets.registry import DATASETS
 from histo_monai.engines.embedding import Embedding, embed
 from histo_monai.errors import InputError
-from histo_monai.params import OwnLabels, Params, load_params
+from histo_monai.params import Params, load_params
 from histo_monai.reports.suggestions import MAX_SHOWN, suggested
 from histo_monai.roles import FINETUNED, STUDENT
 from histo_monai.slides.annotations import Region, write_geojson
 from histo_monai.storage import check_own_folder, claim, own_folder
+from histo_monai.tables.columns import read_surveyed_slides
+from histo_monai.tables.tasks import training_mpp
 
 _LOG = logging.getLogger(__name__)
 
@@ -127,9 +127,7 @@ def _search(assembly: Assembly, side_um: float | None) -> Search:
     field_um = params.patch_px * mpp
     side_um = field_um if side_um is None else side_um
     least = {"of a patch that the model sees": field_um}
-    if isinstance(params.labels_section, OwnLabels):
-        regions_um = params.patch_px * params.labels_section.regions.mpp
-        least["that labels.own.regions.mpp asks of a patch"] = regions_um
+    least |= DATASETS[params.dataset].least_outline_um(params.labels_section, params.patch_px)
     for what, least_um in least.items():
         if side_um < least_um * (1 - 1e-6):
             raise InputError(
@@ -149,13 +147,12 @@ def _candidates(assembly: Assembly, search: Search, seed: int) -> pd.DataFrame:
     """Fields of the slides that more labels would be trained on."""
     params, patches = assembly.params, assembly.patches
     slides = read_surveyed_slides(artifacts.SLIDES_CSV)
-    section = params.labels_section
-    within_patients = isinstance(section, OwnLabels) and section.validation_within_patients
+    within_patients = DATASETS[params.dataset].validation_within_patients(params.labels_section)
     others = ("test",) if within_patients else ("validation", "test")
     kept_apart = patches[patches["split"].isin(others)]
-    if params.corpus == "own":
-        manifest = own.pretraining_slides(artifacts.dataset_folder(params.source, "own"))
-        kept_apart = pd.concat([kept_apart, manifest[manifest["split"] == "validation"]])
+    root = artifacts.dataset_folder(params.source, params.corpus)
+    manifest = DATASETS[params.corpus].pretraining_slides(root, params.corpus_section)
+    kept_apart = pd.concat([kept_apart, manifest[manifest["split"] == "validation"]])
     shared_ids = params.corpus == params.dataset
     searched = slides_to_search(slides, patches, kept_apart, shared_ids=shared_ids)
     return draw_candidates(searched, search, seed=seed, processes=assembly.environment.cpus)

@@ -16,10 +16,10 @@ import torch
 from torch.utils.data import Dataset
 from tqdm import tqdm
 
-from histo_monai.datasets.loaders import EpochBatches, patch_loader
 from histo_monai.engines.device import precision
 from histo_monai.engines.ranks import note_step, run_in_ranks
 from histo_monai.errors import InputError
+from histo_monai.loading.loaders import EpochBatches, patch_loader
 from histo_monai.losses import Classification, Objective, Regression
 from histo_monai.mapping.blocks import CellBlocks
 from histo_monai.mapping.cells import slide_grid, tissue_cells

@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from ignite.engine import Engine, Events
 
-from histo_monai.datasets.labeled_loaders import LabeledLoader
-from histo_monai.datasets.streams import SideBySide
 from histo_monai.engines.device import in_memory_order, precision, to_device
 from histo_monai.engines.fit import Records, fit
 from histo_monai.engines.handlers import attach_step_decay
 from histo_monai.engines.means import attach_means
 from histo_monai.engines.prediction import build_evaluator
 from histo_monai.engines.task import Task
+from histo_monai.loading.labeled import LabeledLoader
+from histo_monai.loading.streams import SideBySide
 from histo_monai.randomness import Step
 from histo_monai.schedule import Schedule
 from histo_monai.semisupervised.protocol import Batch, SemiSupervised

@@ -10,12 +10,11 @@ import torch
 from torch import nn
 
 from histo_monai.comparison.paired import mean_difference
-from histo_monai.datasets.labeled_loaders import LabeledLoader
-from histo_monai.datasets.tasks import dependence_groups, task_targets
 from histo_monai.engines.prediction import predict
 from histo_monai.engines.task import Task
 from histo_monai.errors import InputError
 from histo_monai.evaluation.color_baseline import COLOR_FEATURES, ColorBaseline, color_features
+from histo_monai.loading.labeled import LabeledLoader
 from histo_monai.metrics import (
     Estimate,
     classification_estimates,
@@ -24,6 +23,7 @@ from histo_monai.metrics import (
     score_estimates,
 )
 from histo_monai.roles import STUDENT
+from histo_monai.tables.tasks import dependence_groups, task_targets
 
 Predictions = dict[str, np.ndarray]
 """Name of a model -> Shape (n, K): probabilities of the classes, or the score."""

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.datasets.predictions import Predictions
-from histo_monai.datasets.slide_scores import SlideScores
 from histo_monai.errors import InputError
 from histo_monai.roles import FINETUNED, STUDENT
+from histo_monai.tables.predictions import Predictions
+from histo_monai.tables.slide_scores import SlideScores
 
 Read = Mapping[tuple[str, str, int], Predictions] | Mapping[tuple[str, str, int], SlideScores]
 """Method, student, seed -> the table of the run."""

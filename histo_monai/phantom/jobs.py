@@ -8,7 +8,7 @@ from typing import Any
 import cv2
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from histo_monai.datasets.processes import map_over_processes
+from histo_monai.files.processes import map_over_processes
 from histo_monai.forks import end_opencv_threads_before_forks
 
 end_opencv_threads_before_forks()

@@ -7,6 +7,14 @@ from collections.abc import Iterator, MutableMapping
 from typing import Any, NamedTuple
 
 
+def loaded(part: Any) -> Any:
+    """The part that "module:name" names; any other is given back as it is."""
+    if not isinstance(part, str):
+        return part
+    module, _, attribute = part.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
 class Part(NamedTuple):
     """Where a part lies; nothing of it is imported before it is asked for.
 
@@ -36,14 +44,15 @@ class Registry(MutableMapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         part = self._parts[name]
-        if isinstance(part, Part | str):
-            part = self._parts[name] = _load(part.source if isinstance(part, Part) else part)
+        part = self._parts[name] = loaded(part.source if isinstance(part, Part) else part)
         return part
 
-    def settings(self, name: str) -> Any:
+    def settings(self, name: str, attribute: str = "Settings") -> Any:
         """The class of a part's settings; imports the part only where no other file holds them."""
         part = self._parts[name]
-        return _load(part.settings) if isinstance(part, Part) else self[name].Settings
+        if isinstance(part, Part) and attribute == "Settings":
+            return loaded(part.settings)
+        return getattr(self[name], attribute)
 
     def __setitem__(self, name: str, part: Any) -> None:
         self._parts[name] = part
@@ -59,8 +68,3 @@ class Registry(MutableMapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._parts)
-
-
-def _load(place: str) -> Any:
-    module, _, name = place.partition(":")
-    return getattr(importlib.import_module(module), name)

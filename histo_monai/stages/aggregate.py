@@ -14,10 +14,6 @@ from matplotlib import image
 
 from histo_monai import artifacts
 from histo_monai.artifacts import Run
-from histo_monai.datasets.outlines import read_regions
-from histo_monai.datasets.slide_scores import TOLD
-from histo_monai.datasets.tables import read_whole_slides
-from histo_monai.datasets.tasks import patient_or_slide
 from histo_monai.diagnosis.detections import find_detections
 from histo_monai.diagnosis.diagnose import (
     Learning,
@@ -28,6 +24,7 @@ from histo_monai.diagnosis.diagnose import (
 )
 from histo_monai.diagnosis.features import FEATURES, slide_features
 from histo_monai.diagnosis.lesions import LesionMask, evaluation_mask, match
+from histo_monai.files.outlines import read_regions
 from histo_monai.mapping.grid import Grid
 from histo_monai.mapping.heatmap import SEEN, Heatmap, read_heatmap
 from histo_monai.metrics import Estimate
@@ -38,6 +35,9 @@ from histo_monai.reports.slide_figures import froc_curves, roc
 from histo_monai.roles import MODELS
 from histo_monai.slides.annotations import Outline, Region
 from histo_monai.storage import whole_folder
+from histo_monai.tables.columns import read_whole_slides
+from histo_monai.tables.slide_scores import TOLD
+from histo_monai.tables.tasks import patient_or_slide
 
 _LOG = logging.getLogger(__name__)
 

@@ -18,9 +18,6 @@ from scipy import stats
 from histo_monai import artifacts
 from histo_monai.artifacts import Run
 from histo_monai.comparison.models import VERDICTS, Comparison, ModelValue, PairedTest, compare_models
-from histo_monai.datasets.predictions import Predictions, check_same_patches, read_predictions
-from histo_monai.datasets.slide_scores import check_same_slides, read_slide_scores
-from histo_monai.datasets.tasks import of_one_group, patient_or_slide
 from histo_monai.errors import InputError
 from histo_monai.evaluation.runs import Read, by_model
 from histo_monai.metrics import auc
@@ -31,6 +28,9 @@ from histo_monai.reports.paper import PaperNumber, is_papers_experiment, paper_n
 from histo_monai.reports.tables import REFERENCE, SplitTable, comparison_report, model_id
 from histo_monai.roles import MODELS
 from histo_monai.storage import whole_folder
+from histo_monai.tables.predictions import Predictions, check_same_patches, read_predictions
+from histo_monai.tables.slide_scores import check_same_slides, read_slide_scores
+from histo_monai.tables.tasks import of_one_group, patient_or_slide
 
 _LOG = logging.getLogger(__name__)
 

@@ -18,9 +18,6 @@ import pandas as pd
 from histo_monai import artifacts
 from histo_monai.artifacts import Run
 from histo_monai.assembly import Assembly, TrainingRows
-from histo_monai.datasets.folds import COLUMNS, assign_folds, slides_to_fold
-from histo_monai.datasets.tables import read_whole_slides
-from histo_monai.datasets.tasks import split_rows
 from histo_monai.engines.fit import Records
 from histo_monai.engines.resume import fingerprint
 from histo_monai.errors import InputError
@@ -30,6 +27,9 @@ from histo_monai.provenance import made_from, without_ids, write_metrics
 from histo_monai.randomness import derive_seed, generator
 from histo_monai.roles import FINETUNED, STUDENT
 from histo_monai.storage import whole_folder
+from histo_monai.tables.columns import read_whole_slides
+from histo_monai.tables.folds import COLUMNS, assign_folds, slides_to_fold
+from histo_monai.tables.tasks import split_rows
 from histo_monai.training import finetune_encoder, student_code, teach_student
 
 _LOG = logging.getLogger(__name__)

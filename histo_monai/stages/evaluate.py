@@ -13,9 +13,6 @@ from matplotlib import image
 from histo_monai import artifacts
 from histo_monai.artifacts import Run
 from histo_monai.assembly import Assembly
-from histo_monai.datasets.labeled_loaders import LabeledLoader, spread
-from histo_monai.datasets.predictions import predictions_table, write_predictions
-from histo_monai.datasets.tasks import of_one_group, split_rows
 from histo_monai.engines.task import Task
 from histo_monai.errors import InputError
 from histo_monai.evaluation.choice import read_choice
@@ -26,11 +23,14 @@ from histo_monai.evaluation.estimates import (
     estimate,
     predict_splits,
 )
+from histo_monai.loading.labeled import LabeledLoader, spread
 from histo_monai.pictures.predictions import answers
 from histo_monai.provenance import made_from, write_metrics
 from histo_monai.reports import figures
 from histo_monai.roles import MODELS, STUDENT
 from histo_monai.storage import read_json, whole_folder
+from histo_monai.tables.predictions import predictions_table, write_predictions
+from histo_monai.tables.tasks import of_one_group, split_rows
 
 _LOG = logging.getLogger(__name__)
 

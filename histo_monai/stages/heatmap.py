@@ -18,14 +18,12 @@ from matplotlib import image
 from histo_monai import artifacts
 from histo_monai.artifacts import Run
 from histo_monai.assembly import Assembly
-from histo_monai.datasets.folds import read_folds
-from histo_monai.datasets.outlines import read_regions
-from histo_monai.datasets.processes import map_over_processes
-from histo_monai.datasets.tables import read_whole_slides
 from histo_monai.engines.heatmap import MapSettings, SlideJob, map_slides, patches_mpp
 from histo_monai.engines.resume import fingerprint
 from histo_monai.environment import read_environment, torchrun_rank
 from histo_monai.errors import InputError
+from histo_monai.files.outlines import read_regions
+from histo_monai.files.processes import map_over_processes
 from histo_monai.imports import modules_sha256
 from histo_monai.mapping.heatmap import SEEN, read_heatmap
 from histo_monai.params import Params, load_params
@@ -34,6 +32,8 @@ from histo_monai.reports.map_mosaic import map_mosaic
 from histo_monai.reports.slide_maps import MapStyle, SlidePicture, write_slide_maps
 from histo_monai.roles import FINETUNED, MODELS
 from histo_monai.storage import whole_folder
+from histo_monai.tables.columns import read_whole_slides
+from histo_monai.tables.folds import read_folds
 
 _LOG = logging.getLogger(__name__)
 

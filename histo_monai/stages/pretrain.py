@@ -14,14 +14,13 @@ from matplotlib import image
 from torch.utils.data import DataLoader
 
 from histo_monai import artifacts
-from histo_monai.datasets.loaders import ConcentricPatches, EpochBatches, patch_loader
-from histo_monai.datasets.tables import read_centers, read_surveyed_slides
 from histo_monai.engines.fit import Records
 from histo_monai.engines.pretrain import PretrainResult, pretrain
 from histo_monai.engines.ranks import run_in_ranks
 from histo_monai.engines.resume import fingerprint
 from histo_monai.environment import Environment, read_environment
 from histo_monai.imports import stage_sha256
+from histo_monai.loading.loaders import ConcentricPatches, EpochBatches, patch_loader
 from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.start import EncoderStart
 from histo_monai.params import Params, load_params
@@ -32,6 +31,7 @@ from histo_monai.provenance import made_from, without_ids, write_metrics
 from histo_monai.randomness import derive_seed
 from histo_monai.settings.reader import as_tree
 from histo_monai.storage import whole_folder
+from histo_monai.tables.columns import read_centers, read_surveyed_slides
 
 _LOG = logging.getLogger(__name__)
 

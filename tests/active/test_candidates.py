@@ -11,12 +11,12 @@ import tifffile
 import torch
 
 from histo_monai.active.candidates import Search, draw_candidates, slides_to_search
-from histo_monai.datasets.labeled import labeled_table
-from histo_monai.datasets.splits import labeled_rows
 from histo_monai.engines.embedding import embed
 from histo_monai.engines.prediction import predict
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel
+from histo_monai.tables.patches import labeled_table
+from histo_monai.tables.splits import labeled_rows
 from tests.waves import WaveTask
 
 GLASS, TISSUE = (240, 240, 240), (190, 110, 170)

@@ -15,8 +15,8 @@ import yaml
 
 from histo_monai.__main__ import main
 from histo_monai.commands import curves
-from histo_monai.datasets.predictions import predictions_table, write_predictions
 from histo_monai.experiments import Experiments, families
+from histo_monai.tables.predictions import predictions_table, write_predictions
 
 NUM = 240
 CLASSES = ["normal", "tumor"]

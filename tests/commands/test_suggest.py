@@ -18,7 +18,7 @@ import yaml
 from histo_monai.__main__ import main
 from histo_monai.active.suggestion import choose_diverse
 from histo_monai.commands import suggest
-from histo_monai.datasets import own
+from histo_monai.datasets.own import reader as own
 from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel, describe_task_model

@@ -11,7 +11,6 @@ import pytest
 import torch
 from ignite.engine import Engine
 
-from histo_monai.datasets.tasks import split_rows
 from histo_monai.engines import semisupervised as engine_module
 from histo_monai.engines.fit import Records
 from histo_monai.engines.semisupervised import StudentResult, StudentStep, train_student
@@ -22,6 +21,7 @@ from histo_monai.randomness import Step
 from histo_monai.schedule import Schedule
 from histo_monai.semisupervised.paper import Paper, PaperSettings
 from histo_monai.semisupervised.protocol import Batch
+from histo_monai.tables.tasks import split_rows
 from histo_monai.transforms.supervised import SupervisedAugmentation
 from tests.waves import WaveTask
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from histo_monai.datasets.tasks import split_rows
 from histo_monai.engines.fit import Records
 from histo_monai.engines.handlers import TrainingDivergedError
 from histo_monai.engines.prediction import predict
@@ -16,6 +15,7 @@ from histo_monai.engines.supervised import FinetuneResult, finetune
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.schedule import Schedule
+from histo_monai.tables.tasks import split_rows
 from tests.waves import WaveTask
 
 TaskBuilder = Callable[..., WaveTask]

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from histo_monai.comparison.models import compare_models
-from histo_monai.datasets.labeled_loaders import LabeledLoader
-from histo_monai.datasets.tasks import dependence_groups, split_rows
 from histo_monai.evaluation.choice import Choice, choose, read_choice
+from histo_monai.loading.labeled import LabeledLoader
+from histo_monai.tables.tasks import dependence_groups, split_rows
 from tests.waves import WaveTask
 
 

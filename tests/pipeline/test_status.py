@@ -105,3 +105,21 @@ def test_a_change_in_the_students_network_reaches_no_encoder_and_no_finetuned_mo
 
 def test_a_change_in_a_command_reaches_nothing(changed: Callable[..., set[str]]) -> None:
     assert changed("commands/*.py", "checkup/*.py", "__init__.py") == set()
+
+
+@pytest.mark.parametrize("dataset", ["breastpathq", "kather", "own"])
+def test_a_change_in_the_reader_of_another_dataset_reaches_nothing(
+    dataset: str, changed: Callable[..., set[str]]
+) -> None:
+    assert changed(f"datasets/{dataset}/*.py") == set()
+
+
+def test_a_change_in_the_reader_of_the_dataset_in_use_reaches_the_index(
+    changed: Callable[..., set[str]],
+) -> None:
+    assert changed("datasets/camelyon16/reader.py") == {"index"}
+    assert changed("datasets/camelyon16/release.py") == {"index"}
+
+
+def test_a_change_in_what_loads_batches_reaches_no_index(changed: Callable[..., set[str]]) -> None:
+    assert changed("loading/streams.py") == _of_each("finetune", "consistency", "crossfit")

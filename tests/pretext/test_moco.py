@@ -14,10 +14,10 @@ import torch
 import torchvision
 from torch.utils.data import DataLoader, Dataset
 
-from histo_monai.datasets.loaders import EpochBatches, patch_loader
 from histo_monai.engines.fit import Records
 from histo_monai.engines.pretrain import PretrainResult, pretrain, training_step
 from histo_monai.engines.ranks import run_in_ranks
+from histo_monai.loading.loaders import EpochBatches, patch_loader
 from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.start import EncoderStart
 from histo_monai.networks.task_model import LinearHead, from_encoder

@@ -10,15 +10,15 @@ import pytest
 import torch
 from torch.utils.data import Dataset
 
-from histo_monai.datasets.loaders import EpochBatches, patch_loader
 from histo_monai.engines.fit import Records
 from histo_monai.engines.pretrain import PretrainResult, pretrain
 from histo_monai.engines.ranks import run_in_ranks
+from histo_monai.loading.loaders import EpochBatches, patch_loader
 from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.start import EncoderStart
 from histo_monai.networks.task_model import LinearHead, from_encoder
-from histo_monai.phantom.kather import CLASSES, Patient, render_patches
+from histo_monai.phantom.cohorts.kather import CLASSES, Patient, render_patches
 from histo_monai.pretext.orders import RSPNetwork
 from histo_monai.pretext.protocol import Task
 from histo_monai.pretext.vae.method import VAE, Decoded, VAENetwork

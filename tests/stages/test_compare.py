@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from histo_monai.__main__ import main
-from histo_monai.datasets.predictions import predictions_table, write_predictions
 from histo_monai.metrics import auc, delong_test
+from histo_monai.tables.predictions import predictions_table, write_predictions
 
 CLASSES = ["normal", "stroma", "tumor"]
 NAMES = ("finetuned", "student", "color_mean", "color_histogram")
