@@ -12,7 +12,7 @@ params.yaml at 64 and 256 px: what a CPU runs (OpenCV, one thread) against what 
 All start from uint8 in memory and end with a float32 (N, 3, P, P) tensor in 0..1. The albumentations
 policy has the same operations, ranges and probabilities on uint8 images in its own layout (H, W, 3); its
 order is fixed, which costs the same. It has no operation on the three HED channels; two stand-ins are timed:
-its own `HEStain` (haematoxylin and eosin only, the residual is lost), and scikit-image's rgb2hed and hed2rgb in an
+its own `HEStain` (hematoxylin and eosin only, the residual is lost), and scikit-image's rgb2hed and hed2rgb in an
 `A.Lambda` (all three channels, as in the paper). Needs the extras `bench` and `test`.
 """
 

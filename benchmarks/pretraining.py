@@ -3,7 +3,7 @@
     python benchmarks/pretraining.py [--patch-px 256] [--batch-size 64] [--workers 8] [--device cuda]
 
 Run in a project's root after `dvc repro index`. The parts are reading (loader alone), copying and augmenting, and the
-network (forward, backward, optimiser) on one batch that stays on the device; "all" is a step of the engine on fresh
+network (forward, backward, optimizer) on one batch that stays on the device; "all" is a step of the engine on fresh
 batches. "All" can at best be as fast as the slowest part; the last line says how near it comes. Medians; the parts take
 turns, and on a GPU every step is waited for.
 """

@@ -158,7 +158,9 @@ def test_a_manifest_with_a_duplicate_id_is_one_line(
     assert "slides.csv, row 3: slide_id 's0' stands in row 2 already" in _refused(capfd, "index")
 
 
-def test_a_misspelt_key_is_one_line(project: Callable[..., Path], capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_misspelled_key_is_one_line(
+    project: Callable[..., Path], capfd: pytest.CaptureFixture[str]
+) -> None:
     project(**{"pretrain.rsp.batchsize": 3})
     assert "pretrain.rsp.batchsize: unknown key; did you mean 'batch_size'?" in _refused(capfd, "index")
 

@@ -69,7 +69,7 @@ def _set(tree: Any, dotted: str, value: object) -> Any:
     ("key", "value", "says"),
     [
         ("pretrain.rsp.batchsize", 3, "did you mean 'batch_size'"),
-        ("colour", 1, "unknown key"),
+        ("color", 1, "unknown key"),
         ("pretrain.rsp.lr", 0, "in (0, inf)"),
         ("pretrain.rsp.lr", float("nan"), "in (0, inf)"),
         ("pretrain.rsp.lr", "fast", "a number"),

@@ -175,7 +175,7 @@ def _check_num_bytes(path: Path, num: int) -> None:
 def read_image(path: Path) -> NDArray[np.uint8]:
     """The pixels of a TIFF, PNG or JPEG, on disk or in a zip.
 
-    Grey becomes three equal channels; what is transparent becomes white.
+    Gray becomes three equal channels; what is transparent becomes white.
 
     Returns:
         Shape (H, W, 3), uint8, RGB.

@@ -33,7 +33,7 @@ def save_model(path: Path, state: Mapping[str, torch.Tensor], description: Mappi
     Args:
         path: ends in `.safetensors`.
         state: tensors by name; moved to the CPU and made contiguous.
-        description: what the model is, its µm/px, normalisation, params, provenance; written to the JSON.
+        description: what the model is, its µm/px, normalization, params, provenance; written to the JSON.
     """
     if path.suffix != ".safetensors":
         raise InputError(f"{path}: a model file ends in .safetensors")

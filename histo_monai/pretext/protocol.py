@@ -35,7 +35,7 @@ class Pretext(Protocol):
             validation losses of different epochs do not mean the same.
         network: everything that trains, and what follows it (buffers, slow copies); called with `Task.inputs`.
         mpps: S resolutions in µm/px, finest first, of the patches that it is given.
-        epochs: passes over the training samples; 0 keeps the network as it was initialised.
+        epochs: passes over the training samples; 0 keeps the network as it was initialized.
         batch_size: samples per step, over all processes.
     """
 
@@ -57,13 +57,13 @@ class Pretext(Protocol):
         """The same without chance: a function of the patch and its row, equal in every epoch."""
 
     def measure(self, outputs: Any, task: Task) -> dict[str, torch.Tensor]:
-        """What the network said against the targets, per sample: "loss" (minimised) first, each of Shape (n,)."""
+        """What the network said against the targets, per sample: "loss" (minimized) first, each of Shape (n,)."""
 
     def optimizer(self, network: nn.Module) -> torch.optim.Optimizer:
-        """The method's optimiser over `network`, which may be wrapped for several processes."""
+        """The method's optimizer over `network`, which may be wrapped for several processes."""
 
     def after_step(self, outputs: Any, task: Task) -> None:
-        """Called after each optimiser step, with what the step saw: this process's share of the batch."""
+        """Called after each optimizer step, with what the step saw: this process's share of the batch."""
 
     def encoder_state(self) -> dict[str, torch.Tensor]:
         """What fine-tuning starts from, by name."""

@@ -76,14 +76,14 @@ def run(method: str, student: str, seed: int) -> None:
             more, metrics = _diagnose(draft, slides, maps, features, params, provenance)
             told = told.join(more)
         told.to_csv(draft / artifacts.MAPPED_CSV, index=False, float_format="%.6g")
-        write_metrics(draft, metrics, provenance, summary=summarise(metrics))
+        write_metrics(draft, metrics, provenance, summary=summarize(metrics))
     for line in metrics["warnings"]:
         _LOG.warning("%s", line)
-    for name, value in summarise(metrics).items():
+    for name, value in summarize(metrics).items():
         _LOG.info("%s: %s", name, ", ".join(f"{model} {x:.3f}" for model, x in value.items()))
 
 
-def summarise(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+def summarize(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """The headlines: {"test_slide_auc": {"finetuned": 0.9, "student": 0.9}, ...}."""
     return {
         f"test_{metric}": {model: found[metric]["value"] for model, found in metrics["test"].items()}

@@ -44,7 +44,7 @@ _ENCODER = (
     "seeds (`pretrain.seed`) to see it"
 )
 _ONE_SEED = (
-    "one seed: intervals and verdicts are of these trained models, and silent about other initialisations and orders "
+    "one seed: intervals and verdicts are of these trained models, and silent about other initializations and orders "
     "of the data; `-S 'seeds=[0,1,2,3,4]'` tells"
 )
 _F_BASED = (
@@ -100,14 +100,14 @@ def run() -> None:
         report = comparison_report(_title(params), found[::-1], warnings)
         (draft / REPORT).write_text(report, encoding="utf-8")
         image.imsave(draft / PICTURE, forest(_title(params), found[::-1]))
-        write_metrics(draft, summarise(headline), provenance, summary=summarise(headline))
+        write_metrics(draft, summarize(headline), provenance, summary=summarize(headline))
     for line in warnings:
         _LOG.warning("%s", line)
     told = " and ".join(part.split for part in headline)
-    _LOG.info("%s: verdicts %s", told, summarise(headline)["verdicts"])
+    _LOG.info("%s: verdicts %s", told, summarize(headline)["verdicts"])
 
 
-def summarise(parts: Sequence[SplitTable]) -> dict[str, dict[str, Any]]:
+def summarize(parts: Sequence[SplitTable]) -> dict[str, dict[str, Any]]:
     """Values of the models by metric, and how often each verdict was given."""
     values = {
         f"{part.split.partition(' ')[0]}_{metric}": {

@@ -75,12 +75,12 @@ def run(method: str, student: str, seed: int) -> None:
         )
         last = next(split for split in reversed(SPLITS) if split in predictions)
         _draw(draft / artifacts.PLOTS, task, rows[last], loaders[last], predictions[last])
-        write_metrics(draft, metrics, provenance, summary=summarise(metrics))
-    for name, value in summarise(metrics).items():
+        write_metrics(draft, metrics, provenance, summary=summarize(metrics))
+    for name, value in summarize(metrics).items():
         _LOG.info("%s: %s", name, ", ".join(f"{model} {x:.3f}" for model, x in value.items()))
 
 
-def summarise(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+def summarize(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """The headline of every split: {"test_accuracy": {"student": 0.9, ...}, ...}."""
     return {
         f"{split}_{name}": {

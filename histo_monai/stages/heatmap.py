@@ -164,7 +164,7 @@ def _write_maps(
 
 
 def _for_mosaic(slides: pd.DataFrame) -> list[int]:
-    """Test slides first; of each split those with tumour, macro- before micrometastases."""
+    """Test slides first; of each split those with tumor, macro- before micrometastases."""
     order = pd.DataFrame(
         {
             "split": slides["split"].map({"test": 0, "validation": 1, "train": 2}),

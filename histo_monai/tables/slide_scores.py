@@ -20,7 +20,7 @@ SCORE = "score"
 
 
 def score_column(model: str) -> str:
-    """Column of a model's score: the signed distance from the classifier's border, above 0 for tumour."""
+    """Column of a model's score: the signed distance from the classifier's border, above 0 for tumor."""
     return f"{model}_{SCORE}"
 
 

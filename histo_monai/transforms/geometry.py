@@ -1,7 +1,7 @@
 """Affine geometry of views: small matrices are multiplied first, pixels are resampled once.
 
 A matrix maps **output** coordinates to **input** coordinates (what a sampler needs), homogeneous and
-normalised: ``(x, y, 1)`` with x, y from -1 (left, top edge of the image) to +1 (right, bottom edge),
+normalized: ``(x, y, 1)`` with x, y from -1 (left, top edge of the image) to +1 (right, bottom edge),
 whatever the size in pixels. "First a, then b" is therefore ``a @ b``. All matrices suppose square images.
 """
 
@@ -177,7 +177,7 @@ def pixel_matrices(matrices: torch.Tensor, sizes_in_px: torch.Tensor, size_out_p
     """The same maps between indices of pixels, whole numbers at the pixels' centers: OpenCV's convention.
 
     Args:
-        matrices: Normalised, output to input, shape (N, 3, 3).
+        matrices: Normalized, output to input, shape (N, 3, 3).
         sizes_in_px: Side of each image sampled from, shape (N,).
         size_out_px: Side of the images asked for.
 

@@ -123,7 +123,7 @@ def test_the_weights_kept_are_those_of_the_lowest_validation_loss(tmp_path: Path
     assert result.validation["loss"] == pytest.approx(min(losses), abs=1e-6)
 
 
-def test_no_epoch_keeps_the_initialisation() -> None:
+def test_no_epoch_keeps_the_initialization() -> None:
     torch.manual_seed(0)
     random = Random(
         start=EncoderStart(),

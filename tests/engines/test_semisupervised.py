@@ -123,7 +123,7 @@ def test_the_student_of_an_epoch_teaches_the_next(
 
 
 def _ids_seen(task: WaveTask, monkeypatch: pytest.MonkeyPatch, shuffle: bool) -> list[tuple[Any, Any]]:
-    """Ids of the weak and the strong views that the trunk is given in each step: every image is a plain grey, its id.
+    """Ids of the weak and the strong views that the trunk is given in each step: every image is a plain gray, its id.
 
     Only geometry is left in the strong views, which keeps a plain image as it is.
     """

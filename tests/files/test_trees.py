@@ -83,11 +83,11 @@ def test_a_jpeg_is_read_in_the_order_red_green_blue(tmp_path: Path, write_image:
     assert red == pytest.approx([200, 0, 0], abs=3)
 
 
-def test_grey_becomes_three_channels_and_transparent_becomes_white(
+def test_gray_becomes_three_channels_and_transparent_becomes_white(
     tmp_path: Path, write_image: WriteImage
 ) -> None:
-    grey = np.arange(64, dtype=np.uint8).reshape(8, 8)
-    assert np.array_equal(read_image(write_image(tmp_path / "grey.png", pixels=grey)), np.dstack([grey] * 3))
+    gray = np.arange(64, dtype=np.uint8).reshape(8, 8)
+    assert np.array_equal(read_image(write_image(tmp_path / "gray.png", pixels=gray)), np.dstack([gray] * 3))
     clear = np.zeros((2, 1, 4), np.uint8)
     clear[1] = (100, 50, 0, 51)  # a fifth of the color, four fifths of white
     seen = read_image(write_image(tmp_path / "clear.png", pixels=clear))

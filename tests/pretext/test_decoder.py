@@ -62,7 +62,7 @@ def _doubled(maps: torch.Tensor) -> torch.Tensor:
     return torch.from_numpy(np.repeat(np.repeat(maps.detach().numpy(), 2, axis=2), 2, axis=3))
 
 
-def _normalised(maps: torch.Tensor, norm: nn.BatchNorm2d) -> torch.Tensor:
+def _normalized(maps: torch.Tensor, norm: nn.BatchNorm2d) -> torch.Tensor:
     mean, variance = maps.mean((0, 2, 3)), maps.var((0, 2, 3), unbiased=False)
     weight, bias = norm.weight / (variance + norm.eps).sqrt(), norm.bias
     return (maps - mean.view(1, -1, 1, 1)) * weight.view(1, -1, 1, 1) + bias.view(1, -1, 1, 1)
@@ -75,8 +75,8 @@ def test_a_block_is_what_the_paper_of_biggan_draws() -> None:
         nn.init.normal_(norm.weight)
         nn.init.normal_(norm.bias)
     maps = torch.randn(3, 6, 5, 5, dtype=torch.float64)
-    hidden = F.conv2d(_doubled(_normalised(maps, block.norm1).relu()), *_parameters(block.conv1), padding=1)
-    hidden = F.conv2d(_normalised(hidden, block.norm2).relu(), *_parameters(block.conv2), padding=1)
+    hidden = F.conv2d(_doubled(_normalized(maps, block.norm1).relu()), *_parameters(block.conv1), padding=1)
+    hidden = F.conv2d(_normalized(hidden, block.norm2).relu(), *_parameters(block.conv2), padding=1)
     skip = F.conv2d(_doubled(maps), *_parameters(block.skip))
     torch.testing.assert_close(block(maps), hidden + skip)
 

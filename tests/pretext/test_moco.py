@@ -52,9 +52,9 @@ class Textures(Dataset[Any]):
         distance = torch.hypot(axis[:, None], axis[None, : SIDE // 2 + 1].abs())
         band = torch.exp(-0.5 * (distance - self.frequency.view(-1, 1, 1)).square() / 0.5**2)
         noise = torch.fft.irfft2(torch.fft.rfft2(torch.randn(num, SIDE, SIDE, generator=generator)) * band)
-        grey = 128 + 45 * noise / noise.std(dim=(1, 2), keepdim=True)
+        gray = 128 + 45 * noise / noise.std(dim=(1, 2), keepdim=True)
         tint = torch.tensor([1.0, 0.8, 0.9]).view(1, 1, 3, 1, 1)
-        self.patches = (grey.view(num, 1, 1, SIDE, SIDE) * tint).clamp(0, 255).to(torch.uint8)
+        self.patches = (gray.view(num, 1, 1, SIDE, SIDE) * tint).clamp(0, 255).to(torch.uint8)
 
     def __len__(self) -> int:
         return len(self.patches)

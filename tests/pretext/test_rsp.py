@@ -106,7 +106,7 @@ def test_validation_does_not_depend_on_chance() -> None:
     assert first.targets.tolist() == [[0, 1, 2, 3, 4, 5]] * 3
 
 
-def test_random_is_the_initialisation_of_rsp() -> None:
+def test_random_is_the_initialization_of_rsp() -> None:
     torch.manual_seed(5)
     rsp = RSP(**ARGUMENTS)
     torch.manual_seed(5)

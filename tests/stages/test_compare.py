@@ -187,7 +187,7 @@ def test_a_missing_run_and_other_patches_are_told_in_one_line(
 
 
 def _diagnose(folder: Path, method: str, seed: int, skill: float) -> pd.DataFrame:
-    """Scores of 40 test slides, which tell tumour the better the greater the skill."""
+    """Scores of 40 test slides, which tell tumor the better the greater the skill."""
     is_tumor = np.arange(40) % 2 == 0
     random = np.random.default_rng([seed, len(method)])
     table = pd.DataFrame(

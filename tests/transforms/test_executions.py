@@ -17,7 +17,7 @@ from tests.transforms.policies import PHOTOMETRIC, drawn_by, number_of, operatio
 
 SIDE = 48
 
-# Of what eight bits can tell, and in white noise, where neighbours differ most.
+# Of what eight bits can tell, and in white noise, where neighbors differ most.
 FIFTIETH_OF_A_LEVEL = 0.02 / 255
 
 
@@ -31,7 +31,7 @@ def threads():
 def white_noise(num_patches, side=SIDE):
     generator = torch.Generator().manual_seed(0)
     patches = torch.randint(0, 256, (num_patches, 3, side, side), dtype=torch.uint8, generator=generator)
-    # Where hue, saturation and density are special: black, white, greys and pure colours.
+    # Where hue, saturation and density are special: black, white, grays and pure colors.
     special = [
         [0, 0, 0],
         [255, 255, 255],

@@ -16,7 +16,7 @@ def test_the_stain_vectors_are_those_of_scikit_image():
 
 def test_hed_perturbation_equals_unmixing_changing_and_mixing_with_scikit_image():
     random = np.random.default_rng(0)
-    # Colours that are mixtures of the three stains: scikit-image clips negative concentrations, ours needs not to.
+    # Colors that are mixtures of the three stains: scikit-image clips negative concentrations, ours needs not to.
     density = random.uniform(0.05, 0.6, (8, 8, 3))
     rgb = 10 ** -(density @ skimage.color.rgb_from_hed)
     factor, shift = random.uniform(-0.3, 0.3, 3), random.uniform(-0.04, 0.2, 3)

@@ -79,7 +79,7 @@ def test_a_full_turn_and_no_saturation_change_nothing(images):
         assert torch.allclose(ours, images, atol=2e-6)
 
 
-def test_saturation_minus_one_is_grey_at_the_same_value(images):
+def test_saturation_minus_one_is_gray_at_the_same_value(images):
     ours = adjust_hue_saturation(images, torch.zeros(4), -torch.ones(4))
     assert torch.allclose(ours, images.amax(1, keepdim=True).expand_as(images), atol=1e-6)
 
@@ -96,17 +96,17 @@ def test_contrast_equals_torchvision_with_a_factor_per_image(images):
     factors = torch.tensor([0.0, 0.8, 1.0, 1.6])
     ours = adjust_contrast(images, factors)
     for image, result, factor in zip(images, ours, factors.tolist(), strict=True):
-        # torchvision rounds the weight of red to 0.2989: its grey is up to 1e-4 darker.
+        # torchvision rounds the weight of red to 0.2989: its gray is up to 1e-4 darker.
         assert torch.allclose(result, reference.adjust_contrast(image, factor), atol=1.1e-4)
     assert torch.allclose(ours[2], images[2], atol=1e-7)
 
 
 def test_noise_is_gaussian_with_each_image_s_own_sigma():
-    grey = torch.full((3, 3, 64, 64), 0.5)
+    gray = torch.full((3, 3, 64, 64), 0.5)
     pool = torch.randn(4 * 3 * 64 * 64, generator=torch.Generator().manual_seed(0))
     sigmas = torch.tensor([0.02, -0.1, 0.0])
-    noisy = add_noise(grey, sigmas, torch.tensor([0, 3 * 64 * 64, 5]), pool)
-    deviation = (noisy - grey).flatten(1).double().numpy()
+    noisy = add_noise(gray, sigmas, torch.tensor([0, 3 * 64 * 64, 5]), pool)
+    deviation = (noisy - gray).flatten(1).double().numpy()
     assert deviation[0].std() == pytest.approx(0.02, rel=0.03)
     assert deviation[1].std() == pytest.approx(0.1, rel=0.03)
     assert not deviation[2].any()

@@ -217,9 +217,9 @@ def test_row_i_of_both_views_shows_image_i():
     expected = patches.float() / 255
     weak, strong = views.apply(patches, drawn)
     assert torch.allclose(weak, expected, atol=1e-6)
-    recognisable = torch.from_numpy((drawn.strong.schedule == UNUSED).all(axis=1))
-    assert recognisable.sum() > 25
-    assert torch.allclose(strong[recognisable], expected[recognisable], atol=1e-6)
+    recognizable = torch.from_numpy((drawn.strong.schedule == UNUSED).all(axis=1))
+    assert recognizable.sum() > 25
+    assert torch.allclose(strong[recognizable], expected[recognizable], atol=1e-6)
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(smooth):

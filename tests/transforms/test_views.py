@@ -244,7 +244,7 @@ def test_a_gpu_gives_the_same_views_as_the_cpu(patches):
         torch.zeros(2, 3, 1, 8, 8, dtype=torch.uint8),
         torch.zeros(2, 3, 3, 8, 9, dtype=torch.uint8),
     ],
-    ids=["float", "no scales", "grey", "oblong"],
+    ids=["float", "no scales", "gray", "oblong"],
 )
 def test_batches_of_another_kind_are_refused(bad):
     with pytest.raises(ValueError, match="expected, got"):

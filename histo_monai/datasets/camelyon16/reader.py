@@ -38,7 +38,7 @@ def pretraining_slides(root: Path, num_normal: int, num_tumor: int) -> pd.DataFr
     Args:
         root: holds `training/normal/normal_001.tif` ... and `training/tumor/tumor_001.tif` ...
         num_normal: how many normal slides.
-        num_tumor: how many tumour slides.
+        num_tumor: how many tumor slides.
 
     Returns:
         See `tables.CORPUS_COLUMNS`.
@@ -78,19 +78,19 @@ def labeled_patches(
     skip_bad_slides: bool,
     processes: int,
 ) -> LabeledDataset:
-    """Patches with and without tumour, drawn from the slides that are not pretrained on.
+    """Patches with and without tumor, drawn from the slides that are not pretrained on.
 
-    A tumour patch has at least `min_tumor_fraction` of its field inside the outlines and outside their holes; a normal
-    patch has no tumour at all, and lies on a normal slide, or on a tumour slide outside the outlines or in a hole. The
+    A tumor patch has at least `min_tumor_fraction` of its field inside the outlines and outside their holes; a normal
+    patch has no tumor at all, and lies on a normal slide, or on a tumor slide outside the outlines or in a hole. The
     field lies inside the slide, its center is tissue, and at least `min_tissue_fraction` of it. Training slides are
-    split into train and validation slide by slide, normal and tumour slides apart, so that both are on both sides. Each
+    split into train and validation slide by slide, normal and tumor slides apart, so that both are on both sides. Each
     slide counts as a patient of its own: the release has no patient ids. Slides of `KNOWN_DIRT` are left out.
 
     Args:
         root: holds `training/normal`, `training/tumor`, `training/lesion_annotations` (or its zip), and, where test
             patches are wanted, `testing/images`, `testing/reference.csv` and `testing/lesion_annotations` (or its zip).
         num_reserved_normal: the first normal slides, which `pretraining_slides` takes.
-        num_reserved_tumor: the first tumour slides, likewise.
+        num_reserved_tumor: the first tumor slides, likewise.
         patch_px: side of a patch.
         mpp: its resolution, µm/px.
         min_tumor_fraction: see above, 0..1.
@@ -218,7 +218,7 @@ def _pair(
     reserved: set[str],
     found: _Found,
 ) -> list[AnnotatedSlide]:
-    """Slides that have a label, each with its annotation where it has tumour."""
+    """Slides that have a label, each with its annotation where it has tumor."""
     outlined = annotations_by_id(part)
     for slide_id, xml in outlined.items():
         if slide_id not in paths and slide_id not in KNOWN_DIRT:
@@ -241,7 +241,7 @@ def _pair(
 def _split(
     root: Path, slides: Sequence[AnnotatedSlide], validation_fraction: float, seed: int
 ) -> list[AnnotatedSlide]:
-    """Train and validation, drawn for normal and for tumour slides apart."""
+    """Train and validation, drawn for normal and for tumor slides apart."""
     split_by_id: dict[str, str] = {}
     for kind in (NORMAL, TUMOR):
         ids = [s.slide_id for s in slides if (s.annotation is None) == (kind == NORMAL)]

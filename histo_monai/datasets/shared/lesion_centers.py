@@ -28,12 +28,12 @@ Seeds = Callable[[], np.random.Generator]
 
 @dataclass(frozen=True)
 class Lesions:
-    """Outlines of a slide: tumour is inside any of `outlines` and inside none of `holes`.
+    """Outlines of a slide: tumor is inside any of `outlines` and inside none of `holes`.
 
     Attributes:
-        outlines: Of tumour.
+        outlines: Of tumor.
         holes: Of normal tissue in it.
-        unclear: Of what nobody has called tumour or normal: it counts as neither.
+        unclear: Of what nobody has called tumor or normal: it counts as neither.
         left_out: What stands in the file and is none of these, or is `unclear`.
     """
 
@@ -73,7 +73,7 @@ class LabelPlacement:
     Attributes:
         patch_px: Side of a patch.
         mpp: Its resolution, µm/px.
-        min_tumor_fraction: Least part of a tumour patch's field that is tumour. A normal patch's field has none.
+        min_tumor_fraction: Least part of a tumor patch's field that is tumor. A normal patch's field has none.
         tissue_mpp: Resolution of the tissue mask, µm/px.
         min_tissue_fraction: Least part of a patch's field that is tissue, of either label.
     """
@@ -117,8 +117,8 @@ def survey_labels(
 
     One thumbnail at `tissue_mpp` is all that is read. Lesions are rasterized on the same grid, divided until a field
     is eight mask pixels wide or more (and coarser where the mask would pass 64 million pixels). That is fine enough at
-    any width, because it errs to one side only: tumour counts pixels that are tumour all over, normal refuses pixels
-    with any tumour, so a coarser mask gives less room, never a wrong label. Levels padded to whole tiles do no harm
+    any width, because it errs to one side only: tumor counts pixels that are tumor all over, normal refuses pixels
+    with any tumor, so a coarser mask gives less room, never a wrong label. Levels padded to whole tiles do no harm
     here: `Slide` knows the nominal downsample and cuts the padding off, so pixel i of a mask covers exactly
     mask_mpp / slide.mpp · [i, i + 1) of level 0, in which the outlines are drawn.
 
@@ -178,7 +178,7 @@ class _Canvas:
         return cls(fine, mask_mpp, slide.mpp, placement)
 
     def tumor(self, lesions: Lesions, num: int, seeds: Seeds) -> NDArray[np.int64]:
-        """Centers of fields with enough tumour and enough tissue."""
+        """Centers of fields with enough tumor and enough tissue."""
         least = self.placement.min_tissue_fraction - _ROUNDING
         inside = self._rasterize(lesions, "whole") & ~self._unclear(lesions)
         return self._draw(
@@ -186,7 +186,7 @@ class _Canvas:
         )
 
     def normal(self, lesions: Lesions, num: int, seeds: Seeds) -> NDArray[np.int64]:
-        """Centers of fields without any tumour and with enough tissue."""
+        """Centers of fields without any tumor and with enough tissue."""
         touched = self._rasterize(lesions, "touched") | self._unclear(lesions)
         return self._draw(
             self.tissue & ~touched,

@@ -39,7 +39,7 @@ def draw_labeled_patches(
     skip_bad_slides: bool,
     processes: int,
 ) -> tuple[pd.DataFrame, list[str], list[str]]:
-    """Draw patches with and without tumour from slides that are split already.
+    """Draw patches with and without tumor from slides that are split already.
 
     Every slide of a split gives the same number of a label, as far as its tissue and lesions go; what one lacks, the
     others make up. Each slide draws from a generator of its own, so the result does not depend on `processes`.

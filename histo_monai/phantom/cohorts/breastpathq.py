@@ -81,8 +81,8 @@ def patients(seed: int, num_patches: int) -> list[Patient]:
 def patch_corners_px(patient: Patient) -> list[tuple[int, int]]:
     """Top left corners (y, x) of the patient's patches: no two overlap, malignancy spread over 0..1.
 
-    Half of the patches lie where the plan holds most tumour, a quarter where it holds most of what looks as
-    dark as tumour and is benign, and a quarter anywhere: dark purple alone must not mean a high score.
+    Half of the patches lie where the plan holds most tumor, a quarter where it holds most of what looks as
+    dark as tumor and is benign, and a quarter anywhere: dark purple alone must not mean a high score.
     """
     rng = np.random.default_rng(derive(patient.seed, "where"))
     plan = Breast(patient.seed)
@@ -90,8 +90,8 @@ def patch_corners_px(patient: Patient) -> list[tuple[int, int]]:
     cells = rng.permutation(144)[: 6 * patient.num_patches]
     shares = np.array([_shares(plan, int(c) // 12 * step, int(c) % 12 * step) for c in cells])
     half, quarter = patient.num_patches // 2, patient.num_patches // 4
-    by_tumour = np.argsort(-shares[:, 0], kind="stable")
-    malignant, rest = by_tumour[: 2 * half : 2], by_tumour[2 * half :]
+    by_tumor = np.argsort(-shares[:, 0], kind="stable")
+    malignant, rest = by_tumor[: 2 * half : 2], by_tumor[2 * half :]
     rest = rest[np.argsort(-shares[rest, 1], kind="stable")]
     anywhere = rng.permutation(rest[quarter:])[: patient.num_patches - half - quarter]
     picked = rng.permutation(np.concatenate([malignant, rest[:quarter], anywhere]))
@@ -99,7 +99,7 @@ def patch_corners_px(patient: Patient) -> list[tuple[int, int]]:
 
 
 def _shares(plan: Breast, y_um: float, x_um: float) -> tuple[float, float]:
-    """Mean weight of tumour and of dark benign tissue in a patch."""
+    """Mean weight of tumor and of dark benign tissue in a patch."""
     regions = plan.regions(Grid(y_um, x_um, 32.0, 8, 8))
     dark = regions["lobule"] + regions["lymphoid"] + 0.5 * regions["infiltrate"]
     return float(regions["tumour"].mean()), float(dark.mean())
@@ -167,7 +167,7 @@ def rate(score: float, rater: tuple[float, float, float], rng: np.random.Generat
     """One rater's answer to a true score: biased, noisier in the middle than at the ends, in steps of 0.05."""
     bias, gain, spread = rater
     steadiness = 0.15 + 2 * np.sqrt(score * (1 - score))
-    # Nobody reads tumour into a patch without any.
+    # Nobody reads tumor into a patch without any.
     read = 0.0 if score == 0 else gain * score + bias + rng.normal(0, spread * steadiness)
     return float(np.clip(np.rint(read * GRID), 0, GRID) / GRID)
 

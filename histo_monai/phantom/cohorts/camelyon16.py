@@ -54,7 +54,7 @@ def make_world(spec: SlideSpec) -> tuple[World, list[Lesion]]:
 
 
 def _diameters(kind: str, side_um: float, rng: np.random.Generator) -> list[float]:
-    """Mean diameters of the metastases; on slides too small for millimetres they shrink with the slide."""
+    """Mean diameters of the metastases; on slides too small for millimeters they shrink with the slide."""
     if kind == "macro":
         first = float(np.clip(rng.uniform(0.38, 0.55) * side_um, 300, 4000))
         return [first, *(rng.uniform(0.10, 0.22, int(rng.integers(0, 3))) * min(side_um, 5000))]
@@ -62,7 +62,7 @@ def _diameters(kind: str, side_um: float, rng: np.random.Generator) -> list[floa
 
 
 def lesion_mask(spec: SlideSpec, downsample: int) -> NDArray[np.bool_]:
-    """The exact tumour mask of a slide on a raster of `downsample` level-0 pixels; shape (side, side), bool."""
+    """The exact tumor mask of a slide on a raster of `downsample` level-0 pixels; shape (side, side), bool."""
     side = -(-spec.side_px // downsample)
     return rasterize(make_world(spec)[1], spec.mpp * downsample, side, side)
 
@@ -83,7 +83,7 @@ def slide_specs(
         kind = ("normal", "macro", "normal", "micro")[index % 4]
         group, number = ("normal" if kind == "normal" else "tumor"), index // 2 + 1
         name = f"{group}_{number:03d}"
-        # The first tumour slide carries the hole: every cohort with a tumour slide has one.
+        # The first tumor slide carries the hole: every cohort with a tumor slide has one.
         spec = SlideSpec(name, derive(seed, "train", index), kind, index % 8 == 1, side_px, mpp)
         specs[f"training/{group}/{name}.tif"] = spec
     for index in range(num_test_slides):

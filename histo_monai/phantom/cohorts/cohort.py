@@ -18,9 +18,9 @@ class CohortSize:
 
     Attributes:
         seed: Which cohort, 0 or more.
-        num_slides: Training slides; half normal, half tumour for camelyon16, for pretraining in breastpathq,
+        num_slides: Training slides; half normal, half tumor for camelyon16, for pretraining in breastpathq,
             unused by kather.
-        num_test_slides: Test slides of camelyon16, half of them with tumour; unused elsewhere.
+        num_test_slides: Test slides of camelyon16, half of them with tumor; unused elsewhere.
         num_patches: Labeled patches of breastpathq (train, validation and test together) or of kather's training
             folder; unused by camelyon16.
         slide_side_px: Height and width of the slides' finest level.

@@ -77,7 +77,7 @@ def render_patches(patient: Patient) -> list[NDArray[np.uint8]]:
 
 
 def _render_patch(world: World, label: str, number: int) -> NDArray[np.uint8]:
-    """A patch of a class; a tumour patch moves on until at least a quarter of it is malignant."""
+    """A patch of a class; a tumor patch moves on until at least a quarter of it is malignant."""
     for attempt in range(MAX_MOVES):
         center = patch_center_um(label, number + attempt * MAX_PATCHES_PER_CLASS)
         top, left = (int(c / PATCH_MPP) - PATCH_PX // 2 for c in center)

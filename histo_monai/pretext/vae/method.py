@@ -161,7 +161,7 @@ class VAE:
         return {f"encoder.{name}": value for name, value in self.network.encoder.state_dict().items()}
 
     def description(self) -> Mapping[str, Any]:
-        """Architecture, resolution and normalisation of the encoder."""
+        """Architecture, resolution and normalization of the encoder."""
         encoder = self.network.encoder
         return encoder.description(
             architecture=f"{encoder.name} trunk", head="linear", patch_px=self.patch_px, mpps=self.mpps

@@ -50,7 +50,7 @@ def test_the_published_zips_give_the_same_table_and_pixels(
         assert np.array_equal(read_image(Path(first)), read_image(Path(second)))
 
 
-def test_the_folder_without_stain_normalisation_is_read_where_asked_for(tree: Path) -> None:
+def test_the_folder_without_stain_normalization_is_read_where_asked_for(tree: Path) -> None:
     (tree / TRAIN).rename(tree / f"{TRAIN}-NONORM")
     table = kather.labeled_patches(tree, folder=f"{TRAIN}-NONORM").table
     assert table["path"].str.contains(f"{TRAIN}-NONORM/").sum() == 27

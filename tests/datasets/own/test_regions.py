@@ -74,7 +74,7 @@ def test_a_region_of_whole_patches_gives_exactly_these(take: Take, folder: Path)
     assert found.warnings == ()
 
 
-def test_a_field_is_in_micrometres_also_where_the_manifest_tells_the_resolution(
+def test_a_field_is_in_micrometers_also_where_the_manifest_tells_the_resolution(
     take: Take, folder: Path
 ) -> None:
     write_annotations(folder / "annotations" / "b.geojson", [box(0, 0, 512, 640)])

@@ -94,7 +94,7 @@ def test_labels_hold_at_any_resolution_of_slide_patch_and_mask(
 def test_outlines_lie_on_what_they_outline_at_the_far_edge_of_a_padded_level(
     slide_with: Callable[..., Path],
 ) -> None:
-    """Tissue only where the lesion is: tumour fields find it, normal ones do not."""
+    """Tissue only where the lesion is: tumor fields find it, normal ones do not."""
     middles = np.stack(np.meshgrid(*[np.arange(SIDE_PX) + 0.5] * 2, indexing="ij"), axis=-1).reshape(-1, 2)
     tissue = (points_in_poly(middles, DIAMOND) & ~points_in_poly(middles, HOLE)).reshape(SIDE_PX, SIDE_PX)
     path = slide_with(tissue)
