@@ -137,7 +137,7 @@ def answer() -> None:
 def _library(module: str) -> dict[str, Any]:
     import importlib
 
-    from histo_monai.quiet import quiet_library
+    from histo_monai.process.quiet import quiet_library
 
     with quiet_library():
         importlib.import_module(module)

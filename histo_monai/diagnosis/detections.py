@@ -11,7 +11,7 @@ from scipy import ndimage
 from histo_monai.errors import InputError
 from histo_monai.mapping.grid import Grid
 from histo_monai.mapping.heatmap import Heatmap
-from histo_monai.quiet import quiet_library
+from histo_monai.process.quiet import quiet_library
 from histo_monai.slides.annotations import Point, Region, mask_regions
 
 MEASURES = ("mean probability", "max probability", "area mm^2")

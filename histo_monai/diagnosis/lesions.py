@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from histo_monai.errors import InputError
 from histo_monai.metrics import SlideDetections
-from histo_monai.quiet import quiet_library
+from histo_monai.process.quiet import quiet_library
 from histo_monai.slides.annotations import Outline, Point, rasterize
 
 MERGE_UM = 75.0

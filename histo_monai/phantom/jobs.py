@@ -9,7 +9,7 @@ import cv2
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from histo_monai.files.processes import map_over_processes
-from histo_monai.forks import end_opencv_threads_before_forks
+from histo_monai.process.forks import end_opencv_threads_before_forks
 
 end_opencv_threads_before_forks()
 

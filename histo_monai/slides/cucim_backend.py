@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from histo_monai.errors import InputError
-from histo_monai.quiet import quiet_library
+from histo_monai.process.quiet import quiet_library
 from histo_monai.slides.complaints import Complaints
 from histo_monai.slides.errors import SlideError
 from histo_monai.slides.resample import WHITE
