@@ -20,6 +20,7 @@ import tifffile
 import yaml
 
 from histo_monai.__main__ import _one_line, main
+from histo_monai.errors import InputError
 from histo_monai.slides import SlideError
 
 TINY = {
@@ -332,9 +333,10 @@ def test_the_command_of_a_stranger_in_an_empty_folder(tmp_path: Path) -> None:
     ("last_line", "told"),
     [
         (f"{SlideError.__module__}.SlideError: slide a.tif: truncated", "slide a.tif: truncated"),
-        ("ValueError: a: b", "a: b"),
-        ("ValueError: a\n  b: c", "a b: c"),
-        ("ValueError", "ValueError"),
+        (f"{InputError.__module__}.InputError: a: b", "a: b"),
+        (f"{InputError.__module__}.InputError: a\n  b: c", "a b: c"),
+        ("FileNotFoundError", "FileNotFoundError"),
+        ("ValueError: operands could not be broadcast together with shapes (3,) (4,)", None),
         ("KeyError: 'x'", None),
         ("RuntimeError: mat1 and mat2 shapes cannot be multiplied", None),
     ],
