@@ -21,6 +21,7 @@ from histo_monai.assembly import Assembly, TrainingRows
 from histo_monai.engines.fit import Records
 from histo_monai.engines.resume import fingerprint
 from histo_monai.errors import InputError
+from histo_monai.finetuning import finetune_encoder
 from histo_monai.networks.checkpoint import save_model
 from histo_monai.params.selection import selected
 from histo_monai.provenance import made_from, without_ids, write_metrics
@@ -30,7 +31,7 @@ from histo_monai.storage import whole_folder
 from histo_monai.tables.columns import read_whole_slides
 from histo_monai.tables.folds import COLUMNS, assign_folds, slides_to_fold
 from histo_monai.tables.tasks import split_rows
-from histo_monai.training import finetune_encoder, student_code, teach_student
+from histo_monai.teaching import student_code, teach_student
 
 _LOG = logging.getLogger(__name__)
 
