@@ -1,6 +1,6 @@
 """Params, patches, networks and engines put together: what stages after the pretraining share.
 
-A stage reads an `Assembly`, trains (`finetuning`, `teaching`) or predicts with it, and writes; engines see loaders and networks.
+A stage reads an `Assembly`, trains (`finetuning`, `teaching`) or predicts with it, and writes; engines see loaders.
 """
 
 from __future__ import annotations
