@@ -10,6 +10,7 @@ import torch
 from histo_monai.assembly import Assembly, TrainingRows, schedule_of
 from histo_monai.engines.fit import Records
 from histo_monai.engines.supervised import FinetuneResult, Picture, finetune
+from histo_monai.loading.streams import shuffled
 from histo_monai.networks.task_model import TaskModel, describe_task_model, from_encoder
 from histo_monai.randomness import derive_seed
 from histo_monai.tables.tasks import training_mpp
@@ -37,7 +38,7 @@ def finetune_encoder(
     result = finetune(
         model,
         assembly.task,
-        assembly.reading.shuffled(rows.labeled, section.batch_size, seed=seed, purpose="labeled"),
+        shuffled(assembly.reading, rows.labeled, section.batch_size, seed=seed, purpose="labeled"),
         assembly.in_order(rows.validation),
         schedule=schedule_of(section),
         seed=seed,

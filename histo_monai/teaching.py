@@ -6,6 +6,7 @@ from histo_monai.assembly import Assembly, TrainingRows, schedule_of
 from histo_monai.engines.fit import Records
 from histo_monai.engines.semisupervised import PairPicture, StudentResult, train_student
 from histo_monai.imports import stage_sha256
+from histo_monai.loading.streams import two_streams
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.semisupervised import METHODS
 
@@ -42,8 +43,8 @@ def teach_student(
         n_aug=params.n_aug,
         settings=params.consistency.methods[student],
     )
-    labeled, unlabeled = assembly.reading.side_by_side(
-        rows.labeled, rows.unlabeled, section.batch_size, mu=params.mu, seed=seed
+    labeled, unlabeled = two_streams(
+        assembly.reading, rows.labeled, rows.unlabeled, section.batch_size, mu=params.mu, seed=seed
     )
     return train_student(
         method,

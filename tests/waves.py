@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -13,6 +14,7 @@ from torch.utils.data import Dataset
 from histo_monai.engines.task import Task
 from histo_monai.loading import labeled as labeled_loaders
 from histo_monai.loading.labeled import PatchReading
+from histo_monai.loading.streams import shuffled
 from histo_monai.tables.patches import labeled_table
 from histo_monai.tables.tasks import task_classes
 
@@ -62,7 +64,7 @@ class WaveTask(Task):
         super().__init__(task_classes(patches), patch_px=SIDE, device=torch.device("cpu"))
         self.patches = patches
         self.reading = PatchReading(SIDE, self.classes, workers=0, pin=False)
-        self.in_order, self.shuffled = self.reading.in_order, self.reading.shuffled
+        self.in_order, self.shuffled = self.reading.in_order, partial(shuffled, self.reading)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ from torch.utils.data import DataLoader, Sampler
 
 from histo_monai.loading.loaders import EpochBatches, patch_loader
 from histo_monai.loading.pixels import LabeledPatches
-from histo_monai.loading.streams import ShuffledBatches
 from histo_monai.tables.tasks import task_targets
 
 
@@ -59,35 +57,10 @@ class PatchReading:
 
     def in_order(self, rows: pd.DataFrame, batch_size: int) -> LabeledLoader:
         """Every row once, in the order of the table."""
-        return self._loader(rows, EpochBatches(len(rows), batch_size, seed=None))
+        return self.loader(rows, EpochBatches(len(rows), batch_size, seed=None))
 
-    def shuffled(
-        self, rows: pd.DataFrame, batch_size: int, *, seed: int, purpose: str, num_batches: int | None = None
-    ) -> LabeledLoader:
-        """Full batches, see `ShuffledBatches`."""
-        batches = ShuffledBatches(len(rows), batch_size, num_batches=num_batches, seed=seed, purpose=purpose)
-        return self._loader(rows, batches)
-
-    def side_by_side(
-        self, labeled: pd.DataFrame, unlabeled: pd.DataFrame, batch_size: int, *, mu: int, seed: int
-    ) -> tuple[LabeledLoader, LabeledLoader]:
-        """Two streams of equally many batches, as many as show every row of both at least once.
-
-        Args:
-            labeled: rows whose labels are used.
-            unlabeled: rows whose labels are not looked at, the labeled ones among them.
-            batch_size: labeled patches of a batch.
-            mu: unlabeled patches per labeled one.
-            seed: of the order.
-        """
-        num = max(-(-len(labeled) // batch_size), -(-len(unlabeled) // (mu * batch_size)))
-        stream = partial(self.shuffled, seed=seed, num_batches=num)
-        return (
-            stream(labeled, batch_size, purpose="labeled"),
-            stream(unlabeled, mu * batch_size, purpose="unlabeled"),
-        )
-
-    def _loader(self, rows: pd.DataFrame, batches: Sampler[list[int]]) -> LabeledLoader:
+    def loader(self, rows: pd.DataFrame, batches: Sampler[list[int]]) -> LabeledLoader:
+        """Rows in the order that a sampler gives."""
         dataset = LabeledPatches(rows, patch_px=self.patch_px)
         loader = patch_loader(dataset, batches, workers=self.workers, pin=self.pin)
         return LabeledLoader(loader, task_targets(rows, self.classes))

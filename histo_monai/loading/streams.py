@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from torch.utils.data import DataLoader, Sampler
 
 from histo_monai.errors import InputError
+from histo_monai.loading.labeled import LabeledLoader, PatchReading
 from histo_monai.loading.loaders import Patches
 from histo_monai.randomness import generator
 
@@ -56,6 +59,47 @@ class ShuffledBatches(Sampler[list[int]]):
                 passes += 1
             yield waiting[: self.batch_size].tolist()
             waiting = waiting[self.batch_size :]
+
+
+def shuffled(
+    reading: PatchReading,
+    rows: pd.DataFrame,
+    batch_size: int,
+    *,
+    seed: int,
+    purpose: str,
+    num_batches: int | None = None,
+) -> LabeledLoader:
+    """Full batches of rows, see `ShuffledBatches`."""
+    batches = ShuffledBatches(len(rows), batch_size, num_batches=num_batches, seed=seed, purpose=purpose)
+    return reading.loader(rows, batches)
+
+
+def two_streams(
+    reading: PatchReading,
+    labeled: pd.DataFrame,
+    unlabeled: pd.DataFrame,
+    batch_size: int,
+    *,
+    mu: int,
+    seed: int,
+) -> tuple[LabeledLoader, LabeledLoader]:
+    """Streams of equally many batches, as many as show every row of both at least once.
+
+    Args:
+        reading: how rows are read.
+        labeled: rows whose labels are used.
+        unlabeled: rows whose labels are not looked at, the labeled ones among them.
+        batch_size: labeled patches of a batch.
+        mu: unlabeled patches per labeled one.
+        seed: of the order.
+    """
+    num = max(-(-len(labeled) // batch_size), -(-len(unlabeled) // (mu * batch_size)))
+    stream = partial(shuffled, reading, seed=seed, num_batches=num)
+    return (
+        stream(labeled, batch_size, purpose="labeled"),
+        stream(unlabeled, mu * batch_size, purpose="unlabeled"),
+    )
 
 
 class SideBySide:

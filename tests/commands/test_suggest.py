@@ -17,6 +17,7 @@ import yaml
 
 from histo_monai.__main__ import main
 from histo_monai.active.suggestion import choose_diverse
+from histo_monai.artifacts import Run
 from histo_monai.commands import suggest
 from histo_monai.datasets.own import reader as own
 from histo_monai.networks.checkpoint import save_model
@@ -57,10 +58,9 @@ def _write_models(classes: list[str] | None) -> None:
     )
     encoder |= {"method": "random", "source": "raw", "corpus": "own"}
     model = TaskModel(build_encoder(), "pair", len(classes or "1"))
-    for name in ("finetuned", "student"):
+    for path in Run("random", 0, "paper").models.values():
         with torch.no_grad():
             model.head.linear.weight *= 3
-        path = Path(f"data/models/random-0/{name}/model.safetensors")
         path.parent.mkdir(parents=True)
         about = describe_task_model(encoder, classes=classes, patch_px=PATCH_PX, mpp=MPP)
         save_model(path, model.state_dict(), about)

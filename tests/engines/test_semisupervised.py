@@ -14,6 +14,7 @@ from ignite.engine import Engine
 from histo_monai.engines import semisupervised as engine_module
 from histo_monai.engines.fit import Records
 from histo_monai.engines.semisupervised import StudentResult, StudentStep, train_student
+from histo_monai.loading.streams import two_streams
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.networks.teacher_student import TeacherStudent
@@ -51,7 +52,7 @@ def _train(
 ) -> StudentResult:
     """An epoch of STEPS: 24 unlabeled patches in batches of eight, six labeled ones in batches of four."""
     train = split_rows(task.patches, "train")
-    labeled, unlabeled = task.reading.side_by_side(train.head(6), train, B, mu=MU, seed=0)
+    labeled, unlabeled = two_streams(task.reading, train.head(6), train, B, mu=MU, seed=0)
     return train_student(
         method,
         task,

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from histo_monai.__main__ import main
+from histo_monai.artifacts import Run
 from histo_monai.datasets.registry import DATASETS
 from histo_monai.params import ParamsError, load_params
 from tests.hostile.project import PARAMS, RUN, set_dotted
@@ -62,7 +63,7 @@ def test_a_toy_dataset_goes_through_all_stages(project: Path) -> None:
     )
     assert "toys are not tissue" in json.loads(Path("data/index/labels.json").read_text())["warnings"]
     for kind in ("finetuned", "student"):
-        description = json.loads(Path(f"data/models/random-0/{kind}/model.json").read_text())
+        description = json.loads(Run("random", 0, "paper").models[kind].with_suffix(".json").read_text())
         assert (description["dataset"], description["classes"]) == ("toy", sorted(CLASSES))
     assert set(pd.read_csv("data/heatmaps/random-0/slides.csv")["slide_id"]) == set(SLIDES)
     diagnosed = pd.read_csv("data/diagnosis/random-0/slides.csv")

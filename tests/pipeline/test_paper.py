@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.pipeline.names import run_of
+
 METHODS = ("random", "vae", "moco", "rsp")
 OF_METHOD = ("pretrain", "finetune", "consistency", "evaluate", "crossfit", "heatmap", "aggregate")
 
@@ -33,5 +35,5 @@ def test_a_dry_run_goes_through_all_stages(
     told = shell("git init -q && dvc repro --dry --force --keep-going --allow-missing", tmp_path)
     ran = set(re.findall(r"Running stage '([^']+)'", told))
     pairs = itertools.product(OF_METHOD, METHODS)
-    runs = {f"{stage}@{method}" + "-0" * (stage != "pretrain") for stage, method in pairs}
+    runs = {run_of(stage, method) for stage, method in pairs}
     assert ran == runs | {"phantom", "index", "compare"}

@@ -16,11 +16,13 @@ import pytest
 import yaml
 from sklearn.metrics import roc_auc_score
 
+from histo_monai.artifacts import Run
 from histo_monai.checkup.pipeline import lock_file
 from histo_monai.checkup.results import verify_folder
 from histo_monai.mapping.heatmap import read_heatmap
 from histo_monai.mapping.tiff_map import read_map
 from histo_monai.slides.annotations import rasterize_regions, read_geojson
+from tests.pipeline.names import run_of
 
 Shell = Callable[..., str]
 
@@ -52,7 +54,7 @@ def _would_run(shell: Shell, clone: Path, key: str, value: object) -> set[str]:
 
 
 def _of_both(*stages: str) -> set[str]:
-    return {f"{stage}@{method}-0" for stage in stages for method in ("random", "rsp")}
+    return {run_of(stage, method) for stage in stages for method in ("random", "rsp")}
 
 
 TRAININGS = _of_both("finetune", "consistency", "evaluate", "crossfit")
@@ -68,8 +70,8 @@ def test_repro_makes_models_and_metrics_and_then_has_nothing_to_do(
     for method in ("random", "rsp"):
         assert (clone / f"data/models/{method}/encoder.safetensors").stat().st_size > 40e6
         assert len(pd.read_csv(clone / f"data/models/{method}/curves.csv")) == {"random": 0, "rsp": 2}[method]
-        for model in ("finetuned", "student"):
-            assert (clone / f"data/models/{method}-0/{model}/model.safetensors").stat().st_size > 40e6
+        for model in Run(method, 0, "paper").models.values():
+            assert (clone / model).stat().st_size > 40e6
         metrics = json.loads((clone / f"data/evaluation/{method}-paper-0/metrics.json").read_text())
         for split, model in itertools.product(
             ("validation", "test"), ("finetuned", "student", "chosen", "color_mean")

@@ -12,6 +12,8 @@ import pytest
 import yaml
 from dvc.repo import Repo
 
+from tests.pipeline.names import run_of
+
 Shell = Callable[..., str]
 
 METHODS = ("random", "rsp", "moco")
@@ -40,7 +42,8 @@ def clone(root: Path, shell: Shell, tmp_path_factory: pytest.TempPathFactory) ->
 def _write_outputs(folder: Path, stage: Any) -> None:
     paths = itertools.chain.from_iterable(stage.get(kind, ()) for kind in ("outs", "metrics", "plots"))
     for path, method in itertools.product(paths, METHODS):
-        output = folder / path.replace("${item.method}", method).replace("${item.seed}", "0")
+        path = path.replace("${item.student}", "paper").replace("${item.seed}", "0")
+        output = folder / path.replace("${item.method}", method)
         _write(output if output.suffix else output / "file")
 
 
@@ -71,7 +74,7 @@ def changed(clone: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., set[s
 
 
 def _of_each(*stages: str, methods: tuple[str, ...] = METHODS) -> set[str]:
-    return {f"{stage}@{method}-0" for stage in stages for method in methods}
+    return {run_of(stage, method) for stage in stages for method in methods}
 
 
 def test_nothing_has_changed_at_first(clone: Path, shell: Shell) -> None:

@@ -15,6 +15,8 @@ from histo_monai.pretext.rsp.method import RSP
 from histo_monai.pretext.rsp.settings import LookaheadSettings, RSPSettings
 from histo_monai.pretext.settings import PretextSettings
 from histo_monai.randomness import Step
+from histo_monai.transforms.draws import Uniform
+from histo_monai.transforms.operations.noise import Noise
 
 ARGUMENTS = {
     "start": EncoderStart(),
@@ -75,7 +77,10 @@ def test_orders_and_views_change_with_the_epoch_and_repeat_with_the_step() -> No
 
 def test_two_processes_see_the_orders_and_views_of_one() -> None:
     rsp = RSP(**ARGUMENTS)
-    rsp._augment.noise_sigma = 0.0  # the noise alone has a seed per process
+    rsp._augment.operations = [  # the noise alone has a seed per process
+        Noise(Uniform(0.0, 0.0)) if isinstance(operation, Noise) else operation
+        for operation in rsp._augment.operations
+    ]
     patches = _patches(8)
     whole = rsp.training_task(patches, torch.arange(8), Step(0, 1, 1))
     rows = torch.arange(8).chunk(2)

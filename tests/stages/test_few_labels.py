@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from histo_monai.__main__ import main
+from histo_monai.artifacts import Run
 from histo_monai.mapping.heatmap import read_heatmap
 from histo_monai.metrics import intraclass_correlation
 
@@ -46,15 +47,16 @@ def _json(path: Path) -> Any:
 @pytest.mark.slow
 def test_every_folder_holds_what_the_data_page_says(project: Path) -> None:
     model = {"model.safetensors", "model.json", "curves.csv", "metrics.json", "summary.json"}
-    run = project / "data/models/random-0"
-    assert {path.name for path in (run / "finetuned").iterdir()} == model | {"answers.png"}
-    assert {path.name for path in (run / "student").iterdir()} == model | {"pairs.png", "choice.json"}
+    run = Run("random", 0, "paper")
+    assert {path.name for path in (project / run.finetuned).iterdir()} == model | {"answers.png"}
+    student = project / run.student_folder
+    assert {path.name for path in student.iterdir()} == model | {"pairs.png", "choice.json"}
     told = {path.name for path in (project / "data/evaluation/random-paper-0").iterdir()}
     assert told == {"predictions.csv", "metrics.json", "summary.json", "plots"}
     plots = {path.name for path in (project / "data/evaluation/random-paper-0/plots").iterdir()}
     assert plots == {"scores_finetuned.png", "scores_student.png", "answers.png"}
     assert not list(project.glob("data/checkpoints/*"))
-    description = _json(run / "student/model.json")
+    description = _json(student / "model.json")
     assert (description["stage"], description["mu"], description["classes"]) == ("consistency", 7, None)
 
 
@@ -79,7 +81,7 @@ def test_numbers_are_those_of_the_predictions(project: Path) -> None:
 
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes(project: Path) -> None:
-    files = [project / f"data/models/random-0/{name}/model.safetensors" for name in ("finetuned", "student")]
+    files = [project / path for path in Run("random", 0, "paper").models.values()]
     files.append(project / "data/evaluation/random-paper-0/predictions.csv")
     before = [path.read_bytes() for path in files]
     for stage in ("finetune", "consistency", "evaluate"):
