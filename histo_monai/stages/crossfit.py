@@ -140,13 +140,13 @@ def _train_fold(
     )
     save_model(folder / artifacts.fold_model(STUDENT, fold), model.state_dict(), described)
     quality = assembly.task.objective.MEASURES[1]
-    found = {FINETUNED: finetuned.validation[quality], STUDENT: taught.validation[quality]}
+    measures = {FINETUNED: finetuned.validation[quality], STUDENT: taught.validation[quality]}
     _LOG.info(
         "fold %d: without %d slides, %d labels: validation %s %s",
         *(fold, len(held_out), len(rows.labeled), quality),
-        ", ".join(f"{name} {value:.3f}" for name, value in found.items()),
+        ", ".join(f"{name} {value:.3f}" for name, value in measures.items()),
     )
-    return {f"{name}_{quality}": round(value, 6) for name, value in found.items()}
+    return {f"{name}_{quality}": round(value, 6) for name, value in measures.items()}
 
 
 def _no_picture(*_: object) -> np.ndarray:

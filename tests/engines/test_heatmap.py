@@ -24,7 +24,7 @@ from torch import nn
 
 from histo_monai.engines import heatmap as heatmap_module
 from histo_monai.engines.heatmap import (
-    MapSettings,
+    MapPlan,
     PatchModels,
     SlideJob,
     load_models,
@@ -43,7 +43,7 @@ from histo_monai.slides import Box, SlideError, open_slide
 
 CPU = torch.device("cpu")
 PINK = (210, 130, 180)
-SETTINGS = MapSettings(32, 1.0, 16.0, 8.0, 0.5, 50)
+SETTINGS = MapPlan(32, 1.0, 16.0, 8.0, 0.5, 50)
 
 
 def _write_pyramid(path: Path, image: NDArray[np.uint8], factors: Sequence[int]) -> Path:
