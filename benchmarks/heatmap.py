@@ -98,10 +98,10 @@ def read_all(path: Path, settings: MapPlan) -> tuple[Grid, NDArray[np.int64], to
         grid = Grid(settings.stride_um, slide.mpp, slide.size_yx)
         cells, _ = tissue_cells(slide, grid, settings.tissue_mpp, settings.min_tissue_fraction)
         blocks = CellBlocks(slide, grid, cells, patch_px=settings.patch_px, mpp=settings.mpp)
-        found = torch.empty(len(cells), 3, settings.patch_px, settings.patch_px)
+        patches = torch.empty(len(cells), 3, settings.patch_px, settings.patch_px)
         for pixels, numbers in blocks:
-            found[torch.from_numpy(numbers)] = torch.from_numpy(pixels).float() / 255
-    return grid, cells, found
+            patches[torch.from_numpy(numbers)] = torch.from_numpy(pixels).float() / 255
+    return grid, cells, patches
 
 
 def train(
@@ -319,10 +319,10 @@ def map_and_weigh(
     torch.set_num_threads(threads)
     models = patch_models(TaskModel(build_encoder(), "linear", len(CLASSES)))
     before, start = peak_gib(), time.perf_counter()
-    found: Heatmap = map_slide(path, None, models, settings, device=CPU, workers=workers)
+    heatmap: Heatmap = map_slide(path, None, models, settings, device=CPU, workers=workers)
     seconds = time.perf_counter() - start
     largest_worker = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
-    return len(found.cells), seconds, before, peak_gib(), largest_worker
+    return len(heatmap.cells), seconds, before, peak_gib(), largest_worker
 
 
 def peak_gib() -> float:

@@ -193,7 +193,7 @@ def read_image(path: Path) -> NDArray[np.uint8]:
         )
     pixels = None
     if size is not None and _is_whole(data):
-        # What the decoder has to say about a damaged file is said below, in one line.
+        # What the decoder reports of a damaged file is raised below, in one line.
         level = cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
         try:
             with Complaints() as complaints:

@@ -1,4 +1,4 @@
-"""Patches with what a model says of them; for TensorBoard and `dvc plots`."""
+"""Patches with predictions of them; for TensorBoard and `dvc plots`."""
 
 from __future__ import annotations
 

@@ -150,9 +150,8 @@ def _split_table(params: Params, split: str, parts: Mapping[Key, Predictions]) -
     predictions = _by_model(params, parts)
     # Color alone knows no method.
     method, student = params.methods[0], params.students[0]
-    predictions[_Model(REFERENCE, "")] = [
-        parts[method, student, seed].predictions[REFERENCE] for seed in params.seeds
-    ]
+    of_seeds = [parts[method, student, seed] for seed in params.seeds]
+    predictions[_Model(REFERENCE, "")] = [part.predictions[REFERENCE] for part in of_seeds]
     comparison = compare_models(
         first.references,
         {model.id: seeds for model, seeds in predictions.items()},
@@ -205,9 +204,8 @@ def _slides_table(params: Params) -> SplitTable | None:
     tests = [replace(one, metric="slide_auc") for one in comparison.tests if one.metric == "macro_auc"]
     over = "slides" + " and seeds" * (len(params.seeds) > 1)
     about = f"{is_positive.sum()} {params.positive} and {(~is_positive).sum()} other slides"
-    return _table(
-        params, SLIDES, about, {model.id: model for model in predictions}, Comparison(values, tests), over
-    )
+    models = {model.id: model for model in predictions}
+    return _table(params, SLIDES, about, models, Comparison(values, tests), over)
 
 
 def _two_classes(scores: NDArray[np.float64]) -> NDArray[np.float64]:

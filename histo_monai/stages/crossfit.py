@@ -92,7 +92,7 @@ def _folds(slides: pd.DataFrame, num_folds: int, seed: int) -> pd.Series:
 def _train_fold(
     folder: Path, run: Run, fold: Any, held_out: set[str], assembly: Assembly, provenance: Mapping[str, Any]
 ) -> dict[str, float]:
-    """Fine-tuned model and student without the slides held out; what validation says of them."""
+    """Fine-tuned model and student without the slides held out; their measures on validation."""
     params, patches = assembly.params, assembly.patches
     known = patches[~patches["slide_id"].isin(held_out)].reset_index(drop=True)
     try:

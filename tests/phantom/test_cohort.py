@@ -37,11 +37,11 @@ def digests(root: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def trees(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    found = {}
+    result = {}
     for dataset in COHORTS:
-        found[dataset] = tmp_path_factory.mktemp(dataset)
-        write_cohort(found[dataset], COHORTS[dataset], CohortSize(**SMALL), processes=1)
-    return found
+        result[dataset] = tmp_path_factory.mktemp(dataset)
+        write_cohort(result[dataset], COHORTS[dataset], CohortSize(**SMALL), processes=1)
+    return result
 
 
 def rows(path: Path) -> list[dict[str, str]]:

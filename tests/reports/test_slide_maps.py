@@ -84,8 +84,8 @@ def test_a_cross_lies_in_one_place_in_csv_tiff_geojson_and_overlay(
     lit = heatmap.cells[heatmap.values["model"] > 0.5]
     np.testing.assert_array_equal(lit, sorted(cells))
     table = np.genfromtxt(tmp_path / "slide.csv", delimiter=",", names=True)
-    found = table[table["model"] > 0.5]
-    np.testing.assert_allclose(np.column_stack([found["y"], found["x"]]), corners + step / 2, atol=0.01)
+    result = table[table["model"] > 0.5]
+    np.testing.assert_allclose(np.column_stack([result["y"], result["x"]]), corners + step / 2, atol=0.01)
 
     with openslide.OpenSlide(tmp_path / "out/slide.tif") as opened:
         scale = float(opened.properties["openslide.mpp-x"]) / mpp  # Level-0 pixels of the slide per pixel.

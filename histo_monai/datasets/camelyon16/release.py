@@ -67,7 +67,7 @@ class Reference:
 
     Attributes:
         label: tumor or normal.
-        size: of the largest metastasis, in lower case ("macro", "micro", "itc"); empty where none is told.
+        size: of the largest metastasis, in lower case ("macro", "micro", "itc"); empty where none is stated.
     """
 
     label: str

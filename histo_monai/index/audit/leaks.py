@@ -33,7 +33,7 @@ def find_leaks(
     Args:
         table: `tables.columns.PATCH_COLUMNS` with splits.
         corpus: slides of the pretraining: `slide_id`, `path`, `patient_id`, `mpp`.
-        digests: of the rows of `table`, see `pixels.survey_images`.
+        digests: of the rows of `table`, see `images.survey_images`.
         whole_slides: `tables.columns.WHOLE_SLIDE_COLUMNS`, the slides of the dataset with the splits of their patches.
             Those for validation teach the classifier of slides as those for training do, so only test slides are apart;
             a slide that bears no label and is not tested plays no part.

@@ -46,7 +46,7 @@ def review(
 
     Args:
         table: `tables.columns.PATCH_COLUMNS` with splits; it may hold no row.
-        facts: of its rows, see `pixels.survey_images`.
+        facts: of its rows, see `images.survey_images`.
         around: what they are compared with.
         processes: decides nothing.
 
