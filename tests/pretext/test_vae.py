@@ -211,9 +211,9 @@ def test_a_linear_head_starts_from_its_encoder(tmp_path: Path) -> None:
     assert {name.split(".")[0] for name in vae.encoder_state()} == {"encoder"}
     description = {"kind": "encoder", "method": "vae", "source": "", "corpus": "", **vae.description()}
     save_model(tmp_path / "encoder.safetensors", vae.encoder_state(), description)
-    model, stated = from_encoder(tmp_path / "encoder.safetensors", 9)
+    model, about = from_encoder(tmp_path / "encoder.safetensors", 9)
     assert isinstance(model.head, LinearHead)
-    assert stated["mpps"] == [1.0]
+    assert about["mpps"] == [1.0]
     patches = torch.rand(2, 3, SIDE, SIDE)
     model.eval()
     vae.network.eval()
