@@ -2,11 +2,11 @@ import math
 
 import numpy as np
 import pytest
-from histo_monai.phantom.camelyon16 import lesion_mask, lesion_regions, slide_specs
 from scipy import ndimage
 
 from histo_monai.datasets.camelyon16 import read_lesions
 from histo_monai.diagnosis.lesions import MASK_MPP, evaluation_mask, match
+from histo_monai.phantom.cohorts.camelyon16 import lesion_mask, lesion_regions, slide_specs
 from histo_monai.slides.annotations import Outline, Point, write_asap_xml
 
 SLIDE_MPP = 0.5

@@ -8,12 +8,12 @@ import numpy as np
 import openslide
 import pytest
 import tifffile
-from histo_monai.phantom.breastpathq import RATERS, rate
-from histo_monai.phantom.camelyon16 import slide_specs
 
 from histo_monai.errors import InputError
 from histo_monai.phantom import CohortSize, write_cohort
 from histo_monai.phantom.cohorts import breastpathq, camelyon16, kather
+from histo_monai.phantom.cohorts.breastpathq import RATERS, rate
+from histo_monai.phantom.cohorts.camelyon16 import slide_specs
 from histo_monai.phantom.plans.bowel import CLASSES
 
 SMALL: dict[str, Any] = {

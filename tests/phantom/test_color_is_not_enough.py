@@ -16,7 +16,7 @@ from sklearn.model_selection import GroupKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from histo_monai.phantom import breastpathq, camelyon16, kather
+from histo_monai.phantom.cohorts import breastpathq, camelyon16, kather
 from histo_monai.phantom.plans.breast import Breast
 from histo_monai.phantom.raster.lattice import Grid
 from histo_monai.phantom.tissue.render import render
