@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from histo_monai.datasets.camelyon16 import read_lesions
+from histo_monai.datasets.camelyon16.release import read_lesions
 from histo_monai.diagnosis.lesions import MASK_MPP, evaluation_mask, match
 from histo_monai.phantom.cohorts.camelyon16 import lesion_mask, lesion_regions, slide_specs
 from histo_monai.slides.annotations import Outline, Point, write_asap_xml
