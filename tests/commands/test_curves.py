@@ -45,7 +45,7 @@ class MadeUp:
             self.metrics[path] = {"num_labeled": round(600 * self.params["alpha"])}
 
     def fetch(self, path: Path, target: Path) -> None:
-        method, seed = path.parent.name.rsplit("-", 1)
+        method, _, seed = path.parent.name.rsplit("-", 2)
         gain = {"random": 0.0, "rsp": 0.08}[method]
         rows = _rows()
         predictions = {}
