@@ -46,10 +46,10 @@ def main() -> None:
         for _ in range(arguments.repeats + 1):
             for name, read in readers.items():
                 start = time.perf_counter()
-                found = read(path)
+                rows = read(path)
                 seconds[name].append(time.perf_counter() - start)
-                if len(found) != len(table):
-                    raise SystemExit(f"{name} gave {len(found)} rows of {len(table)}")
+                if len(rows) != len(table):
+                    raise SystemExit(f"{name} gave {len(rows)} rows of {len(table)}")
         print(f"{len(table):,} rows, {path.stat().st_size / 2**20:.0f} MiB, written in {written:.2f} s")
         pd.testing.assert_frame_equal(read_patches(path), table, check_exact=True)
     median = {name: statistics.median(values[1:]) for name, values in seconds.items()}  # The first warms up.

@@ -60,7 +60,7 @@ class Assembly:
     Attributes:
         params: of the experiment.
         environment: of the machine; its cores are in use.
-        patches: `tables.PATCH_COLUMNS`, all splits.
+        patches: `tables.columns.PATCH_COLUMNS`, all splits.
         task: what is learned from them.
         reading: rows -> loaders.
     """

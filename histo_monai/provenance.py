@@ -121,8 +121,8 @@ def write_metrics(
 
 def output_digests(folder: Path) -> dict[str, str]:
     """Path below the folder -> SHA-256, of every file but metrics.json itself."""
-    found = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
-    paths = sorted(path for path in found if path != folder / artifacts.METRICS)
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    paths = sorted(path for path in files if path != folder / artifacts.METRICS)
     digests = _in_threads(_sha256, paths)
     return {path.relative_to(folder).as_posix(): digest for path, digest in zip(paths, digests, strict=True)}
 

@@ -330,7 +330,7 @@ def test_the_command_of_a_stranger_in_an_empty_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("last_line", "told"),
+    ("last_line", "message"),
     [
         (f"{SlideError.__module__}.SlideError: slide a.tif: truncated", "slide a.tif: truncated"),
         (f"{InputError.__module__}.InputError: a: b", "a: b"),
@@ -341,9 +341,11 @@ def test_the_command_of_a_stranger_in_an_empty_folder(tmp_path: Path) -> None:
         ("RuntimeError: mat1 and mat2 shapes cannot be multiplied", None),
     ],
 )
-def test_an_error_of_another_process_is_told_if_the_input_caused_it(last_line: str, told: str | None) -> None:
+def test_an_error_of_another_process_is_told_if_the_input_caused_it(
+    last_line: str, message: str | None
+) -> None:
     text = "Caught X in DataLoader worker process 0.\nOriginal Traceback (most recent call last):\n"
-    assert _one_line(RuntimeError(text + last_line)) == told
+    assert _one_line(RuntimeError(text + last_line)) == message
 
 
 def test_a_training_prints_nothing_but_its_own(project: Callable[..., Path]) -> None:

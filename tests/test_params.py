@@ -110,12 +110,12 @@ def test_a_wrong_value_is_one_line_that_names_the_key_and_what_it_should_hold(
 
 
 def _keys(tree: Any, way: str = "") -> list[str]:
-    found = []
+    result = []
     for key, value in tree.items():
-        found.append(f"{way}{key}")
+        result.append(f"{way}{key}")
         if isinstance(value, dict):
-            found += _keys(value, f"{way}{key}.")
-    return found
+            result += _keys(value, f"{way}{key}.")
+    return result
 
 
 def _without(tree: Any, dotted: str) -> Any:
@@ -275,8 +275,8 @@ def test_a_value_is_read_as_dvc_reads_it(scalar: str, tmp_path: Path, dvc_yaml: 
         with pytest.raises(ParamsError, match="tags"):
             read_tree(path)
         return
-    found: Any = read_tree(path)
-    assert repr(found) == repr(dvc_yaml.parse_yaml(text, str(path)))
+    result: Any = read_tree(path)
+    assert repr(result) == repr(dvc_yaml.parse_yaml(text, str(path)))
 
 
 def test_the_committed_files_are_read_as_dvc_reads_them(root: Path, dvc_yaml: Any) -> None:

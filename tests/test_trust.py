@@ -33,13 +33,13 @@ def _modules(root: Path) -> Iterator[tuple[str, ast.Module]]:
 
 
 def _imported(tree: ast.Module) -> set[str]:
-    found = set()
+    names = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found |= {alias.name.partition(".")[0] for alias in node.names}
+            names |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found.add(node.module.partition(".")[0])
-    return found
+            names.add(node.module.partition(".")[0])
+    return names
 
 
 def _calls(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:

@@ -50,8 +50,8 @@ def wave_table(num: int, scores: bool) -> pd.DataFrame:
     for i in range(3 * num):
         split = ("train", "validation", "test")[i // num]
         row = {"patch_id": f"patch-{i}", "path": "x", "side_px": SIDE, "split": split}
-        told = {"score": i % num / num} if scores else {"label": ("fine", "coarse")[i % 2]}
-        rows.append({**row, **told, "patient_id": f"{split}-{i // 4}"})
+        target = {"score": i % num / num} if scores else {"label": ("fine", "coarse")[i % 2]}
+        rows.append({**row, **target, "patient_id": f"{split}-{i // 4}"})
     table = labeled_table(rows)
     table.loc[table["split"] == "train", "label_rank"] = [(i + 0.5) / num for i in range(num)]
     return table

@@ -80,11 +80,11 @@ def _suggest(draft: Path, run: Run, num: int, side_um: float | None) -> str:
     search = _search(assembly, side_um)
     candidates = _candidates(assembly, search, run.seed)
     look = partial(embed, models=models, task=task, features_of=STUDENT)
-    sight = look(assembly.in_order(candidates).loader)
+    embedding = look(assembly.in_order(candidates).loader)
     labeled = look(assembly.in_order(assembly.rows().labeled).loader)
-    uncertainty = _uncertainty(sight)
+    uncertainty = _uncertainty(embedding)
     chosen = choose_diverse(
-        sight.features,
+        embedding.features,
         uncertainty,
         num,
         labeled_features=labeled.features,
@@ -99,7 +99,7 @@ def _suggest(draft: Path, run: Run, num: int, side_um: float | None) -> str:
         )
     rows = candidates.iloc[chosen].reset_index(drop=True)
     shown, _ = assembly.in_order(rows[:MAX_SHOWN]).some(MAX_SHOWN)
-    table = _table(rows, uncertainty[chosen], sight, chosen, search.side_um, task.classes)
+    table = _table(rows, uncertainty[chosen], embedding, chosen, search.side_um, task.classes)
     _write(draft, table, shown.squeeze(1).numpy(), task.classes)
     return (
         f"{len(table)} regions on {table['slide_id'].nunique()} of {candidates['slide_id'].nunique()} slides with "
@@ -113,7 +113,7 @@ def _write(
     table.to_csv(folder / TABLE, index=False)
     for slide_id, of_slide in table.groupby("slide_id"):
         write_geojson(folder / f"{slide_id}.geojson", _regions(of_slide, classes))
-    image.imsave(folder / MOSAIC, suggested(patches, table["slide_id"].tolist(), _said(table, classes)))
+    image.imsave(folder / MOSAIC, suggested(patches, table["slide_id"].tolist(), _in_words(table, classes)))
 
 
 def _search(assembly: Assembly, side_um: float | None) -> Search:
@@ -158,9 +158,9 @@ def _candidates(assembly: Assembly, search: Search, seed: int) -> pd.DataFrame:
     return draw_candidates(searched, search, seed=seed, processes=assembly.environment.cpus)
 
 
-def _uncertainty(sight: Embedding) -> NDArray[np.float64]:
+def _uncertainty(embedding: Embedding) -> NDArray[np.float64]:
     """Of classes: the student's indecision; of scores: how far student and fine-tuned model are apart."""
-    student, finetuned = sight.predictions[STUDENT], sight.predictions[FINETUNED]
+    student, finetuned = embedding.predictions[STUDENT], embedding.predictions[FINETUNED]
     if student.shape[1] > 1:
         return indecision(student)
     return disagreement(student[:, 0], finetuned[:, 0])
@@ -184,7 +184,7 @@ def _fields(rows: pd.DataFrame) -> Fields:
 def _table(
     rows: pd.DataFrame,
     uncertainty: NDArray[np.float64],
-    sight: Embedding,
+    embedding: Embedding,
     chosen: NDArray[np.int64],
     side_um: float,
     classes: Sequence[str] | None,
@@ -197,12 +197,12 @@ def _table(
         "side_px": (side_um / rows["slide_mpp"]).round(2).to_numpy(),
         "uncertainty": uncertainty.round(6),
     }
-    said = {
+    predictions = {
         f"{model}_{label}" if label else model: values[chosen, k].astype(np.float64).round(6)
-        for model, values in sight.predictions.items()
+        for model, values in embedding.predictions.items()
         for k, label in enumerate(classes or [""])
     }
-    return pd.DataFrame(places | said)
+    return pd.DataFrame(places | predictions)
 
 
 def _regions(table: pd.DataFrame, classes: Sequence[str] | None) -> list[Region]:
@@ -214,20 +214,22 @@ def _regions(table: pd.DataFrame, classes: Sequence[str] | None) -> list[Region]
         half = row["side_px"] / 2
         top, left, bottom, right = row["y"] - half, row["x"] - half, row["y"] + half, row["x"] + half
         corners = np.array([(top, left), (top, right), (bottom, right), (bottom, left)])
-        told = {"uncertainty": row["uncertainty"]} | {name: row[of] for name, of in columns.items()}
+        measurements = {"uncertainty": row["uncertainty"]} | {name: row[of] for name, of in columns.items()}
         regions.append(
             Region(
                 corners,
                 label="",
                 name=f"{_NAME} {row['rank']}",
-                measurements=told,
+                measurements=measurements,
             )
         )
     return regions
 
 
-def _said(table: pd.DataFrame, classes: Sequence[str] | None) -> list[str]:
+def _in_words(table: pd.DataFrame, classes: Sequence[str] | None) -> list[str]:
     if classes is None:
         return [f"{score:.2f}" for score in table[STUDENT]]
-    said = table[[f"{STUDENT}_{name}" for name in classes]].to_numpy()
-    return [f"{classes[k]} {row[k]:.2f}" for row, k in zip(said, said.argmax(axis=1), strict=True)]
+    predictions = table[[f"{STUDENT}_{name}" for name in classes]].to_numpy()
+    return [
+        f"{classes[k]} {row[k]:.2f}" for row, k in zip(predictions, predictions.argmax(axis=1), strict=True)
+    ]

@@ -53,7 +53,7 @@ def diagnose(
         which is what the folds spare us, and the highest value on the map (`max_probability`).
 
     Raises:
-        ValueError: see `SlideClassifier.fit`.
+        InputError: see `SlideClassifier.fit`.
     """
     teaches = (split != "test").to_numpy()
     settings = asdict(learning)

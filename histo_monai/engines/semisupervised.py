@@ -36,7 +36,7 @@ class StudentResult:
     Attributes:
         curves: one row per epoch: epoch, lr, train_..., validation_....
         validation: means over the validation patches, of the last student.
-        picture: weak and strong views of some unlabeled patches, with what is said of them, (H, W, 3) uint8.
+        picture: weak and strong views of some unlabeled patches, with the predictions of them, (H, W, 3) uint8.
     """
 
     curves: list[dict[str, float]]

@@ -52,11 +52,11 @@ def predict_splits(
     Raises:
         InputError: a model gives NaN.
     """
-    found: dict[str, Predictions] = {
+    predictions: dict[str, Predictions] = {
         split: {name: predict(model, task, loader.loader).numpy() for name, model in models.items()}
         for split, loader in loaders.items()
     }
-    for split, by_model in found.items():
+    for split, by_model in predictions.items():
         for name, values in by_model.items():
             if not np.isfinite(values).all():
                 raise InputError(
@@ -74,8 +74,8 @@ def predict_splits(
             loaders["validation"].targets.numpy(),
         )
         for split, features in colors.items():
-            found[split][f"color_{name}"] = baseline.predict(features[name])
-    return found
+            predictions[split][f"color_{name}"] = baseline.predict(features[name])
+    return predictions
 
 
 def estimate(task: Task, rows: pd.DataFrame, predictions: Predictions, *, seed: int) -> Estimates:

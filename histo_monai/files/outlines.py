@@ -25,7 +25,7 @@ def read_annotation(path: Path) -> bytes:
 def read_regions(path: Path) -> list[Region]:
     """The regions of an annotation file: ASAP's XML (in a zip too) or QuPath's GeoJSON, by the suffix.
 
-    Where some have a class, those without one are none: nobody has said what they are. What has no area is left out,
+    Where some have a class, those without one are none: nobody has labeled them. What has no area is left out,
     and logged.
 
     Raises:

@@ -120,26 +120,26 @@ def list_images(folder: Path) -> list[str]:
     if archive is None:
         if not folder.is_dir():
             raise InputError(f"{folder}: no such folder")
-        found = _files_below(folder)
+        below = _files_below(folder)
     else:
         prefix = f"{member}/" if member else ""
         names = list(_members(archive, prefix))
         if not names:
             raise InputError(f"{folder}: no such folder in the zip")
-        found = (name.removeprefix(prefix) for name in names)
-    return sorted(name for name in found if name.lower().endswith(IMAGE_SUFFIXES) and not _is_hidden(name))
+        below = (name.removeprefix(prefix) for name in names)
+    return sorted(name for name in below if name.lower().endswith(IMAGE_SUFFIXES) and not _is_hidden(name))
 
 
 def list_folders(folder: Path) -> list[str]:
     """Names of the folders directly below a folder of disk or zip, sorted; hidden ones are left out."""
     archive, member = split_archive(folder)
     if archive is None:
-        found = {entry.name for entry in os.scandir(folder) if entry.is_dir()}
+        folders = {entry.name for entry in os.scandir(folder) if entry.is_dir()}
     else:
         prefix = f"{member}/" if member else ""
         inside = (name.removeprefix(prefix).split("/") for name in _members(archive, prefix))
-        found = {parts[0] for parts in inside if len(parts) > 1}
-    return sorted(name for name in found if not _is_hidden(name))
+        folders = {parts[0] for parts in inside if len(parts) > 1}
+    return sorted(name for name in folders if not _is_hidden(name))
 
 
 def read_bytes(path: Path) -> bytes:
@@ -193,7 +193,7 @@ def read_image(path: Path) -> NDArray[np.uint8]:
         )
     pixels = None
     if size is not None and _is_whole(data):
-        # What the decoder has to say about a damaged file is said below, in one line.
+        # What the decoder reports of a damaged file is raised below, in one line.
         level = cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
         try:
             with Complaints() as complaints:

@@ -117,7 +117,7 @@ def build_pretraining_index(
     up. Each slide draws from a generator of its own, so the result does not depend on `processes`.
 
     Args:
-        corpus: `tables.CORPUS_COLUMNS`.
+        corpus: `tables.columns.CORPUS_COLUMNS`.
         num: how many centers for "train" and for "validation".
         placement: see `Placement`.
         validation_fraction: of the slides, where the corpus brings no split.

@@ -43,8 +43,8 @@ def survey_images(table: pd.DataFrame, processes: int) -> pd.DataFrame:
     """Read every image file of a table of labeled patches.
 
     Args:
-        table: `tables.PATCH_COLUMNS`; rows that are squares of slides are not looked at. Where `side_px` is not 0, the
-            image must have it.
+        table: `tables.columns.PATCH_COLUMNS`; rows that are squares of slides are not looked at. Where `side_px` is not
+            0, the image must have it.
         processes: images read at the same time.
 
     Returns:
@@ -60,7 +60,7 @@ def survey_images(table: pd.DataFrame, processes: int) -> pd.DataFrame:
     parts = np.array_split(np.arange(len(images)), -(-len(images) // _NUM_AT_A_TIME))
     paths, sides = images["path"].to_numpy(dtype=object), images["side_px"].to_numpy()
     jobs = ([paths[part].tolist() for part in parts], [sides[part].tolist() for part in parts])
-    found = map_over_processes(
+    surveyed = map_over_processes(
         _survey_some,
         *jobs,
         processes=processes,
@@ -68,7 +68,7 @@ def survey_images(table: pd.DataFrame, processes: int) -> pd.DataFrame:
         unit="image",
         sizes=[len(part) for part in parts],
     )
-    rows = [row for some in found for row in some]
+    rows = [row for some in surveyed for row in some]
     problems = [row.problem for row in rows if row.problem]
     if problems:
         raise InputError(f"{len(problems)} of {len(rows)} images cannot be used: {first_five(problems)}")

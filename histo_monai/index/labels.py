@@ -23,7 +23,7 @@ class Labels:
     """Labeled patches as the index leaves them.
 
     Attributes:
-        table: `tables.PATCH_COLUMNS`, sorted by split and patch_id.
+        table: `tables.columns.PATCH_COLUMNS`, sorted by split and patch_id.
         warnings: what a reader of the results must know, one line each.
         near_copies: `audit.near_copies.NEAR_COLUMNS`.
     """
@@ -67,13 +67,13 @@ def build_labels(
     )
     warnings = [*labeled.warnings, *_check_classes(table), *_shared_patients(table)]
     warnings += [labeled.about_patients] if labeled.about_patients else no_patients(table)
-    found, near = review(table, facts, around, processes)
+    remarks, near = review(table, facts, around, processes)
     table["label_rank"] = label_ranks(table, generator(seed, "label ranks"))
     order = table["split"].map(SPLITS.index)
     table = (
         table.assign(order=order).sort_values(["order", "patch_id"], ignore_index=True).drop(columns="order")
     )
-    return Labels(table, [*warnings, *found], near)
+    return Labels(table, [*warnings, *remarks], near)
 
 
 def without_labels(missing: Path, around: Surroundings, processes: int) -> Labels:
@@ -89,9 +89,9 @@ def without_labels(missing: Path, around: Surroundings, processes: int) -> Label
     """
     table = empty_table()
     facts = table[["side_px"]].assign(digest="", fingerprint="")
-    found, near = review(table, facts, around, processes)
+    remarks, near = review(table, facts, around, processes)
     what = f"{missing}: not found; without labels there is nothing to fine-tune or to evaluate"
-    return Labels(table, [what, *found], near)
+    return Labels(table, [what, *remarks], near)
 
 
 def count_patches(table: pd.DataFrame) -> dict[str, Any]:

@@ -24,7 +24,7 @@ class LabeledPatches(Dataset[Patches]):
     Whole batches are read at once (`__getitems__`); squares of slides are grouped by slide, as in `ConcentricPatches`.
 
     Args:
-        table: `tables.PATCH_COLUMNS`; a row with `y` and `x` is a square of a slide, one without an image file.
+        table: `tables.columns.PATCH_COLUMNS`; a row with `y` and `x` is a square of a slide, one without an image file.
         patch_px: P, to which every patch is resized.
         max_open_slides: handles that one process keeps open.
     """

@@ -76,13 +76,14 @@ class EncoderStart:
         return Started(encoder, fitted.pair_mlp)
 
     def _checked_digest(self, path: Path) -> str:
-        found = file_sha256(path)
+        digest = file_sha256(path)
         if self.sha256 is None:
             raise InputError(
-                f"{path}: encoder.sha256 is not set; set it to {found}, so that another file trains anew"
+                f"{path}: encoder.sha256 is not set; set it to {digest}, so that another file trains anew"
             )
-        if found != self.sha256.lower():
+        if digest != self.sha256.lower():
             raise InputError(
-                f"{path}: its SHA-256 is {found}, not {self.sha256} as encoder.sha256 says; fetch it again, or set that"
+                f"{path}: its SHA-256 is {digest}, not {self.sha256} as encoder.sha256 says; fetch it again, or "
+                "set that"
             )
-        return found
+        return digest

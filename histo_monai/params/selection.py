@@ -32,12 +32,12 @@ def selected(params: Params, names: Iterable[str], method: str = "", student: st
         "${item.student}": student,
     }
     tree = as_tree(params)
-    found: dict[str, Any] = {}
+    chosen: dict[str, Any] = {}
     for name in names:
         for template, text in filled.items():
             name = name.replace(template, text)
         value: Any = tree
         for key in name.split("."):
             value = value[key]
-        found[name] = value
-    return found
+        chosen[name] = value
+    return chosen

@@ -57,7 +57,7 @@ class Pretext(Protocol):
         """The same without chance: a function of the patch and its row, equal in every epoch."""
 
     def measure(self, outputs: Any, task: Task) -> dict[str, torch.Tensor]:
-        """What the network said against the targets, per sample: "loss" (minimized) first, each of Shape (n,)."""
+        """Outputs of the network against the targets, per sample: "loss" (minimized) first, each of Shape (n,)."""
 
     def optimizer(self, network: nn.Module) -> torch.optim.Optimizer:
         """The method's optimizer over `network`, which may be wrapped for several processes."""

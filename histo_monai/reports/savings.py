@@ -31,7 +31,7 @@ def labels_saved(table: pd.DataFrame) -> Figure:
 
     Args:
         table: one row per method, training and number of labels, drawn from the top: method, training and what
-            `metrics.LabelsSaved.as_dict` gives.
+            `comparison.label_counts.LabelsSaved.as_dict` gives.
 
     Raises:
         InputError: If a column is missing, or there is no row.

@@ -94,5 +94,5 @@ def run(method: str, student: str, seed: int) -> None:
         image.imsave(folder / artifacts.PAIRS, result.picture)
         write_metrics(folder, metrics, provenance, summary=metrics)
     artifacts.checkpoint_path(stage).unlink(missing_ok=True)
-    found = ", ".join(f"{name} {value:g}" for name, value in metrics.items())
-    _LOG.info("%s written: %s", of_run.student_folder, found)
+    values = ", ".join(f"{name} {value:g}" for name, value in metrics.items())
+    _LOG.info("%s written: %s", of_run.student_folder, values)

@@ -93,7 +93,7 @@ def _folds(slides: pd.DataFrame, num_folds: int, seed: int) -> pd.Series:
 def _train_fold(
     folder: Path, run: Run, fold: Any, held_out: set[str], assembly: Assembly, provenance: Mapping[str, Any]
 ) -> dict[str, float]:
-    """Fine-tuned model and student without the slides held out; what validation says of them."""
+    """Fine-tuned model and student without the slides held out; their measures on validation."""
     params, patches = assembly.params, assembly.patches
     known = patches[~patches["slide_id"].isin(held_out)].reset_index(drop=True)
     try:
@@ -141,13 +141,13 @@ def _train_fold(
     )
     save_model(folder / artifacts.fold_model(STUDENT, fold), model.state_dict(), described)
     quality = assembly.task.objective.MEASURES[1]
-    found = {FINETUNED: finetuned.validation[quality], STUDENT: taught.validation[quality]}
+    measures = {FINETUNED: finetuned.validation[quality], STUDENT: taught.validation[quality]}
     _LOG.info(
         "fold %d: without %d slides, %d labels: validation %s %s",
         *(fold, len(held_out), len(rows.labeled), quality),
-        ", ".join(f"{name} {value:.3f}" for name, value in found.items()),
+        ", ".join(f"{name} {value:.3f}" for name, value in measures.items()),
     )
-    return {f"{name}_{quality}": round(value, 6) for name, value in found.items()}
+    return {f"{name}_{quality}": round(value, 6) for name, value in measures.items()}
 
 
 def _no_picture(*_: object) -> np.ndarray:

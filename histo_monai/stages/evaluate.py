@@ -57,10 +57,10 @@ def run(method: str, student: str, seed: int) -> None:
     predictions = predict_splits(models, task, loaders, learned)
     metrics: dict[str, Any] = {"choice": choice}
     for split, of_split in predictions.items():
-        found = estimate(task, rows[split], of_split, seed=params.evaluate.seed)
-        found["chosen"] = found[choice["chosen"]]
-        found |= differences(task, rows[split], of_split, seed=params.evaluate.seed)
-        metrics[split] = _plain(found)
+        estimates = estimate(task, rows[split], of_split, seed=params.evaluate.seed)
+        estimates["chosen"] = estimates[choice["chosen"]]
+        estimates |= differences(task, rows[split], of_split, seed=params.evaluate.seed)
+        metrics[split] = _plain(estimates)
     metrics["warnings"] = [
         *_warnings(artifacts.LABELS_JSON),
         *(warning for split, table in rows.items() for warning in of_one_group(table, split)),
@@ -84,9 +84,9 @@ def summarize(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """The headline of every split: {"test_accuracy": {"student": 0.9, ...}, ...}."""
     return {
         f"{split}_{name}": {
-            model: found[name]["value"]
-            for model, found in metrics[split].items()
-            if name in found and "_minus_" not in model
+            model: of_model[name]["value"]
+            for model, of_model in metrics[split].items()
+            if name in of_model and "_minus_" not in model
         }
         for split in SPLITS
         if split in metrics
@@ -97,7 +97,8 @@ def summarize(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
 
 def _plain(estimates: Estimates) -> dict[str, dict[str, Any]]:
     return {
-        model: {name: value.as_dict() for name, value in found.items()} for model, found in estimates.items()
+        model: {name: value.as_dict() for name, value in of_model.items()}
+        for model, of_model in estimates.items()
     }
 
 

@@ -18,7 +18,7 @@ from matplotlib import image
 from histo_monai import artifacts
 from histo_monai.artifacts import Run
 from histo_monai.assembly import Assembly
-from histo_monai.engines.heatmap import MapSettings, SlideJob, map_slides, patches_mpp
+from histo_monai.engines.heatmap import MapPlan, SlideJob, map_slides, patches_mpp
 from histo_monai.engines.resume import fingerprint
 from histo_monai.environment import read_environment, torchrun_rank
 from histo_monai.errors import InputError
@@ -125,13 +125,13 @@ def _jobs(run: Run, slides: pd.DataFrame, fold_of: Mapping[str, int]) -> list[Sl
     return jobs
 
 
-def _settings(run: Run, params: Params) -> tuple[MapSettings, str | None]:
+def _settings(run: Run, params: Params) -> tuple[MapPlan, str | None]:
     """How slides are mapped, and the class whose probability is (None: a score)."""
     section = params.heatmap_section
     assert section is not None
     path = run.models[FINETUNED]
     _, description = Assembly.read().load(path)
-    settings = MapSettings(
+    settings = MapPlan(
         patch_px=params.patch_px,
         mpp=patches_mpp(description, path),
         stride_um=section.stride_um,

@@ -73,8 +73,8 @@ def run() -> None:
         write_json(folder / artifacts.LABELS_JSON.name, about_labels)
         provenance = made_from(params, _manifests(params), [slides, labels.table, whole_slides], labels.table)
         write_metrics(folder, counts, provenance, summary=counts)
-    told = ", ".join(f"{name} {n}" for name, n in counts.items())
-    _LOG.info("%s written: %s", artifacts.INDEX, told)
+    numbers = ", ".join(f"{name} {n}" for name, n in counts.items())
+    _LOG.info("%s written: %s", artifacts.INDEX, numbers)
 
 
 def _labels_and_whole_slides(
@@ -149,8 +149,8 @@ def read_corpus(params: Params) -> pd.DataFrame:
 def _manifests(params: Params) -> list[Path]:
     """Tables and outlines that came with the data."""
     roots = {artifacts.dataset_folder(params.source, name) for name in (params.corpus, params.dataset)}
-    found = (path for root in roots for path in root.rglob("*") if path.suffix.lower() in _MANIFESTS)
-    return sorted(path for path in found if path.is_file())
+    paths = (path for root in roots for path in root.rglob("*") if path.suffix.lower() in _MANIFESTS)
+    return sorted(path for path in paths if path.is_file())
 
 
 def _existing_folder(source: str, name: str, key: str) -> Path:

@@ -166,5 +166,5 @@ def _write(
         artifacts.write_curves(folder / artifacts.CURVES, result.curves, columns)
         image.imsave(folder / artifacts.ANSWERS, result.picture)
         write_metrics(folder, metrics, provenance, summary=metrics)
-    told = ", ".join(f"{name} {value:g}" for name, value in metrics.items())
-    _LOG.info("%s written: %s", artifacts.model_folder(method), told)
+    values = ", ".join(f"{name} {value:g}" for name, value in metrics.items())
+    _LOG.info("%s written: %s", artifacts.model_folder(method), values)

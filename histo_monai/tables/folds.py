@@ -51,8 +51,8 @@ def slides_to_fold(slides: pd.DataFrame, patches: pd.DataFrame) -> pd.DataFrame:
     """The labeled slides that patches are trained on: those whose maps a classifier of slides may not take as they are.
 
     Args:
-        slides: `tables.WHOLE_SLIDE_COLUMNS`.
-        patches: `tables.PATCH_COLUMNS`.
+        slides: `columns.WHOLE_SLIDE_COLUMNS`.
+        patches: `columns.PATCH_COLUMNS`.
 
     Returns:
         Rows of `slides`, numbered anew; none where the training slides bear no two labels: nothing is diagnosed then.

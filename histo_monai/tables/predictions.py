@@ -1,4 +1,4 @@
-"""What models said of every patch: one table, how it is written and how it is read."""
+"""Predictions of every patch: one table, how it is written and how it is read."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from histo_monai.tables.tasks import dependence_groups
 
 _TEXTS = ("patch_id", "split", "slide_id", "patient_id", "label")
 _NUMBERS = ("score", "rater_a", "rater_b")
-TOLD = (*_TEXTS, *_NUMBERS)
-"""Columns that say what a patch is; those of the models follow them."""
+ID_COLUMNS = (*_TEXTS, *_NUMBERS)
+"""Ids of a patch and its targets; the columns of the models follow them."""
 
 _UNITS = ("patients", "slides", "patches")
 _SUM_TOLERANCE = 1e-3
@@ -30,15 +30,15 @@ class Predictions:
 
     Attributes:
         path: of the csv.
-        rows: `TOLD`, one row per patch; texts are empty and numbers NaN where there is none.
+        rows: `ID_COLUMNS`, one row per patch; texts are empty and numbers NaN where there is none.
         classes: names of the K classes; None where scores are predicted.
-        said: name of a model -> shape (n, K), probabilities; or (n,), scores.
+        predictions: name of a model -> shape (n, K), probabilities; or (n,), scores.
     """
 
     path: Path
     rows: pd.DataFrame
     classes: tuple[str, ...] | None
-    said: Mapping[str, NDArray[np.float64]]
+    predictions: Mapping[str, NDArray[np.float64]]
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -48,8 +48,8 @@ class Predictions:
     def of_split(self, split: str) -> Predictions:
         """The patches of a split alone."""
         kept = (self.rows["split"] == split).to_numpy()
-        said = {name: values[kept] for name, values in self.said.items()}
-        return replace(self, rows=self.rows[kept].reset_index(drop=True), said=said)
+        predictions = {name: values[kept] for name, values in self.predictions.items()}
+        return replace(self, rows=self.rows[kept].reset_index(drop=True), predictions=predictions)
 
     @property
     def references(self) -> dict[str, NDArray]:
@@ -79,21 +79,21 @@ class Predictions:
 
 
 def predictions_table(
-    rows: pd.DataFrame, said: Mapping[str, np.ndarray], classes: Sequence[str] | None
+    rows: pd.DataFrame, predictions: Mapping[str, np.ndarray], classes: Sequence[str] | None
 ) -> pd.DataFrame:
     """One row per patch: what it is, and `<model>_<class>` probabilities or the `<model>` score.
 
     Args:
-        rows: with the columns `TOLD`.
-        said: name of a model -> shape (n, K) or, of scores, (n, 1).
+        rows: with the columns `ID_COLUMNS`.
+        predictions: name of a model -> shape (n, K) or, of scores, (n, 1).
         classes: names of the K classes; None for scores.
     """
     columns = {
         f"{name}_{label}" if label else name: values[:, k]
-        for name, values in said.items()
+        for name, values in predictions.items()
         for k, label in enumerate(classes or [""])
     }
-    return pd.concat([rows[list(TOLD)], pd.DataFrame(columns, index=rows.index)], axis=1)
+    return pd.concat([rows[list(ID_COLUMNS)], pd.DataFrame(columns, index=rows.index)], axis=1)
 
 
 def write_predictions(path: Path, tables: Sequence[pd.DataFrame]) -> None:
@@ -110,7 +110,7 @@ def read_predictions(path: Path) -> Predictions:
     """
     table = _read(path)
     _refuse(path, table["patch_id"] == "", "a patch_id in every row")
-    columns = [str(name) for name in table.columns if name not in TOLD]
+    columns = [str(name) for name in table.columns if name not in ID_COLUMNS]
     scored = table["score"].notna()
     if scored.any():
         _refuse(path, ~scored, "a score in every row")
@@ -119,15 +119,15 @@ def read_predictions(path: Path) -> Predictions:
         _refuse(path, table["label"] == "", "a label or a score in every row")
         classes, models = _classes_and_models(path, columns, set(table["label"]))
     values = _numbers(path, table[columns])
-    said = {
+    predictions = {
         name: values[:, i] if classes is None else values[:, i * len(classes) : (i + 1) * len(classes)]
         for i, name in enumerate(models)
     }
-    for name, shares in said.items():
+    for name, shares in predictions.items():
         if classes is not None:
             wrong = (shares.min(axis=1) < 0) | (np.abs(shares.sum(axis=1) - 1) > _SUM_TOLERANCE)
             _refuse(path, pd.Series(wrong), f"probabilities of {name} from 0 to 1 that sum to 1")
-    return Predictions(path, table[list(TOLD)], classes, said)
+    return Predictions(path, table[list(ID_COLUMNS)], classes, predictions)
 
 
 def check_same_patches(first: Predictions, second: Predictions) -> None:
@@ -141,7 +141,7 @@ def check_same_patches(first: Predictions, second: Predictions) -> None:
             f"{first.path} and {second.path}: classes {first.classes} and {second.classes}; run evaluate for both"
         )
     shared = min(len(first.rows), len(second.rows))
-    for column in TOLD:
+    for column in ID_COLUMNS:
         one, other = first.rows[column].iloc[:shared], second.rows[column].iloc[:shared]
         differs = (one.to_numpy() != other.to_numpy()) & ~(one.isna() & other.isna()).to_numpy()
         if differs.any():
@@ -164,7 +164,7 @@ def _read(path: Path) -> pd.DataFrame:
     table = read_stage_csv(
         path, types, stage="evaluate", key=["patch_id"], among={"split": SPLITS}, more=True
     )
-    if len(table.columns) == len(TOLD) or table.empty:
+    if len(table.columns) == len(ID_COLUMNS) or table.empty:
         lacks = "rows" if table.empty else "columns of models"
         raise InputError(f"{path}: no table of predictions (it has no {lacks}); run evaluate again")
     return table

@@ -1,4 +1,4 @@
-"""What classifiers said of every slide: the table that the aggregate stage leaves, and how it is read."""
+"""Scores of every slide by classifiers: the table that the aggregate stage leaves, and how it is read."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from histo_monai.errors import InputError
 from histo_monai.tables.stage_csv import read_stage_csv
 
-TOLD = ("slide_id", "patient_id", "split", "label", "size")
-"""Columns that say what a slide is; those of the models follow them."""
+ID_COLUMNS = ("slide_id", "patient_id", "split", "label", "size")
+"""Ids of a slide and its label; the columns of the models follow them."""
 
 SCORE = "score"
 
@@ -30,13 +30,13 @@ class SlideScores:
 
     Attributes:
         path: of the csv.
-        rows: `TOLD`, one row per test slide with a label.
-        said: name of a model -> shape (n,), scores; no model where there was no diagnosis.
+        rows: `ID_COLUMNS`, one row per test slide with a label.
+        predictions: name of a model -> shape (n,), scores; no model where there was no diagnosis.
     """
 
     path: Path
     rows: pd.DataFrame
-    said: Mapping[str, NDArray[np.float64]]
+    predictions: Mapping[str, NDArray[np.float64]]
 
 
 def read_slide_scores(path: Path) -> SlideScores:
@@ -45,16 +45,20 @@ def read_slide_scores(path: Path) -> SlideScores:
     Raises:
         InputError: see `read_stage_csv`; or a score is no number; names the file.
     """
-    table = read_stage_csv(path, dict.fromkeys(TOLD, "str"), stage="aggregate", key=["slide_id"], more=True)
+    table = read_stage_csv(
+        path, dict.fromkeys(ID_COLUMNS, "str"), stage="aggregate", key=["slide_id"], more=True
+    )
     ending = f"_{SCORE}"
     models = [str(name).removesuffix(ending) for name in table.columns if str(name).endswith(ending)]
     rows = table[(table["split"] == "test") & (table["label"] != "")].reset_index(drop=True)
-    said = {name: pd.to_numeric(rows[score_column(name)], errors="coerce").to_numpy() for name in models}
-    for name, values in said.items():
+    predictions = {
+        name: pd.to_numeric(rows[score_column(name)], errors="coerce").to_numpy() for name in models
+    }
+    for name, values in predictions.items():
         if not np.isfinite(values).all():
             slide = rows["slide_id"][int((~np.isfinite(values)).argmax())]
             raise InputError(f"{path}: {name} has no score for slide {slide}; run aggregate again")
-    return SlideScores(path, rows[list(TOLD)], said)
+    return SlideScores(path, rows[list(ID_COLUMNS)], predictions)
 
 
 def check_same_slides(first: SlideScores, second: SlideScores) -> None:
@@ -64,7 +68,7 @@ def check_same_slides(first: SlideScores, second: SlideScores) -> None:
         InputError: they are not; names both files.
     """
     same = first.rows[["slide_id", "label"]].equals(second.rows[["slide_id", "label"]])
-    if not same or list(first.said) != list(second.said):
+    if not same or list(first.predictions) != list(second.predictions):
         raise InputError(
             f"{first.path} and {second.path}: of different slides, labels or models; run aggregate for both"
         )

@@ -77,7 +77,7 @@ def draw_splits(
     side, it is drawn again, up to 50 times.
 
     Args:
-        table: `tables.PATCH_COLUMNS`; rows with a split keep it.
+        table: `columns.PATCH_COLUMNS`; rows with a split keep it.
         validation_fraction: of the rows without one, 0..1.
         generator: decides; the order of the rows does not.
         within_patients: patches of one patient may come to both sides.
@@ -167,7 +167,7 @@ def label_ranks(table: pd.DataFrame, generator: np.random.Generator) -> pd.Serie
     them, rounded.
 
     Args:
-        table: `tables.PATCH_COLUMNS` with splits.
+        table: `columns.PATCH_COLUMNS` with splits.
         generator: decides the order; the order of the rows does not.
 
     Returns:
@@ -186,7 +186,7 @@ def labeled_rows(table: pd.DataFrame, alpha: float) -> pd.DataFrame:
     """The training patches whose label is used, numbered anew.
 
     Args:
-        table: `tables.PATCH_COLUMNS` with splits and ranks.
+        table: `columns.PATCH_COLUMNS` with splits and ranks.
         alpha: fraction of the training labels, in (0, 1].
 
     Raises:

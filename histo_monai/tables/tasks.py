@@ -44,7 +44,7 @@ def split_rows(table: pd.DataFrame, split: str) -> pd.DataFrame:
 def dependence_groups(table: pd.DataFrame) -> np.ndarray:
     """Patches of one patient, else of one slide, belong together; else each is on its own. Shape (rows,), texts.
 
-    Where all are of one patient nothing can be told of other patients: each patch is on its own then, and
+    Where all are of one patient nothing can be concluded on other patients: each patch is on its own then, and
     `of_one_group` has the words for it.
     """
     groups = _patient_or_slide(table)

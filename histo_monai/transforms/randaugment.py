@@ -128,7 +128,7 @@ class WeakStrongViews(Augmentation[PairParameters, tuple[torch.Tensor, torch.Ten
         operations: What strong views are drawn from: `STRONG`, or other `strong_operations`.
 
     Raises:
-        ValueError: A number is outside its range.
+        InputError: A number is outside its range.
     """
 
     def __init__(

@@ -125,9 +125,11 @@ def test_a_look_gives_the_predictions_of_each_model_and_the_features_of_the_trun
     models["student"].encoder.load_state_dict(models["finetuned"].encoder.state_dict())
     rows = labeled_rows(task.patches, 0.5)
     loader = task.in_order(rows, 5)
-    sight = embed(loader.loader, models, task, features_of="student")
+    embedding = embed(loader.loader, models, task, features_of="student")
     for name, model in models.items():
-        np.testing.assert_allclose(sight.predictions[name], predict(model, task, loader.loader), atol=1e-5)
+        np.testing.assert_allclose(
+            embedding.predictions[name], predict(model, task, loader.loader), atol=1e-5
+        )
     pixels = torch.cat([patches.squeeze(1) for patches, _ in loader.loader]) / 255
     with torch.no_grad():
-        np.testing.assert_allclose(sight.features, models["student"].encoder(pixels), atol=1e-4)
+        np.testing.assert_allclose(embedding.features, models["student"].encoder(pixels), atol=1e-4)

@@ -191,12 +191,12 @@ def simulate(seed: int, num: int, ratio: float) -> dict[str, tuple[float, float]
         "far": choose_diverse(pool, np.ones(1500), num, **known),
         "both": choose_diverse(pool, unsure, num, **known),
     }
-    found = {}
+    result = {}
     for way, more in ways.items():
         rows = np.concatenate([labeled, more]).astype(np.int64)
         model = _learned(pool[rows], answers[rows])
-        found[way] = (model.score(*tests[0]), model.score(*tests[1]))
-    return found
+        result[way] = (model.score(*tests[0]), model.score(*tests[1]))
+    return result
 
 
 def test_labels_chosen_so_teach_no_less_than_random_ones_and_more_of_rare_tissue() -> None:

@@ -35,8 +35,8 @@ def _write_slide(path: Path, mpp: float | None = MPP, seed: int | None = None) -
     random = np.random.default_rng(len(path.name) if seed is None else seed)
     pixels = (190, 110, 170) + 25 * random.normal(0, 1, (128, 192, 1)) * np.ones(3)
     pixels[:, 96:] = 245
-    told = {"resolution": (1e4 / mpp, 1e4 / mpp), "resolutionunit": "CENTIMETER"} if mpp else {}
-    tifffile.imwrite(path, pixels.clip(0, 255).astype(np.uint8), tile=(64, 64), photometric="rgb", **told)
+    tags = {"resolution": (1e4 / mpp, 1e4 / mpp), "resolutionunit": "CENTIMETER"} if mpp else {}
+    tifffile.imwrite(path, pixels.clip(0, 255).astype(np.uint8), tile=(64, 64), photometric="rgb", **tags)
 
 
 def _write_model(path: Path, classes: list[str] | None, mpp: float | None = MPP, seed: int = 0) -> None:
@@ -288,9 +288,9 @@ def test_a_slide_that_changes_while_it_is_mapped_is_refused(
     original = heatmap_module.map_slide
 
     def replace(*arguments: Any, **options: Any) -> Any:
-        found = original(*arguments, **options)
+        values = original(*arguments, **options)
         _write_slide(folder / "a.tif", seed=99)
-        return found
+        return values
 
     monkeypatch.setattr(heatmap_module, "map_slide", replace)
     assert "a.tif: the file was changed while it was mapped" in _refused(capsys, "a.tif")

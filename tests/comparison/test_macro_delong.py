@@ -40,16 +40,16 @@ def test_for_two_classes_the_difference_of_influences_has_the_z_of_delong():
 def placements_by_loops(labels, shares):
     """The influence of each row before its class mean is taken off, by comparing all pairs of rows."""
     present = sorted(set(labels))
-    found = np.zeros(len(labels))
+    sums = np.zeros(len(labels))
     for k in present:
         positive, negative = np.flatnonzero(labels == k), np.flatnonzero(labels != k)
         for i in positive:
             for j in negative:
                 won = 1.0 if shares[i, k] > shares[j, k] else 0.5 if shares[i, k] == shares[j, k] else 0.0
                 weight = won / len(positive) / len(negative) / len(present)
-                found[i] += weight
-                found[j] += weight
-    return found
+                sums[i] += weight
+                sums[j] += weight
+    return sums
 
 
 def test_influences_and_variance_equal_the_definition_over_all_pairs():

@@ -87,9 +87,9 @@ def rates(draw, num_groups, num_seeds, shuffle=False, num_runs=NUM_RUNS, **means
         references, predictions, groups = draw(random, num_groups, num_seeds, **means)
         if shuffle:
             references = shuffled(random, references, groups)
-        found = compare_models(references, predictions, groups, seed=run, num_replicates=128)
-        for metric in dict.fromkeys(test.metric for test in found.tests):
-            tests = [test for test in found.tests if test.metric == metric]
+        comparison = compare_models(references, predictions, groups, seed=run, num_replicates=128)
+        for metric in dict.fromkeys(test.metric for test in comparison.tests):
+            tests = [test for test in comparison.tests if test.metric == metric]
             raw[metric] += [test.p < 0.05 for test in tests]
             verdicts[metric].append([test.verdict for test in tests])
     return {metric: np.mean(raw[metric]) for metric in raw}, verdicts
@@ -140,47 +140,49 @@ def test_models_that_do_not_differ_are_called_different_in_at_most_one_run_of_tw
 )
 def test_a_model_that_is_better_by_a_planted_margin_is_found_in_most_runs(draw, num_groups, num_seeds, means):
     _, verdicts = rates(draw, num_groups, num_seeds, num_runs=40, **means)
-    found = {metric: sum(run == ["better"] for run in of_runs) for metric, of_runs in verdicts.items()}
-    print(f"{draw.__name__}-{num_groups or 'rows'}-{num_seeds}: {found} of 40")
-    assert min(found.values()) >= 32
+    result = {metric: sum(run == ["better"] for run in of_runs) for metric, of_runs in verdicts.items()}
+    print(f"{draw.__name__}-{num_groups or 'rows'}-{num_seeds}: {result} of 40")
+    assert min(result.values()) >= 32
     assert not any(run == ["worse"] for of_runs in verdicts.values() for run in of_runs)
 
 
 def test_one_seed_has_the_values_of_the_evaluation():
     references, predictions, groups = classes(np.random.default_rng(0), 12, 1)
-    found = compare_models(references, predictions, groups, seed=4, num_replicates=300)
+    comparison = compare_models(references, predictions, groups, seed=4, num_replicates=300)
     expected = classification_estimates(
         references[""], predictions["model 1"][0], groups, seed=4, num_replicates=300
     )
-    values = {value.metric: value for value in found.values if value.model == "model 1"}
+    values = {value.metric: value for value in comparison.values if value.model == "model 1"}
     assert {metric: value.estimate for metric, value in values.items()} == {m: expected[m] for m in values}
     assert all(np.isnan(value.seed_sd) for value in values.values())
     references, predictions, groups = scores(np.random.default_rng(0), 12, 1)
-    found = compare_models(references, predictions, groups, seed=4, num_replicates=300)
+    comparison = compare_models(references, predictions, groups, seed=4, num_replicates=300)
     ratings = np.column_stack([references[""], predictions["model 0"][0]])
-    assert found.values[0].estimate == intraclass_correlation(ratings)
+    assert comparison.values[0].estimate == intraclass_correlation(ratings)
 
 
 def test_several_seeds_have_mean_and_spread():
     references, predictions, groups = classes(np.random.default_rng(1), 12, 4)
-    found = compare_models(references, predictions, groups, seed=0, num_replicates=300)
+    comparison = compare_models(references, predictions, groups, seed=0, num_replicates=300)
     each = [(seed.argmax(axis=1) == references[""]).mean() for seed in predictions["model 2"]]
-    value = next(v for v in found.values if v.model == "model 2" and v.metric == "accuracy")
+    value = next(v for v in comparison.values if v.model == "model 2" and v.metric == "accuracy")
     assert value.estimate.value == pytest.approx(np.mean(each))
     assert value.seed_sd == pytest.approx(np.std(each, ddof=1))
     assert value.estimate.low < value.estimate.value < value.estimate.high
     other = [(seed.argmax(axis=1) == references[""]).mean() for seed in predictions["model 0"]]
-    test = next(t for t in found.tests if (t.metric, t.first, t.second) == ("accuracy", "model 0", "model 2"))
+    test = next(
+        t for t in comparison.tests if (t.metric, t.first, t.second) == ("accuracy", "model 0", "model 2")
+    )
     assert test.difference.value == pytest.approx(np.mean(np.subtract(other, each)))
     assert test.test == "bootstrap"
 
 
 def test_independent_rows_and_one_seed_have_the_exact_tests():
     references, predictions, _ = classes(np.random.default_rng(2), None, 1, num_classes=2)
-    found = compare_models(references, predictions, None, seed=0, num_replicates=200)
+    comparison = compare_models(references, predictions, None, seed=0, num_replicates=200)
     right = {name: seeds[0].argmax(axis=1) == references[""] for name, seeds in predictions.items()}
     by_metric = defaultdict(list)
-    for test in found.tests:
+    for test in comparison.tests:
         by_metric[test.metric].append(test)
         if test.metric == "accuracy":
             assert test.test == "McNemar"
@@ -208,9 +210,9 @@ def test_a_model_against_itself_is_not_distinguishable_with_p_one(draw, num_seed
 def test_without_spread_between_groups_there_is_no_test_and_a_verdict_that_says_so():
     labels, groups = np.arange(12) % 2, np.arange(12) // 4
     right = np.eye(2)[labels]
-    found = compare_models({"": labels}, {"right": [right], "wrong": [1 - right]}, groups, seed=0)
-    assert {test.verdict for test in found.tests} == {"untested"}
-    assert all(np.isnan(test.p) and test.difference.value == 1 for test in found.tests[:3])
+    comparison = compare_models({"": labels}, {"right": [right], "wrong": [1 - right]}, groups, seed=0)
+    assert {test.verdict for test in comparison.tests} == {"untested"}
+    assert all(np.isnan(test.p) and test.difference.value == 1 for test in comparison.tests[:3])
     alone = compare_models({"": labels}, {"right": [right], "wrong": [1 - right]}, np.zeros(12), seed=0)
     assert {test.verdict for test in alone.tests} == {"untested"}
 
@@ -218,8 +220,8 @@ def test_without_spread_between_groups_there_is_no_test_and_a_verdict_that_says_
 def test_two_raters_have_a_family_of_tests_each():
     references, predictions, groups = scores(np.random.default_rng(5), 15, 1)
     both = {"_a": references[""], "_b": references[""] + 0.1}
-    found = compare_models(both, predictions, groups, seed=0, num_replicates=200)
-    assert [test.metric for test in found.tests] == ["icc_a"] * 3 + ["icc_b"] * 3
+    comparison = compare_models(both, predictions, groups, seed=0, num_replicates=200)
+    assert [test.metric for test in comparison.tests] == ["icc_a"] * 3 + ["icc_b"] * 3
 
 
 def test_models_with_other_numbers_of_seeds_are_refused():
@@ -233,18 +235,18 @@ def test_a_mean_difference_is_student_t_over_patients_of_one_size():
     random = np.random.default_rng(4)
     patient = np.repeat(np.arange(9), 30)
     first, second = random.random((2, 270)) + random.random((2, 9, 1)).repeat(30, axis=2).reshape(2, 270)
-    found = mean_difference(first, second, patient, seed=0, num_replicates=20000)
+    difference = mean_difference(first, second, patient, seed=0, num_replicates=20000)
     apart = (first - second).reshape(9, 30).mean(axis=1)
     expected = stats.ttest_1samp(apart, 0).confidence_interval()
-    assert found.value == pytest.approx(apart.mean())
-    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), rel=0.02)
-    assert found.n == 9
+    assert difference.value == pytest.approx(apart.mean())
+    assert (difference.low, difference.high) == pytest.approx((expected.low, expected.high), rel=0.02)
+    assert difference.n == 9
 
 
 def test_a_mean_difference_that_nothing_is_known_of_has_no_interval():
     for first, groups in (([1.0, 0.0, 1.0], ["only"] * 3), ([0.5, 0.5], None)):
-        found = mean_difference(first, np.zeros(len(first)), groups, seed=0)
-        assert np.isnan([found.low, found.high]).all()
+        difference = mean_difference(first, np.zeros(len(first)), groups, seed=0)
+        assert np.isnan([difference.low, difference.high]).all()
     same = mean_difference([1.0, 0.0], [1.0, 0.0], None, seed=0)
     assert (same.value, same.low, same.high, same.n) == (0, 0, 0, 2)
     with pytest.raises(ValueError, match="one number for each row"):

@@ -9,21 +9,21 @@ from histo_monai.metrics import Resampling
 
 def test_one_seed_is_student_t_over_the_groups():
     groups = np.random.default_rng(0).normal(0.3, 1, size=9)
-    found = seed_mean([groups.mean()], groups.var(ddof=1) / 9, 9)
+    mean = seed_mean([groups.mean()], groups.var(ddof=1) / 9, 9)
     expected = stats.ttest_1samp(groups, 0)
     interval = expected.confidence_interval()
-    assert found.p == pytest.approx(expected.pvalue)
-    assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
-    assert np.isnan(found.seed_sd)
+    assert mean.p == pytest.approx(expected.pvalue)
+    assert (mean.low, mean.high) == pytest.approx((interval.low, interval.high))
+    assert np.isnan(mean.seed_sd)
 
 
 def test_groups_without_spread_leave_student_t_over_the_seeds():
     seeds = [0.02, 0.05, 0.01, 0.06]
-    found = seed_mean(seeds, 0.0, 30)
+    mean = seed_mean(seeds, 0.0, 30)
     expected = stats.ttest_1samp(seeds, 0)
-    assert found.p == pytest.approx(expected.pvalue)
-    assert found.low == pytest.approx(expected.confidence_interval().low)
-    assert found.seed_sd == pytest.approx(np.std(seeds, ddof=1))
+    assert mean.p == pytest.approx(expected.pvalue)
+    assert mean.low == pytest.approx(expected.confidence_interval().low)
+    assert mean.seed_sd == pytest.approx(np.std(seeds, ddof=1))
 
 
 @pytest.mark.parametrize("num_seeds", [1, 2, 5])
@@ -46,8 +46,8 @@ def test_the_interval_covers_the_truth_whatever_the_seeds_do(num_seeds, spread_o
     seeds = spread_over_seeds * random.normal(size=(num, num_seeds))
     missed = 0
     for of_groups, of_seeds in zip(groups, seeds, strict=True):
-        found = seed_mean(of_groups.mean() + of_seeds, of_groups.var(ddof=1) / num_groups, num_groups)
-        missed += not found.low <= 0 <= found.high
+        mean = seed_mean(of_groups.mean() + of_seeds, of_groups.var(ddof=1) / num_groups, num_groups)
+        missed += not mean.low <= 0 <= mean.high
     assert missed / num < 0.06
 
 
@@ -90,7 +90,7 @@ def test_unequal_patients_count_as_fewer_and_the_test_holds_its_level():
     equal, unequal = np.repeat(np.arange(8), 5), np.repeat(np.arange(8), [40, 5, 5, 5, 5, 5, 5, 5])
     assert effective_groups(equal) == pytest.approx(8)
     assert effective_groups(unequal) == pytest.approx(75**2 / (40**2 + 7 * 25))
-    random, found = np.random.default_rng(0), {"as eight": 0, "as fewer": 0}
+    random, result = np.random.default_rng(0), {"as eight": 0, "as fewer": 0}
     shares = np.bincount(unequal) / len(unequal)
     resampling = Resampling(len(unequal), unequal, seed=0, num_replicates=300)
     counts = np.concatenate(list(resampling.blocks()), axis=1)
@@ -99,9 +99,9 @@ def test_unequal_patients_count_as_fewer_and_the_test_holds_its_level():
         value = patients @ shares
         drawn = (patients * shares) @ counts / (shares @ counts)
         for name, num_groups in (("as eight", 8.0), ("as fewer", effective_groups(unequal))):
-            found[name] += seed_mean([value], replicate_variance(drawn, num_groups), num_groups).p < 0.05
-    assert found["as fewer"] <= 60
-    assert found["as eight"] > 80
+            result[name] += seed_mean([value], replicate_variance(drawn, num_groups), num_groups).p < 0.05
+    assert result["as fewer"] <= 60
+    assert result["as eight"] > 80
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,9 @@ def test_replicates_of_classes_are_the_metrics_of_the_resampled_rows(groups):
     random = np.random.default_rng(0)
     labels, shares = random.integers(3, size=60), random.dirichlet(np.ones(3), size=60)
     resampling = Resampling(60, groups, seed=1, num_replicates=40)
-    found = metric_replicates(labels, shares, resampling)
-    assert tuple(found) == CLASSIFICATION
-    for (value, replicates), metric in zip(found.values(), FUNCTIONS, strict=True):
+    result = metric_replicates(labels, shares, resampling)
+    assert tuple(result) == CLASSIFICATION
+    for (value, replicates), metric in zip(result.values(), FUNCTIONS, strict=True):
         assert value == pytest.approx(metric(labels, shares))
         expected = [metric(labels[rows], shares[rows]) for rows in rows_of_replicates(resampling)]
         np.testing.assert_allclose(replicates, expected, rtol=1e-12)
@@ -41,9 +41,9 @@ def test_replicates_of_scores_are_the_icc_of_the_resampled_rows(groups, offset):
     truth = random.random(50) + offset
     guess = truth + 0.1 + 0.2 * random.normal(size=50)
     resampling = Resampling(50, groups, seed=3, num_replicates=40)
-    found = metric_replicates(truth, guess, resampling)
-    assert tuple(found) == AGREEMENT
-    value, replicates = found["icc"]
+    result = metric_replicates(truth, guess, resampling)
+    assert tuple(result) == AGREEMENT
+    value, replicates = result["icc"]
     ratings = np.column_stack([truth, guess])
     assert value == pytest.approx(intraclass_correlation(ratings).value)
     expected = [intraclass_correlation(ratings[rows]).value for rows in rows_of_replicates(resampling)]

@@ -37,10 +37,10 @@ def cohort(seed: int, num_normal: int, num_tumor: int) -> tuple[pd.DataFrame, ND
 
 
 def sklearn_scores(
-    found: SlideClassifier, train: pd.DataFrame, labels: NDArray, asked: pd.DataFrame
+    classifier: SlideClassifier, train: pd.DataFrame, labels: NDArray, asked: pd.DataFrame
 ) -> NDArray:
     """The same machine from scikit-learn's own parts; values beyond the training slides' are put at their ends."""
-    svm = SVC(kernel=found.kernel, class_weight="balanced", **found.chosen)
+    svm = SVC(kernel=classifier.kernel, class_weight="balanced", **classifier.chosen)
     pipeline = make_pipeline(StandardScaler(), svm).fit(train.to_numpy(), labels)
     return pipeline.decision_function(asked.clip(train.min(), train.max(), axis=1).to_numpy())
 
@@ -50,18 +50,18 @@ def sklearn_scores(
 def test_scores_are_scikit_learns(kernel: Any, sizes: tuple[int, int]) -> None:
     train, labels = cohort(0, *sizes)
     asked, _ = cohort(1, 20, 20)
-    found = SlideClassifier.fit(train, labels, kernel=kernel, **FIXED)
-    expected = sklearn_scores(found, train, labels, asked)
-    assert found.scores(asked).dtype == np.float64
-    np.testing.assert_allclose(found.scores(asked), expected, rtol=0, atol=1e-9)
+    classifier = SlideClassifier.fit(train, labels, kernel=kernel, **FIXED)
+    expected = sklearn_scores(classifier, train, labels, asked)
+    assert classifier.scores(asked).dtype == np.float64
+    np.testing.assert_allclose(classifier.scores(asked), expected, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 def test_a_classifier_is_read_as_it_was_saved_and_without_pickle(tmp_path: Path, kernel: Any) -> None:
     train, labels = cohort(2, 8, 7)
-    found = SlideClassifier.fit(train, labels, kernel=kernel, **SEARCH)
+    classifier = SlideClassifier.fit(train, labels, kernel=kernel, **SEARCH)
     for name in ("a", "b"):
-        found.save(tmp_path / f"{name}.safetensors")
+        classifier.save(tmp_path / f"{name}.safetensors")
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "a.json",
         "a.safetensors",
@@ -71,9 +71,9 @@ def test_a_classifier_is_read_as_it_was_saved_and_without_pickle(tmp_path: Path,
     assert (tmp_path / "a.safetensors").read_bytes() == (tmp_path / "b.safetensors").read_bytes()
     read = SlideClassifier.load(tmp_path / "a.safetensors")
     asked, _ = cohort(3, 20, 20)
-    np.testing.assert_array_equal(read.scores(asked), found.scores(asked))
+    np.testing.assert_array_equal(read.scores(asked), classifier.scores(asked))
     about = (read.features, read.kernel, read.chosen, read.cv_auc)
-    assert about == (found.features, found.kernel, found.chosen, found.cv_auc)
+    assert about == (classifier.features, classifier.kernel, classifier.chosen, classifier.cv_auc)
     assert json.loads((tmp_path / "a.json").read_text())["kernel"] == kernel
 
 
@@ -92,18 +92,18 @@ def test_a_changed_byte_or_another_model_is_refused(tmp_path: Path) -> None:
 
 def test_columns_may_come_in_any_order() -> None:
     train, labels = cohort(4, 8, 8)
-    found = SlideClassifier.fit(train, labels, kernel="rbf", **FIXED)
-    np.testing.assert_array_equal(found.scores(train[train.columns[::-1]]), found.scores(train))
+    classifier = SlideClassifier.fit(train, labels, kernel="rbf", **FIXED)
+    np.testing.assert_array_equal(classifier.scores(train[train.columns[::-1]]), classifier.scores(train))
 
 
 def test_other_columns_than_those_learned_from_are_refused() -> None:
     train, labels = cohort(4, 8, 8)
-    found = SlideClassifier.fit(train, labels, kernel="rbf", **FIXED)
+    classifier = SlideClassifier.fit(train, labels, kernel="rbf", **FIXED)
     for other in (train.drop(columns="feature_3"), train.assign(feature_3a=0.0)):
         with pytest.raises(ValueError, match=r"feature_3a? is missing or foreign"):
-            found.scores(other)
+            classifier.scores(other)
     with pytest.raises(ValueError, match="feature_0 comes twice"):
-        found.scores(pd.concat([train, train[["feature_0"]]], axis=1))
+        classifier.scores(pd.concat([train, train[["feature_0"]]], axis=1))
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
@@ -111,29 +111,29 @@ def test_a_feature_that_is_constant_in_training_says_nothing(kernel: Any) -> Non
     train, labels = cohort(5, 8, 8)
     asked, _ = cohort(6, 20, 20)
     expected = SlideClassifier.fit(train, labels, kernel=kernel, **SEARCH).scores(asked)
-    found = SlideClassifier.fit(train.assign(constant=0.1), labels, kernel=kernel, **SEARCH)
-    np.testing.assert_allclose(found.scores(asked.assign(constant=1e9)), expected, atol=1e-9)
+    classifier = SlideClassifier.fit(train.assign(constant=0.1), labels, kernel=kernel, **SEARCH)
+    np.testing.assert_allclose(classifier.scores(asked.assign(constant=1e9)), expected, atol=1e-9)
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 def test_a_metastasis_larger_than_any_in_training_is_no_stranger(kernel: Any) -> None:
     train, labels = cohort(7, 8, 8)
-    found = SlideClassifier.fit(train, labels, kernel=kernel, **FIXED)
+    classifier = SlideClassifier.fit(train, labels, kernel=kernel, **FIXED)
     largest = train.max().to_frame().T
-    np.testing.assert_allclose(found.scores(1000 * largest), found.scores(largest))
-    assert found.scores(1000 * largest) > 0
+    np.testing.assert_allclose(classifier.scores(1000 * largest), classifier.scores(largest))
+    assert classifier.scores(1000 * largest) > 0
 
 
 def test_of_settings_worth_the_same_the_smoothest_is_chosen() -> None:
     """Where one feature parts the slides by far, every setting orders all held-out pairs rightly."""
     labels = np.repeat([0, 1], 10)
     train = pd.DataFrame({"size": labels + 0.01 * np.random.default_rng(0).random(20)})
-    found = SlideClassifier.fit(
+    classifier = SlideClassifier.fit(
         train, labels, kernel="rbf", **(SEARCH | {"C": (10, 0.1, 1), "gamma": (0.1, 0.01)})
     )
-    assert (found.chosen, found.cv_auc) == ({"C": 0.1, "gamma": 0.01}, 1.0)
-    found = SlideClassifier.fit(train, labels, kernel="linear", **(SEARCH | {"C": (10, 0.1, 1)}))
-    assert (found.chosen, found.cv_auc) == ({"C": 0.1}, 1.0)
+    assert (classifier.chosen, classifier.cv_auc) == ({"C": 0.1, "gamma": 0.01}, 1.0)
+    classifier = SlideClassifier.fit(train, labels, kernel="linear", **(SEARCH | {"C": (10, 0.1, 1)}))
+    assert (classifier.chosen, classifier.cv_auc) == ({"C": 0.1}, 1.0)
 
 
 @pytest.mark.parametrize("sizes", [(10, 10), (21, 13)])
@@ -141,7 +141,7 @@ def test_the_best_of_all_settings_on_held_out_slides_is_chosen(sizes: tuple[int,
     """By scikit-learn's AUC in each fold, weighted by its pairs; the folds are those of the seed."""
     train, labels = cohort(8, *sizes)
     train += np.random.default_rng(0).normal(scale=3, size=train.shape)
-    found = SlideClassifier.fit(train, labels, kernel="rbf", **SEARCH)
+    classifier = SlideClassifier.fit(train, labels, kernel="rbf", **SEARCH)
     folding = StratifiedKFold(5, shuffle=True, random_state=derive_seed(0, "folds"))
     worth = {}
     for penalty in SEARCH["C"]:
@@ -153,8 +153,8 @@ def test_the_best_of_all_settings_on_held_out_slides_is_chosen(sizes: tuple[int,
                 areas.append(roc_auc_score(labels[held_out], scores))
                 pairs.append(labels[held_out].sum() * (1 - labels[held_out]).sum())
             worth[penalty, gamma] = np.average(areas, weights=pairs)
-    assert found.cv_auc == pytest.approx(max(worth.values()))
-    assert worth[found.chosen["C"], found.chosen["gamma"]] == pytest.approx(found.cv_auc)
+    assert classifier.cv_auc == pytest.approx(max(worth.values()))
+    assert worth[classifier.chosen["C"], classifier.chosen["gamma"]] == pytest.approx(classifier.cv_auc)
     assert len(set(worth.values())) > 1
 
 
@@ -173,29 +173,29 @@ def test_twelve_slides_are_enough_to_learn_what_is_plain(kernel: Any) -> None:
 
 def test_features_that_say_nothing_are_worth_half() -> None:
     """Though the best of twelve settings is told, which is above it on the same slides."""
-    areas, told = [], []
+    areas, cv_areas = [], []
     for seed in range(12):
         random = np.random.default_rng(seed)
         train, asked = (
             pd.DataFrame(random.normal(size=(size, NUM_FEATURES))).add_prefix("f") for size in (20, 100)
         )
-        found = SlideClassifier.fit(train, np.arange(20) % 2, kernel="rbf", **SEARCH)
-        areas.append(roc_auc_score(np.arange(100) % 2, found.scores(asked)))
-        told.append(found.cv_auc)
+        classifier = SlideClassifier.fit(train, np.arange(20) % 2, kernel="rbf", **SEARCH)
+        areas.append(roc_auc_score(np.arange(100) % 2, classifier.scores(asked)))
+        cv_areas.append(classifier.cv_auc)
     assert np.mean(areas) == pytest.approx(0.5, abs=0.05)
-    assert 0.45 < np.mean(told) < 0.75
+    assert 0.45 < np.mean(cv_areas) < 0.75
 
 
 @pytest.mark.parametrize("sizes", [(2, 2), (20, 2), (2, 9)])
 def test_there_are_never_more_folds_than_slides_of_the_rarer_class(sizes: tuple[int, int]) -> None:
     train, labels = cohort(9, *sizes)
-    found = SlideClassifier.fit(train, labels, kernel="linear", **SEARCH)
-    assert 0 <= found.cv_auc <= 1
-    assert np.isfinite(found.scores(train)).all()
+    classifier = SlideClassifier.fit(train, labels, kernel="linear", **SEARCH)
+    assert 0 <= classifier.cv_auc <= 1
+    assert np.isfinite(classifier.scores(train)).all()
 
 
 @pytest.mark.parametrize(
-    ("labels", "told"),
+    ("labels", "message"),
     [
         ([0, 0, 0, 1], "1 tumor and 3 normal slides"),
         ([0, 0, 0, 0], "0 tumor and 4 normal slides"),
@@ -203,9 +203,9 @@ def test_there_are_never_more_folds_than_slides_of_the_rarer_class(sizes: tuple[
         ([0, 1, 1], "expected one for each of 4 slides"),
     ],
 )
-def test_labels_that_cannot_be_learned_from_are_refused(labels: list[int], told: str) -> None:
+def test_labels_that_cannot_be_learned_from_are_refused(labels: list[int], message: str) -> None:
     train, _ = cohort(0, 2, 2)
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         SlideClassifier.fit(train, labels, kernel="linear", **SEARCH)
 
 
@@ -258,6 +258,6 @@ def test_shufflings_repeat_the_search_and_do_not_depend_on_their_number() -> Non
 def test_the_truth_stands_out_from_shuffled_labels() -> None:
     train, labels = cohort(0, 10, 10)
     asked, truth = cohort(1, 20, 20)
-    found = roc_auc_score(truth, SlideClassifier.fit(train, labels, kernel="rbf", **FIXED).scores(asked))
+    area = roc_auc_score(truth, SlideClassifier.fit(train, labels, kernel="rbf", **FIXED).scores(asked))
     shuffled = permutation_auc(train, labels, asked, truth, num=100, kernel="rbf", **FIXED)
-    assert (shuffled >= found).mean() < 0.1
+    assert (shuffled >= area).mean() < 0.1

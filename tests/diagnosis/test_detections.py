@@ -33,15 +33,15 @@ def _blobs(seed: int, rows: int = 40, columns: int = 60) -> np.ndarray:
 
 
 def _suppressed_one_by_one(values: np.ndarray, threshold: float, reach: int) -> list[tuple[float, int, int]]:
-    found = []
+    result = []
     alive = {cell: value for cell, value in np.ndenumerate(values) if value > np.float32(threshold)}
     while alive:
         row, column = max(alive, key=lambda cell: alive[cell])
-        found.append((float(alive[row, column]), row, column))
+        result.append((float(alive[row, column]), row, column))
         alive = {
             (i, j): value for (i, j), value in alive.items() if max(abs(i - row), abs(j - column)) > reach
         }
-    return found
+    return result
 
 
 def _smoothed_one_by_one(values: np.ndarray, sigma: float) -> np.ndarray:
@@ -60,24 +60,24 @@ def _smoothed_one_by_one(values: np.ndarray, sigma: float) -> np.ndarray:
 def test_detections_are_those_of_a_plain_loop(radius_um, reach):
     for seed in range(3):
         values = _blobs(seed)
-        found = find_detections(
+        detections = find_detections(
             _heatmap(values), "rsp", threshold=0.3, radius_um=radius_um, smoothing_um=0, label="tumor"
         )
         naive = _suppressed_one_by_one(np.nan_to_num(values), 0.3, reach)
         assert len(naive) > 3
-        assert [point.measurements["probability"] for point in found] == [value for value, *_ in naive]
+        assert [point.measurements["probability"] for point in detections] == [value for value, *_ in naive]
         expected = [((row + 0.5) * 64 / MPP, (column + 0.5) * 64 / MPP) for _, row, column in naive]
-        np.testing.assert_allclose([point.yx for point in found], expected, rtol=0, atol=1e-6)
-        assert {point.label for point in found} == {"tumor"}
+        np.testing.assert_allclose([point.yx for point in detections], expected, rtol=0, atol=1e-6)
+        assert {point.label for point in detections} == {"tumor"}
 
 
 def test_smoothing_is_a_gaussian_of_the_stated_width():
     values = _blobs(3)
     heatmap = _heatmap(values)
-    found = find_detections(heatmap, "rsp", threshold=0.1, radius_um=320, smoothing_um=96, label="")
+    detections = find_detections(heatmap, "rsp", threshold=0.1, radius_um=320, smoothing_um=96, label="")
     naive = _suppressed_one_by_one(_smoothed_one_by_one(values, 1.5), 0.1, 5)
-    assert len(found) == len(naive) > 3
-    for point, (value, row, column) in zip(found, naive, strict=True):
+    assert len(detections) == len(naive) > 3
+    for point, (value, row, column) in zip(detections, naive, strict=True):
         assert point.measurements["probability"] == pytest.approx(value, abs=1e-5)
         assert point.yx == tuple(heatmap.grid.centers_yx(np.array([row, column])))
 
@@ -86,8 +86,10 @@ def test_a_cell_that_was_not_looked_at_is_no_detection_however_bright_its_neighb
     values = np.full((9, 9), np.nan, np.float32)
     values[3:6, 3:6] = 0.9
     values[4, 4] = np.nan
-    found = find_detections(_heatmap(values), "rsp", threshold=0.2, radius_um=0, smoothing_um=64, label="")
-    cells = {tuple(np.floor(np.array(point.yx) * MPP / 64).astype(int)) for point in found}
+    detections = find_detections(
+        _heatmap(values), "rsp", threshold=0.2, radius_um=0, smoothing_um=64, label=""
+    )
+    cells = {tuple(np.floor(np.array(point.yx) * MPP / 64).astype(int)) for point in detections}
     assert cells == {(i, j) for i in (3, 4, 5) for j in (3, 4, 5)} - {(4, 4)}
 
 
@@ -112,9 +114,9 @@ def test_regions_drawn_on_the_grid_are_the_cells_at_or_above_the_threshold():
         drawn = [rasterize_regions([one], downsample=64 / MPP, shape=values.shape) for one in regions]
         np.testing.assert_array_equal(np.sum(drawn, axis=0), values >= np.float32(0.3))
         for mask, region in zip(drawn, regions, strict=True):
-            told = region.measurements
-            assert told["mean probability"] == pytest.approx(values[mask].astype(np.float64).mean())
-            assert told["max probability"] == values[mask].max()
+            measurements = region.measurements
+            assert measurements["mean probability"] == pytest.approx(values[mask].astype(np.float64).mean())
+            assert measurements["max probability"] == values[mask].max()
 
 
 def test_regions_come_by_their_highest_value_and_then_by_area_and_are_numbered_so():

@@ -40,8 +40,8 @@ def test_a_classifier_taught_by_maps_of_seen_slides_expects_too_much() -> None:
     teaches = (split != "test").to_numpy()
     seen.loc[teaches, "max_probability"] = 0.5 + 0.4 * np.where(is_tumor[teaches], 1, -1)
     _, scores = diagnose(honest, seen, is_tumor, split, LEARNING)
-    found = slide_estimates(is_tumor[~teaches], pd.Series([""] * 60), scores[~teaches])
-    assert found["slide_auc"].value > found["slide_auc_by_seen"].value + 0.1
+    estimates = slide_estimates(is_tumor[~teaches], pd.Series([""] * 60), scores[~teaches])
+    assert estimates["slide_auc"].value > estimates["slide_auc_by_seen"].value + 0.1
 
 
 def test_shuffled_labels_give_an_auc_near_one_half_and_true_ones_do_not() -> None:
@@ -63,9 +63,9 @@ def test_a_size_is_measured_against_all_normal_slides() -> None:
     scores = pd.DataFrame(
         {"score": [4.0, 2.0, 1.0, 3.0], "score_by_seen": [1.0, 2.0, 3.0, 4.0], "max_probability": [1.0] * 4}
     )
-    found = slide_estimates(is_tumor, pd.Series(["macro", "micro", "", ""]), scores)
-    told = {name: estimate.value for name, estimate in found.items()}
-    assert told == {
+    estimates = slide_estimates(is_tumor, pd.Series(["macro", "micro", "", ""]), scores)
+    values = {name: estimate.value for name, estimate in estimates.items()}
+    assert values == {
         "slide_auc": 0.75,
         "slide_auc_macro": 1.0,
         "slide_auc_micro": 0.5,
@@ -76,8 +76,8 @@ def test_a_size_is_measured_against_all_normal_slides() -> None:
 
 def test_sizes_that_do_not_occur_are_not_told() -> None:
     scores = pd.DataFrame({"score": [1.0, 0.0], "score_by_seen": [1.0, 0.0], "max_probability": [1.0, 0.0]})
-    found = slide_estimates(np.array([True, False]), pd.Series(["itc", ""]), scores)
-    assert not {"slide_auc_macro", "slide_auc_micro"} & set(found)
+    estimates = slide_estimates(np.array([True, False]), pd.Series(["itc", ""]), scores)
+    assert not {"slide_auc_macro", "slide_auc_micro"} & set(estimates)
 
 
 def _map(values: list[float]) -> Heatmap:

@@ -2,11 +2,11 @@ import math
 
 import numpy as np
 import pytest
-from histo_monai.phantom.camelyon16 import lesion_mask, lesion_regions, slide_specs
 from scipy import ndimage
 
-from histo_monai.datasets.camelyon16 import read_lesions
+from histo_monai.datasets.camelyon16.release import read_lesions
 from histo_monai.diagnosis.lesions import MASK_MPP, evaluation_mask, match
+from histo_monai.phantom.cohorts.camelyon16 import lesion_mask, lesion_regions, slide_specs
 from histo_monai.slides.annotations import Outline, Point, write_asap_xml
 
 SLIDE_MPP = 0.5
@@ -98,18 +98,18 @@ def test_on_simulated_slides_what_lies_on_tumor_is_a_hit_and_what_lies_off_it_is
         distance_um = ndimage.distance_transform_edt(~ndimage.binary_fill_holes(truth)) * 4
         for far, where in [(False, distance_um == 0), (True, distance_um > 37.5 + 2 * MASK_MPP)]:
             places = np.argwhere(where)[:: where.sum() // 200] * 4.0 + 2
-            found = match([point(y, x, 0.5) for y, x in places], mask)
-            assert len(found.false_positives) == far * len(places)
-            assert list(found.lesions) == [0.5 * (not far)] * mask.num_lesions
+            matched = match([point(y, x, 0.5) for y, x in places], mask)
+            assert len(matched.false_positives) == far * len(places)
+            assert list(matched.lesions) == [0.5 * (not far)] * mask.num_lesions
         assert 1 <= mask.num_lesions <= len(lesions.outlines)
 
 
 def test_a_normal_slide_has_no_lesion_and_all_detections_are_false():
     mask = mask_of()
     assert mask.num_lesions == 0
-    found = match([point(10, 10, 0.5), point(1999, 2399, 0.75)], mask)
-    assert list(found.false_positives) == [0.5, 0.75]
-    assert list(found.lesions) == []
+    matched = match([point(10, 10, 0.5), point(1999, 2399, 0.75)], mask)
+    assert list(matched.false_positives) == [0.5, 0.75]
+    assert list(matched.lesions) == []
 
 
 def test_the_best_detection_in_a_lesion_counts_and_those_outside_are_false():
@@ -122,7 +122,7 @@ def test_the_best_detection_in_a_lesion_counts_and_those_outside_are_false():
         point(1500, 500, 0.875),  # Isolated tumor cells.
         point(1500, 1500, 0.125),
     ]
-    found = match(points, mask)
+    matched = match(points, mask)
     lesions = dict(
         zip(
             [int(mask.labels[int(500 / MASK_MPP), int(x / MASK_MPP)]) for x in (500, 1500)],
@@ -131,8 +131,8 @@ def test_the_best_detection_in_a_lesion_counts_and_those_outside_are_false():
         )
     )
     assert mask.isolated == (3,)
-    assert list(found.lesions) == [lesions[1], lesions[2]]
-    assert sorted(found.false_positives) == [0.125, 0.25]
+    assert list(matched.lesions) == [lesions[1], lesions[2]]
+    assert sorted(matched.false_positives) == [0.125, 0.25]
 
 
 def test_isolated_cells_between_lesions_leave_the_others_in_order():
@@ -142,8 +142,8 @@ def test_isolated_cells_between_lesions_leave_the_others_in_order():
 
 
 def test_a_slide_without_detections_has_missed_lesions():
-    found = match([], mask_of(disc(500, 500, 400)))
-    assert (list(found.false_positives), list(found.lesions)) == ([], [0])
+    matched = match([], mask_of(disc(500, 500, 400)))
+    assert (list(matched.false_positives), list(matched.lesions)) == ([], [0])
 
 
 def test_the_middle_of_the_last_cell_may_lie_beyond_the_edge():

@@ -111,8 +111,8 @@ def test_ranks_that_torchrun_started_on_the_cpu_leave_the_gpus_alone(tmp_path: P
     ],
 )
 def test_a_rank_has_the_device_that_was_asked_for(asked: str, num_ranks: int, devices: list[str]) -> None:
-    found = [device_of_rank(torch.device(asked), rank, num_ranks) for rank in range(num_ranks)]
-    assert [str(device) for device in found] == devices
+    result = [device_of_rank(torch.device(asked), rank, num_ranks) for rank in range(num_ranks)]
+    assert [str(device) for device in result] == devices
 
 
 @pytest.mark.usefixtures("two_gpus")

@@ -220,11 +220,11 @@ def test_curves_and_tensorboard_tell_of_both_losses_and_of_the_pseudo_labels(
 ) -> None:
     task = wave_task()
     result = _train(_paper(task), task, records=Records(tensorboard=tmp_path / "events"))
-    told = {
+    columns = {
         "train_loss", "train_supervised", "train_consistency", "train_accuracy", "train_teacher_accuracy",
         "train_agreement", "train_teacher_entropy", "train_student_entropy", "validation_accuracy",
     }  # fmt: skip
-    assert told <= set(result.curves[-1])
+    assert columns <= set(result.curves[-1])
     assert any((tmp_path / "events").iterdir())
 
 

@@ -11,8 +11,8 @@ def _doubled(number: int) -> int:
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_results_come_in_the_order_of_the_arguments(processes: int) -> None:
-    found = map_over_processes(_doubled, range(9), processes=processes, title="t", unit="slide")
-    assert list(found) == [0, 2, 4, 6, 8, 10, 12, 14, 16]
+    results = map_over_processes(_doubled, range(9), processes=processes, title="t", unit="slide")
+    assert list(results) == [0, 2, 4, 6, 8, 10, 12, 14, 16]
 
 
 @pytest.mark.parametrize("processes", [1, 2])

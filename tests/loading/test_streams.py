@@ -18,10 +18,10 @@ def _rows(batches: ShuffledBatches, epoch: int) -> list[list[int]]:
 def test_batches_are_full_and_every_row_comes_as_often_as_any_other_within_one(
     rows: int, size: int, num: int | None
 ) -> None:
-    found = _rows(ShuffledBatches(rows, size, num_batches=num, seed=0, purpose="labeled"), 1)
-    assert len(found) == (num or -(-rows // size))
-    assert all(len(batch) == size for batch in found)
-    counts = Counter(row for batch in found for row in batch)
+    result = _rows(ShuffledBatches(rows, size, num_batches=num, seed=0, purpose="labeled"), 1)
+    assert len(result) == (num or -(-rows // size))
+    assert all(len(batch) == size for batch in result)
+    counts = Counter(row for batch in result for row in batch)
     assert set(counts) == set(range(rows))
     assert max(counts.values()) - min(counts.values()) <= 1
 

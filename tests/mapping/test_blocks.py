@@ -39,13 +39,13 @@ def _read_one_by_one(slide: Slide, grid: Grid, cells: np.ndarray, mpp: float) ->
 
 
 def _read_in_blocks(blocks: CellBlocks, num: int) -> np.ndarray:
-    found = np.zeros((num, 3, PATCH_PX, PATCH_PX), np.uint8)
+    sums = np.zeros((num, 3, PATCH_PX, PATCH_PX), np.uint8)
     seen = np.zeros(num, int)
     for patches, numbers in blocks:
-        found[numbers] = patches
+        sums[numbers] = patches
         seen[numbers] += 1
     assert (seen == 1).all()
-    return found
+    return sums
 
 
 @pytest.fixture(params=[4096, 200], ids=["one block", "many blocks"])

@@ -31,13 +31,13 @@ def test_cells_cover_the_slide_and_the_last_ones_may_reach_beyond() -> None:
 def test_a_map_is_read_as_it_was_written(tmp_path: Path, num: int) -> None:
     heatmap = _heatmap(num)
     write_heatmap(tmp_path / "maps" / "slide.csv", heatmap)
-    found = read_heatmap(tmp_path / "maps" / "slide.csv")
-    assert found.grid == heatmap.grid
-    np.testing.assert_array_equal(found.cells, heatmap.cells)
-    np.testing.assert_allclose(found.tissue, heatmap.tissue, atol=5e-5)
-    assert list(found.values) == ["finetuned", "student"]
+    result = read_heatmap(tmp_path / "maps" / "slide.csv")
+    assert result.grid == heatmap.grid
+    np.testing.assert_array_equal(result.cells, heatmap.cells)
+    np.testing.assert_allclose(result.tissue, heatmap.tissue, atol=5e-5)
+    assert list(result.values) == ["finetuned", "student"]
     for name, values in heatmap.values.items():
-        np.testing.assert_allclose(found.values[name], values, rtol=5e-6)
+        np.testing.assert_allclose(result.values[name], values, rtol=5e-6)
 
 
 def test_writing_again_what_was_read_gives_the_same_bytes(tmp_path: Path) -> None:

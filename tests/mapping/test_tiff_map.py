@@ -115,16 +115,16 @@ def test_what_is_not_a_map_is_refused_in_one_line_that_names_the_file(tmp_path):
         (tmp_path / f"cut{num_bytes}.tif").write_bytes(whole[:num_bytes])
     cut = [f"cut{num_bytes}.tif" for num_bytes in cut_at]
     for name in ("text.tif", "rgb.tif", "missing.tif", *cut):
-        with pytest.raises(ValueError, match=rf"{name}: not a map.*run the heatmap stage again") as told:
+        with pytest.raises(ValueError, match=rf"{name}: not a map.*run the heatmap stage again") as error:
             read_map(tmp_path / name)
-        assert "\n" not in str(told.value)
+        assert "\n" not in str(error.value)
 
 
 def test_a_map_is_not_taken_for_a_slide(tmp_path):
     write_map(tmp_path / "map.tif", _raster(300, 520), 64)
-    with pytest.raises(SlideError, match="states no resolution") as told:
+    with pytest.raises(SlideError, match="states no resolution") as error:
         open_slide(tmp_path / "map.tif")
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(error.value)
 
 
 def test_values_are_rounded_to_the_nearest_index():

@@ -8,12 +8,12 @@ import numpy as np
 import openslide
 import pytest
 import tifffile
-from histo_monai.phantom.breastpathq import RATERS, rate
-from histo_monai.phantom.camelyon16 import slide_specs
 
 from histo_monai.errors import InputError
 from histo_monai.phantom import CohortSize, write_cohort
 from histo_monai.phantom.cohorts import breastpathq, camelyon16, kather
+from histo_monai.phantom.cohorts.breastpathq import RATERS, rate
+from histo_monai.phantom.cohorts.camelyon16 import slide_specs
 from histo_monai.phantom.plans.bowel import CLASSES
 
 SMALL: dict[str, Any] = {
@@ -37,11 +37,11 @@ def digests(root: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def trees(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    found = {}
+    result = {}
     for dataset in COHORTS:
-        found[dataset] = tmp_path_factory.mktemp(dataset)
-        write_cohort(found[dataset], COHORTS[dataset], CohortSize(**SMALL), processes=1)
-    return found
+        result[dataset] = tmp_path_factory.mktemp(dataset)
+        write_cohort(result[dataset], COHORTS[dataset], CohortSize(**SMALL), processes=1)
+    return result
 
 
 def rows(path: Path) -> list[dict[str, str]]:

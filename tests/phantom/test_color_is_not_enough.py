@@ -16,7 +16,7 @@ from sklearn.model_selection import GroupKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from histo_monai.phantom import breastpathq, camelyon16, kather
+from histo_monai.phantom.cohorts import breastpathq, camelyon16, kather
 from histo_monai.phantom.plans.breast import Breast
 from histo_monai.phantom.raster.lattice import Grid
 from histo_monai.phantom.tissue.render import render
@@ -82,11 +82,11 @@ def explained(images: Images, scores: list[float], slides: list[int], describe: 
 
 def compare(measure: Callable, images: Images, truth: list, slides: list[int], task: str) -> list[float]:
     """The measure by mean color, by color histogram and by texture; printed for the record."""
-    found = [measure(images, truth, slides, describe) for describe in (mean_rgb, color_histogram, texture)]
+    result = [measure(images, truth, slides, describe) for describe in (mean_rgb, color_histogram, texture)]
     print(
-        f"{task}, {len(images)} patches: mean {found[0]:.3f} histogram {found[1]:.3f} texture {found[2]:.3f}"
+        f"{task}, {len(images)} patches: mean {result[0]:.3f} histogram {result[1]:.3f} texture {result[2]:.3f}"
     )
-    return found
+    return result
 
 
 def node_patches(mpp: float, side_px: int, per_slide: int = 10) -> tuple[Images, list[str], list[int]]:

@@ -65,10 +65,10 @@ def changed(clone: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., set[s
         for path, text in files.items():
             path.write_bytes(text + b"\n# a line\n")
         with Repo() as repo:  # as `dvc status` does, without starting Python for each
-            told = repo.status()
+            status = repo.status()
         for path, text in files.items():
             path.write_bytes(text)
-        return set(told)
+        return set(status)
 
     return change
 

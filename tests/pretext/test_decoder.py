@@ -11,15 +11,15 @@ from histo_monai.pretext.vae.decoder import Decoder, ResidualUp
 
 def _sizes(decoder: Decoder) -> list[tuple[int, ...]]:
     """(C, H) of what goes into each block, and of what comes out of the last."""
-    found: list[tuple[int, ...]] = []
+    result: list[tuple[int, ...]] = []
 
     def note(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
-        found.append(tuple(inputs[0].shape[1:3]))
+        result.append(tuple(inputs[0].shape[1:3]))
 
     for module in (*decoder.blocks, decoder.norm):
         module.register_forward_pre_hook(note)
     decoder(torch.randn(2, 512))
-    return found
+    return result
 
 
 @pytest.mark.parametrize("patch_px", [32, 64, 128, 256])

@@ -88,10 +88,10 @@ def test_the_network_decodes_the_mean_moved_by_noise_of_the_posterior() -> None:
     mean = features @ network.mean.weight.T + network.mean.bias
     answer = features @ network.log_variance.weight.T + network.log_variance.bias
     log_variance = 20 * (answer / 20).tanh()
-    said = network(patches, noise)
-    torch.testing.assert_close(said.mean, mean)
-    torch.testing.assert_close(said.log_variance, log_variance)
-    torch.testing.assert_close(said.images, network.decoder(mean + log_variance.exp().sqrt() * noise))
+    outputs = network(patches, noise)
+    torch.testing.assert_close(outputs.mean, mean)
+    torch.testing.assert_close(outputs.log_variance, log_variance)
+    torch.testing.assert_close(outputs.images, network.decoder(mean + log_variance.exp().sqrt() * noise))
     torch.testing.assert_close(network(patches, 0 * noise).images, network.decoder(mean))
 
 
@@ -131,8 +131,8 @@ def test_the_bound_of_the_log_variance_is_part_of_the_gradient() -> None:
 def test_mean_and_log_variance_are_float32_under_autocast() -> None:
     network = _vae().network.eval()
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        said = network(torch.rand(2, 3, SIDE, SIDE), torch.randn(2, 512))
-    assert {part.dtype for part in said} == {torch.float32}
+        outputs = network(torch.rand(2, 3, SIDE, SIDE), torch.randn(2, 512))
+    assert {part.dtype for part in outputs} == {torch.float32}
 
 
 def test_it_sees_the_finest_patch_as_it_is() -> None:
@@ -211,9 +211,9 @@ def test_a_linear_head_starts_from_its_encoder(tmp_path: Path) -> None:
     assert {name.split(".")[0] for name in vae.encoder_state()} == {"encoder"}
     description = {"kind": "encoder", "method": "vae", "source": "", "corpus": "", **vae.description()}
     save_model(tmp_path / "encoder.safetensors", vae.encoder_state(), description)
-    model, told = from_encoder(tmp_path / "encoder.safetensors", 9)
+    model, about = from_encoder(tmp_path / "encoder.safetensors", 9)
     assert isinstance(model.head, LinearHead)
-    assert told["mpps"] == [1.0]
+    assert about["mpps"] == [1.0]
     patches = torch.rand(2, 3, SIDE, SIDE)
     model.eval()
     vae.network.eval()

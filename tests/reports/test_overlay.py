@@ -26,9 +26,9 @@ def _gray(height: int, width: int) -> np.ndarray:
     return np.full((height, width, 3), GRAY, np.uint8)
 
 
-def _box(found: np.ndarray) -> tuple[int, int, int, int]:
+def _box(mask: np.ndarray) -> tuple[int, int, int, int]:
     """First row, first column, row after the last, column after the last."""
-    rows, columns = np.flatnonzero(found.any(axis=1)), np.flatnonzero(found.any(axis=0))
+    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
     return rows[0], columns[0], rows[-1] + 1, columns[-1] + 1
 
 

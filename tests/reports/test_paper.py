@@ -28,9 +28,9 @@ def test_every_cell_of_the_five_tables_is_there():
 )
 def test_numbers_are_found_under_our_names_of_metric_and_split(dataset, split, metric, model, value):
     method, training, alpha = model
-    found = paper_number(dataset, split, metric, method=method, training=training, alpha=alpha)
-    assert found is not None
-    assert found.value == value
+    number = paper_number(dataset, split, metric, method=method, training=training, alpha=alpha)
+    assert number is not None
+    assert number.value == value
 
 
 def test_the_ablations_are_of_their_own_mu_and_n_aug():

@@ -16,8 +16,8 @@ def test_the_mixing_of_neighbors_is_undone(late_px, axis):
     neighbor = np.roll(pixels, -1 if late_px > 0 else 1, axis)
     late_px = round(late_px * 128) / 128
     mixed = np.rint((1 - abs(late_px)) * pixels.astype(float) + abs(late_px) * neighbor).astype(np.uint8)
-    found = np.moveaxis(_undo_shift(mixed, late_px, axis), axis, 0)[8:-8]
-    assert np.abs(found.astype(int) - np.moveaxis(pixels, axis, 0)[8:-8]).max() <= 2
+    result = np.moveaxis(_undo_shift(mixed, late_px, axis), axis, 0)[8:-8]
+    assert np.abs(result.astype(int) - np.moveaxis(pixels, axis, 0)[8:-8]).max() <= 2
 
 
 def test_openslide_gives_the_levels_own_pixels_at_any_corner(tmp_path):

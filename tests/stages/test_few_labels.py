@@ -51,8 +51,8 @@ def test_every_folder_holds_what_the_data_page_says(project: Path) -> None:
     assert {path.name for path in (project / run.finetuned).iterdir()} == model | {"answers.png"}
     student = project / run.student_folder
     assert {path.name for path in student.iterdir()} == model | {"pairs.png", "choice.json"}
-    told = {path.name for path in (project / "data/evaluation/random-paper-0").iterdir()}
-    assert told == {"predictions.csv", "metrics.json", "summary.json", "plots"}
+    names = {path.name for path in (project / "data/evaluation/random-paper-0").iterdir()}
+    assert names == {"predictions.csv", "metrics.json", "summary.json", "plots"}
     plots = {path.name for path in (project / "data/evaluation/random-paper-0/plots").iterdir()}
     assert plots == {"scores_finetuned.png", "scores_student.png", "answers.png"}
     assert not list(project.glob("data/checkpoints/*"))
@@ -68,8 +68,8 @@ def test_numbers_are_those_of_the_predictions(project: Path) -> None:
     metrics = _json(folder / "metrics.json")
     for model in ("finetuned", "student", "color_histogram"):
         ratings = np.stack([test["rater_b"], test[model]], axis=1)
-        told = metrics["test"][model]["icc_b"]
-        assert told["value"] == pytest.approx(intraclass_correlation(ratings).value, abs=1e-4)
+        estimate = metrics["test"][model]["icc_b"]
+        assert estimate["value"] == pytest.approx(intraclass_correlation(ratings).value, abs=1e-4)
         error = (test["rater_a"] - test[model]).abs().mean()
         assert metrics["test"][model]["mae_a"]["value"] == pytest.approx(error, abs=1e-4)
     human = intraclass_correlation(test[["rater_a", "rater_b"]].to_numpy())

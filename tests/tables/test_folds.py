@@ -76,8 +76,8 @@ def test_only_slides_that_patches_are_trained_on_are_folded() -> None:
     slides = _slides("tntn")
     trained_on = _patches(["slide_0", "slide_1"])
     validated = _patches(["slide_2"], "validation")
-    found = slides_to_fold(slides, pd.concat([trained_on, validated]))
-    assert found["slide_id"].tolist() == ["slide_0", "slide_1"]
+    slides_of_folds = slides_to_fold(slides, pd.concat([trained_on, validated]))
+    assert slides_of_folds["slide_id"].tolist() == ["slide_0", "slide_1"]
 
 
 @pytest.mark.parametrize("labels", ["nnnn", "    "])

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from histo_monai.tables.predictions import (
-    TOLD,
+    ID_COLUMNS,
     check_same_patches,
     predictions_table,
     read_predictions,
@@ -19,22 +19,22 @@ CLASSES = ["tumor", "x_y", "y"]
 Edit = Callable[[pd.DataFrame], pd.DataFrame]
 
 
-def _rows(num: int, split: str = "test", **told: object) -> pd.DataFrame:
+def _rows(num: int, split: str = "test", **given: object) -> pd.DataFrame:
     names = [f"{split}-{i}" for i in range(num)]
     rows = {"patch_id": names, "split": split, "slide_id": "", "patient_id": "", "label": ""}
-    return pd.DataFrame(rows | {"score": np.nan, "rater_a": np.nan, "rater_b": np.nan} | told)
+    return pd.DataFrame(rows | {"score": np.nan, "rater_a": np.nan, "rater_b": np.nan} | given)
 
 
-def _classified(num: int = 6, split: str = "test", **told: object) -> pd.DataFrame:
-    rows = _rows(num, split, label=[CLASSES[i % 3] for i in range(num)], **told)
+def _classified(num: int = 6, split: str = "test", **given: object) -> pd.DataFrame:
+    rows = _rows(num, split, label=[CLASSES[i % 3] for i in range(num)], **given)
     shares = np.random.default_rng(0).dirichlet(np.ones(3), size=num)
     return predictions_table(rows, {"student": shares, "color_mean": shares[:, ::-1]}, CLASSES)
 
 
-def _scored(num: int = 6, **told: object) -> pd.DataFrame:
+def _scored(num: int = 6, **given: object) -> pd.DataFrame:
     score = np.linspace(0, 1, num)
     return predictions_table(
-        _rows(num, score=score, **told), {"student": score[:, None] / 2, "color_mean": score[:, None]}, None
+        _rows(num, score=score, **given), {"student": score[:, None] / 2, "color_mean": score[:, None]}, None
     )
 
 
@@ -43,14 +43,14 @@ def test_probabilities_come_back_by_model_and_class_where_both_names_hold_unders
     write_predictions(tmp_path / "p.csv", [table])
     read = read_predictions(tmp_path / "p.csv")
     assert read.classes == tuple(CLASSES)
-    assert list(read.said) == ["student", "color_mean"]
+    assert list(read.predictions) == ["student", "color_mean"]
     expected = table[[f"color_mean_{label}" for label in CLASSES]].to_numpy()
-    np.testing.assert_allclose(read.said["color_mean"], expected, rtol=1e-5)
-    assert list(read.rows.columns) == list(TOLD)
+    np.testing.assert_allclose(read.predictions["color_mean"], expected, rtol=1e-5)
+    assert list(read.rows.columns) == list(ID_COLUMNS)
     assert read.references[""].tolist() == [0, 1, 2, 0, 1, 2]
 
 
-def test_a_row_says_what_the_patch_is_and_what_each_model_said() -> None:
+def test_a_row_has_the_ids_of_the_patch_and_the_predictions_of_each_model() -> None:
     table = predictions_table(_rows(2, label="y"), {"student": np.tile([0.25, 0.75], (2, 1))}, ["y", "z"])
     assert table["label"].tolist() == ["y", "y"]
     assert table["student_y"].tolist() == [0.25] * 2
@@ -68,8 +68,8 @@ def test_scores_come_back_with_the_raters_of_those_patches_that_have_two(tmp_pat
     assert set(validation.references) == {"_a", "_b"}
     assert validation.references["_b"].tolist() == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
     np.testing.assert_allclose(test.references[""], np.linspace(0, 1, 6))
-    assert test.said["student"].shape == (6,)
-    np.testing.assert_allclose(test.said["student"], np.linspace(0, 0.5, 6))
+    assert test.predictions["student"].shape == (6,)
+    np.testing.assert_allclose(test.predictions["student"], np.linspace(0, 0.5, 6))
 
 
 def test_ids_and_labels_that_look_like_numbers_or_like_nothing_stay_texts(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_ids_and_labels_that_look_like_numbers_or_like_nothing_stay_texts(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("told", "unit", "num_groups"),
+    ("given", "unit", "num_groups"),
     [
         ({}, "patches", 6),
         ({"slide_id": ["a", "a", "b", "b", "c", "c"]}, "slides", 3),
@@ -91,9 +91,9 @@ def test_ids_and_labels_that_look_like_numbers_or_like_nothing_stay_texts(tmp_pa
     ],
 )  # fmt: skip
 def test_patches_of_a_patient_else_of_a_slide_belong_together(
-    tmp_path: Path, told: dict[str, object], unit: str, num_groups: int
+    tmp_path: Path, given: dict[str, object], unit: str, num_groups: int
 ) -> None:
-    write_predictions(tmp_path / "p.csv", [_classified(**told)])
+    write_predictions(tmp_path / "p.csv", [_classified(**given)])
     read = read_predictions(tmp_path / "p.csv")
     assert read.unit == unit
     assert len(set(read.groups)) == num_groups
@@ -103,7 +103,7 @@ def test_patches_of_a_patient_else_of_a_slide_belong_together(
     ("edit", "message"),
     [
         (lambda t: t.drop(columns="label"), r"no column 'label'"),
-        (lambda t: t[list(TOLD)], "no columns of models"),
+        (lambda t: t[list(ID_COLUMNS)], "no columns of models"),
         (lambda t: t.iloc[:0], "no rows"),
         (lambda t: t.assign(patch_id=["a", "b", "a", "c", "d", "e"]), "row 4: expected patch_id: one that no other"),
         (lambda t: t.assign(split=["test"] * 5 + ["tets"]), "row 7: expected split: one of train"),

@@ -20,16 +20,16 @@ def _write(path: Path, text: str = TABLE) -> Path:
 
 
 def test_test_slides_are_read_with_the_score_of_every_model(tmp_path: Path) -> None:
-    found = read_slide_scores(_write(tmp_path / "slides.csv"))
-    assert found.rows["slide_id"].tolist() == ["test_001", "test_002"]
-    assert found.rows["patient_id"].tolist() == ["P7", ""]
-    assert list(found.said) == ["finetuned", "student"]
-    np.testing.assert_array_equal(found.said["student"], [0.5, -0.125])
+    table = read_slide_scores(_write(tmp_path / "slides.csv"))
+    assert table.rows["slide_id"].tolist() == ["test_001", "test_002"]
+    assert table.rows["patient_id"].tolist() == ["P7", ""]
+    assert list(table.predictions) == ["finetuned", "student"]
+    np.testing.assert_array_equal(table.predictions["student"], [0.5, -0.125])
 
 
 def test_slides_without_a_diagnosis_have_no_models(tmp_path: Path) -> None:
     text = "slide_id,patient_id,split,label,size\na,,train,,\n"
-    assert dict(read_slide_scores(_write(tmp_path / "slides.csv", text)).said) == {}
+    assert dict(read_slide_scores(_write(tmp_path / "slides.csv", text)).predictions) == {}
 
 
 @pytest.mark.parametrize(

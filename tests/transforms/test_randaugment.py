@@ -6,7 +6,7 @@ import pytest
 import torch
 from monai.transforms import RandomizableTransform
 
-from histo_monai.phantom import kather
+from histo_monai.phantom.cohorts import kather
 from histo_monai.transforms import with_torch
 from histo_monai.transforms.operations.hue_saturation import HueSaturation
 from histo_monai.transforms.operations.noise import Noise, pool_length
@@ -174,7 +174,7 @@ def test_the_strong_view_is_its_operations_on_top_of_the_base_crop():
     relative = np.linalg.solve(drawn.weak.matrices.numpy(), drawn.strong.matrices.numpy())[moved, 0]
     determinant = np.linalg.det(relative)
     turned = np.degrees(np.arctan2(relative[:, 1, 0], relative[:, 0, 0]))
-    found = {
+    result = {
         "left": np.isclose(determinant, 1) & np.isclose(turned, -36),
         "right": np.isclose(determinant, 1) & np.isclose(turned, 36),
         "larger": np.isclose(determinant, 1.08**-2),
@@ -184,7 +184,7 @@ def test_the_strong_view_is_its_operations_on_top_of_the_base_crop():
         "flip": np.isclose(relative, np.diag([-1, 1, 1]), atol=1e-9).all(axis=(1, 2)),
         "crop": np.isclose(determinant, 0.88) & np.isclose(turned, 0),
     }
-    counts = {name: rows.sum() for name, rows in found.items()}
+    counts = {name: rows.sum() for name, rows in result.items()}
     assert sum(counts.values()) == len(relative)
     assert min(counts.values()) > 10
 

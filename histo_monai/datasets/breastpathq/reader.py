@@ -37,7 +37,7 @@ def pretraining_slides(root: Path) -> pd.DataFrame:
     per patient. Slides are left out whose number a test patch bears, where the test patches are below `root`.
 
     Returns:
-        See `tables.CORPUS_COLUMNS`.
+        See `tables.columns.CORPUS_COLUMNS`.
 
     Raises:
         InputError: no slide is found, or two have the same name.
@@ -93,12 +93,12 @@ def labeled_patches(
 
 def _validation_labels(datasets: Path, testing: Path) -> Path:
     """val_labels.csv came with the patches in one release and with the test set in another."""
-    found = [path for path in (datasets / "val_labels.csv", testing / "val_labels.csv") if is_file(path)]
-    if not found:
+    tables = [path for path in (datasets / "val_labels.csv", testing / "val_labels.csv") if is_file(path)]
+    if not tables:
         raise InputError(f"{datasets / 'val_labels.csv'}: no such file, and none in {testing}")
-    if len(found) == 2 and read_bytes(found[0]) != read_bytes(found[1]):
-        raise InputError(f"{found[0]} and {found[1]}: two tables that differ; keep the right one")
-    return found[0]
+    if len(tables) == 2 and read_bytes(tables[0]) != read_bytes(tables[1]):
+        raise InputError(f"{tables[0]} and {tables[1]}: two tables that differ; keep the right one")
+    return tables[0]
 
 
 def _scores(path: Path, slide_column: str, region_column: str, score_column: str) -> pd.DataFrame:
@@ -145,28 +145,28 @@ def _ratings(
 
 def _paired(folder: Path, scores: pd.DataFrame) -> pd.DataFrame:
     """Scores with the `patch_id` and `path` of their images, found by name in upper or lower case."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for name in list_images(folder):
         stem = PurePosixPath(name).stem.lower()
-        if stem in found:
+        if stem in names:
             raise InputError(
-                f"{folder / name}: a second image of patch {stem}, beside {found[stem]}; keep one"
+                f"{folder / name}: a second image of patch {stem}, beside {names[stem]}; keep one"
             )
-        found[stem] = name
+        names[stem] = name
     wanted = (scores["slide_id"] + "_" + scores["region"]).str.lower()
-    missing = ~wanted.isin(list(found))
+    missing = ~wanted.isin(list(names))
     if missing.any():
         row = scores[missing].iloc[0]
         raise InputError(
             f"{row['csv']}, row {row['row']}: no image {folder}/{row['slide_id']}_{row['region']}.tif"
         )
-    extra = sorted(set(found) - set(wanted))
+    extra = sorted(set(names) - set(wanted))
     if extra:
         raise InputError(
-            f"{folder / found[extra[0]]}: no score in {scores['csv'].iloc[0]}"
+            f"{folder / names[extra[0]]}: no score in {scores['csv'].iloc[0]}"
             f"{f', nor for {len(extra) - 1} more images' if len(extra) > 1 else ''}; add it or remove the image"
         )
-    paths = [str(folder / found[stem]) for stem in wanted]
+    paths = [str(folder / names[stem]) for stem in wanted]
     return scores.assign(patch_id=f"{folder.name}/" + wanted, path=paths, split="", patient_id="")
 
 
@@ -179,8 +179,8 @@ def _patients(path: Path, slides: pd.Series) -> pd.Series:
     slide = next((by_name[name] for name in by_name if "slide" in name), None)
     patient = next((by_name[name] for name in by_name if "patient" in name), None)
     if slide is None or patient is None:
-        told = "expected one with `slide` and one with `patient` in its name"
-        raise InputError(f"{path}: has columns {', '.join(table.columns)}; {told}")
+        expected = "expected one with `slide` and one with `patient` in its name"
+        raise InputError(f"{path}: has columns {', '.join(table.columns)}; {expected}")
     several = table.groupby(slide)[patient].transform("nunique") > 1
     if several.any():
         row = first_row(several)

@@ -41,7 +41,7 @@ def pretraining_slides(root: Path, num_normal: int, num_tumor: int) -> pd.DataFr
         num_tumor: how many tumor slides.
 
     Returns:
-        See `tables.CORPUS_COLUMNS`.
+        See `tables.columns.CORPUS_COLUMNS`.
 
     Raises:
         InputError: a folder is missing, or holds fewer slides than asked for, or two files of one id.
@@ -53,13 +53,13 @@ def pretraining_slides(root: Path, num_normal: int, num_tumor: int) -> pd.DataFr
 def _first_slides(root: Path, kind: str, wanted: int) -> dict[str, Path]:
     """The first training slides of a kind by number."""
     folder = root / "training" / kind
-    found = slides_by_id(folder, kind)
-    if len(found) < wanted:
+    slides = slides_by_id(folder, kind)
+    if len(slides) < wanted:
         raise InputError(
-            f"{folder}: {len(found)} slides named {kind}_<number>.tif, "
+            f"{folder}: {len(slides)} slides named {kind}_<number>.tif, "
             f"but corpora.camelyon16.num_{kind} asks for {wanted}"
         )
-    return dict(list(found.items())[:wanted])
+    return dict(list(slides.items())[:wanted])
 
 
 def labeled_patches(
@@ -110,11 +110,11 @@ def labeled_patches(
     """
     first = {NORMAL: num_reserved_normal, TUMOR: num_reserved_tumor}
     reserved = {slide_id for kind, num in first.items() for slide_id in _first_slides(root, kind, num)}
-    found = _Found()
-    slides = _split(root, _training_slides(root, reserved, found), validation_fraction, seed)
+    findings = _Findings()
+    slides = _split(root, _training_slides(root, reserved, findings), validation_fraction, seed)
     if any(wanted["test"].values()):
-        slides += _test_slides(root, found)
-    refuse_bad_slides(found.problems, skip_bad_slides)
+        slides += _test_slides(root, findings)
+    refuse_bad_slides(findings.problems, skip_bad_slides)
     rows, notes, bad = draw_labeled_patches(
         slides,
         wanted,
@@ -125,8 +125,8 @@ def labeled_patches(
         skip_bad_slides=skip_bad_slides,
         processes=processes,
     )
-    left_out = [f"left out: {problem}" for problem in (*found.problems, *bad)]
-    return LabeledDataset(labeled_table(rows), (*found.notes, *notes, *left_out))
+    left_out = [f"left out: {problem}" for problem in (*findings.problems, *bad)]
+    return LabeledDataset(labeled_table(rows), (*findings.notes, *notes, *left_out))
 
 
 def whole_slides(
@@ -144,20 +144,20 @@ def whole_slides(
     annotation.
 
     Returns:
-        `tables.WHOLE_SLIDE_COLUMNS`, and what a reader of the results must know, one line each.
+        `tables.columns.WHOLE_SLIDE_COLUMNS`, and what a reader of the results must know, one line each.
 
     Raises:
         InputError: see `labeled_patches`.
     """
     first = {NORMAL: num_reserved_normal, TUMOR: num_reserved_tumor}
     reserved = {slide_id for kind, num in first.items() for slide_id in _first_slides(root, kind, num)}
-    found = _Found(keep=NOT_EXHAUSTIVE)
-    slides = _split(root, _training_slides(root, reserved, found), validation_fraction, seed)
+    findings = _Findings(keep=NOT_EXHAUSTIVE)
+    slides = _split(root, _training_slides(root, reserved, findings), validation_fraction, seed)
     references: dict[str, Reference] = {}
     if (root / "testing").is_dir():
-        slides += _test_slides(root, found)
+        slides += _test_slides(root, findings)
         references = read_reference(root / "testing" / "reference.csv")
-    refuse_bad_slides(found.problems, skip_bad_slides)
+    refuse_bad_slides(findings.problems, skip_bad_slides)
     rows = [
         {
             "slide_id": slide.slide_id,
@@ -170,11 +170,14 @@ def whole_slides(
         }
         for slide, reference in ((slide, references.get(slide.slide_id)) for slide in slides)
     ]
-    return whole_slide_table(rows), [*found.notes, *(f"left out: {problem}" for problem in found.problems)]
+    return whole_slide_table(rows), [
+        *findings.notes,
+        *(f"left out: {problem}" for problem in findings.problems),
+    ]
 
 
 @dataclass
-class _Found:
+class _Findings:
     """What was found on the way, one line each: `notes` to report, `problems` that stop the run or are left out.
 
     `keep` names slides of `KNOWN_DIRT` that are taken all the same.
@@ -185,29 +188,29 @@ class _Found:
     problems: list[str] = field(default_factory=list)
 
 
-def _training_slides(root: Path, reserved: set[str], found: _Found) -> list[AnnotatedSlide]:
+def _training_slides(root: Path, reserved: set[str], findings: _Findings) -> list[AnnotatedSlide]:
     """Training slides that are not reserved, still without a split."""
     part = root / "training"
     paths = {kind: slides_by_id(part / kind, kind) for kind in (NORMAL, TUMOR)}
     labels = {slide_id: kind for kind, some in paths.items() for slide_id in some}
-    return _pair(part, paths[NORMAL] | paths[TUMOR], labels, "", reserved, found)
+    return _pair(part, paths[NORMAL] | paths[TUMOR], labels, "", reserved, findings)
 
 
-def _test_slides(root: Path, found: _Found) -> list[AnnotatedSlide]:
+def _test_slides(root: Path, findings: _Findings) -> list[AnnotatedSlide]:
     part = root / "testing"
     images, reference = part / "images", part / "reference.csv"
-    paths, told = slides_by_id(images, "test"), read_reference(reference)
-    labels = {slide_id: one.label for slide_id, one in told.items()}
+    paths, references = slides_by_id(images, "test"), read_reference(reference)
+    labels = {slide_id: one.label for slide_id, one in references.items()}
     if not paths:
         raise InputError(
             f"{images}: no slide named test_<number>.tif; put the test slides there, "
             f"or set {_SECTION}.test.num_tumor and num_normal to 0"
         )
     for slide_id in sorted(paths.keys() - labels.keys() - KNOWN_DIRT.keys()):
-        found.problems.append(f"{paths[slide_id]}: {reference} has no row for it")
+        findings.problems.append(f"{paths[slide_id]}: {reference} has no row for it")
     for slide_id in sorted(labels.keys() - paths.keys() - KNOWN_DIRT.keys()):
-        found.problems.append(f"{reference}: {slide_id} has no slide in {images}")
-    return _pair(part, paths, labels, "test", set(), found)
+        findings.problems.append(f"{reference}: {slide_id} has no slide in {images}")
+    return _pair(part, paths, labels, "test", set(), findings)
 
 
 def _pair(
@@ -216,23 +219,23 @@ def _pair(
     labels: Mapping[str, str],
     split: str,
     reserved: set[str],
-    found: _Found,
+    findings: _Findings,
 ) -> list[AnnotatedSlide]:
     """Slides that have a label, each with its annotation where it has tumor."""
     outlined = annotations_by_id(part)
     for slide_id, xml in outlined.items():
         if slide_id not in paths and slide_id not in KNOWN_DIRT:
-            found.problems.append(f"{xml}: there is no slide {slide_id} that it belongs to")
+            findings.problems.append(f"{xml}: there is no slide {slide_id} that it belongs to")
     slides = []
     for slide_id, path in paths.items():
         if slide_id in reserved or slide_id not in labels:
             continue
-        if slide_id in KNOWN_DIRT and slide_id not in found.keep:
-            found.notes.append(f"left out: {path}: {KNOWN_DIRT[slide_id]}")
+        if slide_id in KNOWN_DIRT and slide_id not in findings.keep:
+            findings.notes.append(f"left out: {path}: {KNOWN_DIRT[slide_id]}")
         elif labels[slide_id] == NORMAL and slide_id in outlined:
-            found.problems.append(f"{outlined[slide_id]}: outlines lesions on {slide_id}, a normal slide")
+            findings.problems.append(f"{outlined[slide_id]}: outlines lesions on {slide_id}, a normal slide")
         elif labels[slide_id] == TUMOR and slide_id not in outlined and slide_id not in NOT_EXHAUSTIVE:
-            found.problems.append(f"{path}: no annotation {slide_id}.xml in {part / ANNOTATIONS}")
+            findings.problems.append(f"{path}: no annotation {slide_id}.xml in {part / ANNOTATIONS}")
         else:
             slides.append(AnnotatedSlide(slide_id, path, split, outlined.get(slide_id)))
     return slides

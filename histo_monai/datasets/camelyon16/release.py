@@ -67,7 +67,7 @@ class Reference:
 
     Attributes:
         label: tumor or normal.
-        size: of the largest metastasis, in lower case ("macro", "micro", "itc"); empty where none is told.
+        size: of the largest metastasis, in lower case ("macro", "micro", "itc"); empty where none is stated.
     """
 
     label: str
@@ -83,7 +83,7 @@ def read_reference(path: Path) -> dict[str, Reference]:
         InputError: the file is missing, a row is not what it should be, or a slide comes twice; names file and row.
     """
     text = read_bytes(path).decode("utf-8-sig", errors="replace")
-    found: dict[str, Reference] = {}
+    references: dict[str, Reference] = {}
     try:
         rows = list(csv.reader(text.splitlines()))
     except csv.Error as error:
@@ -100,13 +100,13 @@ def read_reference(path: Path) -> dict[str, Reference]:
                 "as in test_001,Tumor,IDC,Macro or test_003,Normal"
             )
         slide_id = f"test_{int(name[1]):03d}"
-        if slide_id in found:
+        if slide_id in references:
             raise InputError(f"{path}, row {number}: {slide_id} stands in an earlier row already; keep one")
         size = cells[3].lower() if len(cells) == 4 else ""
-        found[slide_id] = Reference(label, "" if size == "none" else size)
-    if not found:
+        references[slide_id] = Reference(label, "" if size == "none" else size)
+    if not references:
         raise InputError(f"{path}: no row with a test slide; expected rows like test_001,Tumor,IDC,Macro")
-    return found
+    return references
 
 
 def slides_by_id(folder: Path, kind: str) -> dict[str, Path]:
@@ -129,16 +129,16 @@ def annotations_by_id(part: Path) -> dict[str, Path]:
 
 def _by_id(paths: Iterable[Path], kinds: Sequence[str], suffix: str) -> dict[str, Path]:
     """Files named <kind>_<number>.<suffix> by their lower-case id, in the order of their numbers."""
-    found: dict[tuple[str, int], Path] = {}
+    files: dict[tuple[str, int], Path] = {}
     for path in sorted(paths):
         match = _NAME.fullmatch(path.name)
         if match is None or match[1].lower() not in kinds or match[3].lower() != suffix:
             continue
         key = match[1].lower(), int(match[2])
-        if key in found:
+        if key in files:
             what = "slide" if suffix == "tif" else "annotation"
             raise InputError(
-                f"{path}: a second file for {what} {key[0]}_{key[1]:03d}, beside {found[key].name}; keep one"
+                f"{path}: a second file for {what} {key[0]}_{key[1]:03d}, beside {files[key].name}; keep one"
             )
-        found[key] = path
-    return {f"{kind}_{number:03d}": found[kind, number] for kind, number in sorted(found)}
+        files[key] = path
+    return {f"{kind}_{number:03d}": files[kind, number] for kind, number in sorted(files)}

@@ -36,13 +36,15 @@ def check_inside(path: Path, table: pd.DataFrame, slides: pd.DataFrame, processe
     if problems:
         more = f"; and {len(problems) - 1} more slides" if len(problems) > 1 else ""
         raise InputError(f"{path}: {problems[0]}{more}")
-    levels = dict(zip(slides["slide_id"], (found for _, _, found in measured), strict=True))
+    levels = dict(zip(slides["slide_id"], (mpps_of_levels for _, _, mpps_of_levels in measured), strict=True))
     for slide_id, finest in table[table["slide_id"] != ""].groupby("slide_id")["mpp"].min().items():
         try:
             choose_level(levels[str(slide_id)], float(finest))
         except InputError as error:
             raise InputError(f"{path}: slide {slide_id!r}: {error}") from None
-    sizes = pd.DataFrame([(*size, found[0]) for _, size, found in measured], columns=["h", "w", "mpp"])
+    sizes = pd.DataFrame(
+        [(*size, mpps_of_levels[0]) for _, size, mpps_of_levels in measured], columns=["h", "w", "mpp"]
+    )
     _refuse_outside(path, table, sizes.set_axis(slides["slide_id"]).reindex(table["slide_id"]))
 
 

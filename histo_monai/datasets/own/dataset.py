@@ -35,7 +35,7 @@ class OwnLabels:
 
 @dataclass(frozen=True)
 class OwnMaps:
-    """As `settings.MapSettings`: side of a cell, µm, and the class whose probability is mapped."""
+    """As `datasets.settings.MapSettings`: side of a cell, µm, and the class whose probability is mapped."""
 
     stride_um: Positive
     positive: str

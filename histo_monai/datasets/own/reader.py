@@ -34,7 +34,7 @@ def pretraining_slides(root: Path) -> pd.DataFrame:
     `own_slides.check_sha256`).
 
     Returns:
-        See `tables.CORPUS_COLUMNS`.
+        See `tables.columns.CORPUS_COLUMNS`.
 
     Raises:
         InputError: the file or a needed column is missing, a column is unknown, an id comes twice, or a value is not
@@ -49,7 +49,7 @@ def whole_slides(root: Path) -> tuple[pd.DataFrame, list[str]]:
     """All slides of `slides.csv`, with their `label` where it tells one, to be mapped and, with labels, diagnosed.
 
     Returns:
-        `tables.WHOLE_SLIDE_COLUMNS`, `split` empty where none is given, with the outlines in
+        `tables.columns.WHOLE_SLIDE_COLUMNS`, `split` empty where none is given, with the outlines in
         `annotations/<slide_id>.geojson` or `.xml` where there are any, and no warning.
 
     Raises:
@@ -145,8 +145,8 @@ def _checked(path: Path) -> pd.DataFrame:
     ambiguous = (table["slide_id"] != "") == (table["path"] != "")
     if ambiguous.any():
         row = first_row(ambiguous)
-        told = "both" if table.loc[row, "path"] else "neither"
-        raise InputError(f"{path}, row {row}: expected a path or a slide_id, got {told}")
+        given = "both" if table.loc[row, "path"] else "neither"
+        raise InputError(f"{path}, row {row}: expected a path or a slide_id, got {given}")
     for name, low, high, expected in (
         ("y", 0.0, 2**31, "level-0 pixels, 0 or more"),
         ("x", 0.0, 2**31, "level-0 pixels, 0 or more"),

@@ -45,9 +45,9 @@ class Squares:
         one more, along y and x, the one that has most. Where no grid has one: one square around the pole of
         inaccessibility, the place in the region that is farthest from its outline, if it is as good as those.
         """
-        found = [np.empty((0, 2))] * len(regions)
+        per_region = [np.empty((0, 2))] * len(regions)
         if not regions:
-            return found
+            return per_region
         low = np.maximum([region.exterior_yx.min(axis=0) for region in regions], 0)
         high = np.minimum([region.exterior_yx.max(axis=0) for region in regions], self.size_yx)
         fits = (high - low) / self.side_px
@@ -59,12 +59,12 @@ class Squares:
             some = [regions[number] for number in numbers]
             grids = _Grids.around(self, some, (low + high)[numbers] / 2, shape)
             for number, centers in zip(numbers.tolist(), grids.best(fewest[numbers]), strict=True):
-                found[number] = centers[_spread(centers, num)]
-            empty = np.array([not len(found[number]) for number in numbers])
+                per_region[number] = centers[_spread(centers, num)]
+            empty = np.array([not len(per_region[number]) for number in numbers])
             poles += numbers[empty & grids.may_hold_one()].tolist()
         for number in poles:
-            found[number] = self._around_pole(regions[number], low[number], high[number])
-        return found
+            per_region[number] = self._around_pole(regions[number], low[number], high[number])
+        return per_region
 
     def shares(self, centers_yx: Floats, regions: Sequence[Region], others: Sequence[Region]) -> Floats:
         """Part of each square that is in both of two regions, 0..1, shape (n,)."""

@@ -93,7 +93,7 @@ def annotation_files(root: Path) -> dict[str, Path]:
     Raises:
         InputError: there is another file, or two of one slide.
     """
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for path in sorted((root / ANNOTATIONS).glob("*")):
         if path.name.startswith("."):
             continue
@@ -101,12 +101,12 @@ def annotation_files(root: Path) -> dict[str, Path]:
             raise InputError(
                 f"{path}: expected files <slide_id>.geojson or <slide_id>.xml; move it elsewhere"
             )
-        if path.stem in found:
+        if path.stem in files:
             raise InputError(
-                f"{path}: a second file for slide {path.stem!r}, beside {found[path.stem].name}; keep one"
+                f"{path}: a second file for slide {path.stem!r}, beside {files[path.stem].name}; keep one"
             )
-        found[path.stem] = path
-    return found
+        files[path.stem] = path
+    return files
 
 
 def region_patches(
@@ -124,7 +124,8 @@ def region_patches(
         processes: slides looked at at the same time.
 
     Returns:
-        Columns of `tables.PATCH_COLUMNS` (those that something is known of), and what was left out, a line each.
+        Columns of `tables.columns.PATCH_COLUMNS` (those that something is known of), and what was left out, a line
+        each.
 
     Raises:
         InputError: a file is none of annotations, its slide is not in slides.csv or cannot be opened, no region lies on
@@ -172,10 +173,10 @@ def _warnings(
         ("have no class yet", [survey.num_unclassified for survey in surveys]),
         ('have a class that ends in "*", which QuPath ignores', [survey.num_ignored for survey in surveys]),
     ):
-        told = [f"{num} in {path.name}" for path, num in zip(files, nums, strict=True) if num]
-        if told:
+        counts = [f"{num} in {path.name}" for path, num in zip(files, nums, strict=True) if num]
+        if counts:
             lines.append(
-                f"{files[0].parent}: {sum(nums)} regions or points {why} and are left out: {first_five(told)}"
+                f"{files[0].parent}: {sum(nums)} regions or points {why} and are left out: {first_five(counts)}"
             )
     field = f"a patch of {placement.patch_px} px at {placement.mpp:g} µm/px, {placement.min_fraction:g} of it inside"
     for path, survey in zip(files, surveys, strict=True):
@@ -240,13 +241,13 @@ def take_squares(
         raise InputError(f"nothing of it lies on the slide ({width} × {height} px); is it of another slide?")
     centers = squares.centers_in([claim.region for claim in given], placement.num_per_region)
     _check_one_class(given, lows, highs, centers, squares)
-    found = [
+    placed = [
         (claim.key, claim.region.label, y, x)
         for claim, of_claim in zip(given, centers, strict=True)
         for y, x in of_claim.round(2).tolist()
     ]
     barren = [claim.name for claim, of_claim in zip(given, centers, strict=True) if not len(of_claim)]
-    return RegionSurvey(found, barren, num_unclassified, len(claims) - len(given) - num_unclassified)
+    return RegionSurvey(placed, barren, num_unclassified, len(claims) - len(given) - num_unclassified)
 
 
 def _check_one_class(

@@ -69,9 +69,9 @@ def check_sha256(root: Path, processes: int) -> None:
     if table.empty:
         return
     paths = [Path(path) for path in table["path"]]
-    found = map_over_processes(_sha256, paths, processes=processes, title="sha256", unit="slide")
+    checked = map_over_processes(_sha256, paths, processes=processes, title="sha256", unit="slide")
     problems = []
-    for row, path, given, (digest, problem) in zip(table.index, paths, table["sha256"], found, strict=True):
+    for row, path, given, (digest, problem) in zip(table.index, paths, table["sha256"], checked, strict=True):
         if digest != given.lower():
             differs = f"its sha256 is {digest[:_SHOWN]}..., not {given.lower()[:_SHOWN]}..."
             problems.append(f"row {row}: {problem or f'{path}: {differs}'}")

@@ -55,8 +55,8 @@ def draw_labeled_patches(
         processes: Slides surveyed at the same time.
 
     Returns:
-        The rows, columns of `tables.PATCH_COLUMNS` (not those that nothing is known about); what was left out of the
-        annotations, a line for each reason; and one line for every slide that could not be used.
+        The rows, columns of `tables.columns.PATCH_COLUMNS` (not those that nothing is known about); what was left out
+        of the annotations, a line for each reason; and one line for every slide that could not be used.
 
     Raises:
         InputError: slides cannot be used and `skip_bad_slides` is not set, or the slides have no room for as many
@@ -80,7 +80,7 @@ def draw_labeled_patches(
 
 
 def refuse_bad_slides(problems: Sequence[str], skip_bad_slides: bool) -> None:
-    """Raise a `ValueError` of one line that names the first problems, where they are not to be skipped."""
+    """Raise an `InputError` of one line that names the first problems, where they are not to be skipped."""
     if problems and not skip_bad_slides:
         raise InputError(
             f"{len(problems)} slides cannot give labeled patches: {first_five(problems)}. "

@@ -31,7 +31,7 @@ def no_patients(table: pd.DataFrame) -> list[str]:
     """A warning, if no labeled patch has a patient_id.
 
     Args:
-        table: `tables.PATCH_COLUMNS`.
+        table: `tables.columns.PATCH_COLUMNS`.
     """
     if table.empty or (table["patient_id"] != "").any():
         return []

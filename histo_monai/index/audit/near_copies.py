@@ -42,8 +42,8 @@ def near_copies(
         pairs = _pairs(left["fingerprint"].tolist(), right["fingerprint"].tolist(), processes)
         first, second = left.iloc[pairs[:, 0]], right.iloc[pairs[:, 1]]
         columns = (first["name"].array, one, second["name"].array, other, pairs[:, 2])
-        found = pd.DataFrame(dict(zip(NEAR_COLUMNS[1:], columns, strict=True))).assign(kind=kind)
-        parts.append(found[first["digest"].to_numpy() != second["digest"].to_numpy()])
+        near = pd.DataFrame(dict(zip(NEAR_COLUMNS[1:], columns, strict=True))).assign(kind=kind)
+        parts.append(near[first["digest"].to_numpy() != second["digest"].to_numpy()])
     filled = [part for part in parts if len(part)] or parts[:1]
     table = pd.concat(filled, ignore_index=True).drop_duplicates(["first", "second"])
     order = ["distance", "first", "second"]
@@ -75,8 +75,8 @@ def _pairs(left: list[str], right: list[str], processes: int) -> NDArray[np.int6
     work = partial(_pairs_of_rows, of_left, of_right)
     if len(starts) == 1:  # done before a progress bar is drawn
         return work(0)
-    found = map_over_processes(work, starts, processes=processes, title="near copies", unit="block")
-    return np.concatenate(list(found))
+    of_blocks = map_over_processes(work, starts, processes=processes, title="near copies", unit="block")
+    return np.concatenate(list(of_blocks))
 
 
 def _pairs_of_rows(left: NDArray[np.uint64], right: NDArray[np.uint64], start: int) -> NDArray[np.int64]:

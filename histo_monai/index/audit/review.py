@@ -26,7 +26,7 @@ class Surroundings:
 
     Attributes:
         corpus: slides of the pretraining: `slide_id`, `path`, `patient_id`, `mpp`, `split`.
-        whole_slides: of the dataset, `tables.WHOLE_SLIDE_COLUMNS`, as read; none where it has patches only.
+        whole_slides: of the dataset, `tables.columns.WHOLE_SLIDE_COLUMNS`, as read; none where it has patches only.
         slides: see `views.look_at_slides`.
         shared_ids: corpus and dataset are of one collection, so that the same id means the same slide or patient.
         within_patients: training and validation may share patients and slides.
@@ -45,8 +45,8 @@ def review(
     """Compare patches, whole slides and corpus, each with each.
 
     Args:
-        table: `tables.PATCH_COLUMNS` with splits; it may hold no row.
-        facts: of its rows, see `pixels.survey_images`.
+        table: `tables.columns.PATCH_COLUMNS` with splits; it may hold no row.
+        facts: of its rows, see `images.survey_images`.
         around: what they are compared with.
         processes: decides nothing.
 
@@ -54,7 +54,7 @@ def review(
         Warnings, and near copies, `near_copies.NEAR_COLUMNS`.
 
     Raises:
-        ValueError: something is in two splits; names up to five.
+        InputError: something is in two splits; names up to five.
     """
     whole_slides = with_splits_of_patches(around.whole_slides, table)
     check_leaks(
@@ -86,8 +86,8 @@ def with_splits_of_patches(whole_slides: pd.DataFrame, table: pd.DataFrame) -> p
     is tested must be named.
 
     Args:
-        whole_slides: `tables.WHOLE_SLIDE_COLUMNS`; `split` may be empty.
-        table: `tables.PATCH_COLUMNS` with splits.
+        whole_slides: `tables.columns.WHOLE_SLIDE_COLUMNS`; `split` may be empty.
+        table: `tables.columns.PATCH_COLUMNS` with splits.
     """
     rows = table.sort_values("split", key=lambda split: split.map(SPLITS.index), kind="stable")
     of_slide, of_patient = (
@@ -97,8 +97,8 @@ def with_splits_of_patches(whole_slides: pd.DataFrame, table: pd.DataFrame) -> p
     split = []
     for row in whole_slides.itertuples():
         own = of_slide.get(row.slide_id) or row.split
-        found = own or (of_patient.get(row.patient_id) if row.patient_id else None) or "train"
-        split.append("test" if row.split == "test" else found)
+        drawn = own or (of_patient.get(row.patient_id) if row.patient_id else None) or "train"
+        split.append("test" if row.split == "test" else drawn)
     return whole_slides.assign(split=pd.Series(split, index=whole_slides.index, dtype=str))
 
 

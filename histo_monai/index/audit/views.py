@@ -46,7 +46,7 @@ def readable(
     """The slides that can be read, and a line for each that cannot.
 
     Args:
-        whole_slides: `tables.WHOLE_SLIDE_COLUMNS`.
+        whole_slides: `tables.columns.WHOLE_SLIDE_COLUMNS`.
         looks: see `look_at_slides`.
         skip_bad_slides: go on without those.
 

@@ -33,12 +33,12 @@ def test_scores_are_those_of_the_three_tables_and_stand_beside_their_image(
     datasets, testing = breastpathq_tree / "breastpathq/datasets", breastpathq_tree / "breastpathq-test"
     for csv, folder in (("train_labels.csv", "train"), ("val_labels.csv", "validation")):
         for row in _csv(datasets / csv).itertuples():
-            found = table[table["path"] == str(datasets / folder / f"{row.slide}_{row.rid}.tif")]
-            assert found[["slide_id", "score", "split"]].to_numpy().tolist() == [[row.slide, row.y, ""]]
+            result = table[table["path"] == str(datasets / folder / f"{row.slide}_{row.rid}.tif")]
+            assert result[["slide_id", "score", "split"]].to_numpy().tolist() == [[row.slide, row.y, ""]]
     for row in _csv(testing / "test_labels.csv").itertuples():
-        found = table[table["path"] == str(testing / "test_patches" / f"{row.slide}_{row.rid}.tif")]
-        assert found[["rater_a", "rater_b", "split"]].to_numpy().tolist() == [[row.p1, row.p2, "test"]]
-        assert found["score"].iloc[0] == pytest.approx((row.p1 + row.p2) / 2)
+        result = table[table["path"] == str(testing / "test_patches" / f"{row.slide}_{row.rid}.tif")]
+        assert result[["rater_a", "rater_b", "split"]].to_numpy().tolist() == [[row.p1, row.p2, "test"]]
+        assert result["score"].iloc[0] == pytest.approx((row.p1 + row.p2) / 2)
     assert len(table) == 24
     assert table["patch_id"].is_unique
     assert (table["label"] == "").all()

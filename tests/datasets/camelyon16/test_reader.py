@@ -90,21 +90,21 @@ def by_slide(table: pd.DataFrame, label: str) -> Iterator[tuple[str, np.ndarray]
 
 
 def test_every_tumor_patch_holds_the_tumor_asked_for(drawn: LabeledDataset) -> None:
-    found = [tumor_fractions(name, centers, PATCH_PX) for name, centers in by_slide(drawn.table, "tumor")]
-    assert len(found) == 3
-    fractions = np.concatenate(found)
+    result = [tumor_fractions(name, centers, PATCH_PX) for name, centers in by_slide(drawn.table, "tumor")]
+    assert len(result) == 3
+    fractions = np.concatenate(result)
     assert fractions.min() >= 0.49  # 48 x 48 points count an area to a hundredth
     assert (fractions < 0.75).any()  # up to the border, not only in the middle
     assert (fractions > 0.99).any()
 
 
 def test_no_normal_patch_holds_any_tumor(drawn: LabeledDataset) -> None:
-    found = {
+    result = {
         name: tumor_fractions(name, centers, PATCH_PX) for name, centers in by_slide(drawn.table, "normal")
     }
-    assert len(found) == 6
-    assert sum(name.startswith("tumor") for name in found) == 2
-    assert all((fractions == 0).all() for fractions in found.values())
+    assert len(result) == 6
+    assert sum(name.startswith("tumor") for name in result) == 2
+    assert all((fractions == 0).all() for fractions in result.values())
 
 
 def test_counts_splits_and_columns_are_what_is_asked_for(drawn: LabeledDataset, cohort: Path) -> None:
@@ -129,7 +129,7 @@ def test_slides_lie_in_one_split_and_the_reserved_ones_in_none(drawn: LabeledDat
         *("normal_002", "normal_003", "test_001", "test_002", "tumor_002", "tumor_003")
     ]
     for split in ("train", "validation"):
-        kinds = [name.split("_")[0] for name, found in splits.items() if found[0] == split]
+        kinds = [name.split("_")[0] for name, result in splits.items() if result[0] == split]
         assert sorted(kinds) == ["normal", "tumor"]
 
 
@@ -196,8 +196,8 @@ def test_fewer_of_one_label_are_the_first_of_more_and_leave_the_other_as_it_is(
     train = drawn.table[drawn.table["split"] == "train"]
     for label, num in (("tumor", 20), ("normal", 90)):
         expected = train[train["label"] == label]["patch_id"].head(num)
-        found = fewer[(fewer["split"] == "train") & (fewer["label"] == label)]["patch_id"]
-        assert found.tolist() == expected.tolist()
+        result = fewer[(fewer["split"] == "train") & (fewer["label"] == label)]["patch_id"]
+        assert result.tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("label", ["tumor", "normal"])
@@ -339,8 +339,8 @@ def test_slides_to_diagnose_have_the_splits_of_their_patches(cohort: Path, drawn
     assert "tumor_001" not in slides.index
     is_tumor = slides["label"] == "tumor"
     assert (slides["annotation"] != "").equals(is_tumor)
-    told = slides.loc[["test_001", "test_002"], ["label", "size"]].to_numpy().tolist()
-    assert told == [["tumor", "macro"], ["normal", ""]]
+    labels = slides.loc[["test_001", "test_002"], ["label", "size"]].to_numpy().tolist()
+    assert labels == [["tumor", "macro"], ["normal", ""]]
     assert slides["exhaustive"].all()
 
 

@@ -119,9 +119,9 @@ def test_every_slide_annotation_and_row_is_found_by_its_id(release: Path) -> Non
         ("training/tumor", "tumor", 111),
         ("testing/images", "test", 129),
     ):
-        found = slides_by_id(release / folder, kind)
-        assert len(found) == num
-        assert list(found) == sorted(found)
+        slides = slides_by_id(release / folder, kind)
+        assert len(slides) == num
+        assert list(slides) == sorted(slides)
     assert list(annotations_by_id(release / "training")) == [f"tumor_{n:03d}" for n in range(1, 112)]
     assert len(annotations_by_id(release / "testing")) == 48
     assert len(read_reference(release / "testing" / "reference.csv")) == 130
@@ -160,7 +160,7 @@ def test_every_annotation_is_read_and_what_is_left_out_is_told(
     path = files["tumor_054"]
     assert left_out["tumor_054"] == [f"{path}: 1 outline without area left out: '_8'"]
     assert len(lesions["tumor_054"].outlines) == 9
-    odd = {slide_id for slide_id, told in left_out.items() if told}
+    odd = {slide_id for slide_id, lines in left_out.items() if lines}
     assert odd == {"tumor_054"} | {name for name in files if int(name[-3:]) % 10 in (4, 5)}
     assert all(len(lesions[name].unclear) == 1 for name in odd - {"tumor_054"})
     with caplog.at_level(logging.WARNING):

@@ -55,14 +55,14 @@ def take(folder: Path) -> Take:
     return take
 
 
-def centers(found: LabeledDataset) -> list[tuple[float, float]]:
-    return [(y, x) for y, x in found.table[["y", "x"]].to_numpy().tolist()]
+def centers(dataset: LabeledDataset) -> list[tuple[float, float]]:
+    return [(y, x) for y, x in dataset.table[["y", "x"]].to_numpy().tolist()]
 
 
 def test_a_region_of_whole_patches_gives_exactly_these(take: Take, folder: Path) -> None:
-    found = take(box(100.5, 50, 128, 192, "Stroma"))
-    assert centers(found) == [(y, x) for y in (132.5, 196.5) for x in (82, 146, 210)]
-    table = found.table
+    rows = take(box(100.5, 50, 128, 192, "Stroma"))
+    assert centers(rows) == [(y, x) for y in (132.5, 196.5) for x in (82, 146, 210)]
+    table = rows.table
     assert set(table["label"]) == {"Stroma"}
     assert set(table["slide_id"]) == {"a"}
     assert set(table["path"]) == {str(folder / "a.tif")}
@@ -71,18 +71,18 @@ def test_a_region_of_whole_patches_gives_exactly_these(take: Take, folder: Path)
     assert table[["side_px", "mpp"]].drop_duplicates().to_numpy().tolist() == [[64, 1]]
     assert table["patch_id"].is_unique
     assert table["slide_mpp"].isna().all()
-    assert found.warnings == ()
+    assert rows.warnings == ()
 
 
 def test_a_field_is_in_micrometers_also_where_the_manifest_tells_the_resolution(
     take: Take, folder: Path
 ) -> None:
     write_annotations(folder / "annotations" / "b.geojson", [box(0, 0, 512, 640)])
-    found = take(region_mpp=0.5)
-    assert len(found.table) == 8 * 10
-    assert set(found.table["slide_mpp"]) == {0.5}
+    rows = take(region_mpp=0.5)
+    assert len(rows.table) == 8 * 10
+    assert set(rows.table["slide_mpp"]) == {0.5}
     assert len(take(region_mpp=1.0).table) == 4 * 5
-    assert set(found.table["split"]) == {"test"}
+    assert set(rows.table["split"]) == {"test"}
 
 
 @pytest.mark.parametrize("least", [0.3, 0.6, 0.75, 0.95])
@@ -135,15 +135,15 @@ def test_a_region_too_odd_for_a_grid_gives_one_patch_where_it_is_widest(take: Ta
 
 
 def test_regions_without_room_are_named_in_one_warning(take: Take) -> None:
-    found = take(
+    rows = take(
         box(100, 100, 64, 64),
         box(200, 200, 30, 30),
         Region(np.array([(9.0, 9), (9, 9), (9, 9)]), label="Tumor", name="a speck"),
         box(480, 600, 64, 64),  # half of it beyond the slide
         min_region_fraction=0.5,
     )
-    assert centers(found) == [(132, 132)]
-    flat, line = found.warnings
+    assert centers(rows) == [(132, 132)]
+    flat, line = rows.warnings
     assert "annotations/a.geojson: 1 outline without area left out: 'feature 3'" in flat
     assert "annotations/a.geojson: no room" in line
     assert "64 px at 1 µm/px, 0.5 of it inside" in line
@@ -152,26 +152,26 @@ def test_regions_without_room_are_named_in_one_warning(take: Take) -> None:
 
 
 def test_what_has_no_class_or_one_that_qupath_ignores_is_counted_and_left_out(take: Take) -> None:
-    found = take(
+    rows = take(
         box(0, 0, 64, 64),
         box(200, 200, 64, 64, ""),
         box(200, 200, 64, 64, "Region*"),
         points=(Point((100, 100)), Point((400, 400), "Stroma")),
     )
-    assert found.table["label"].tolist() == ["Tumor", "Stroma"]
-    assert len(found.warnings) == 2
+    assert rows.table["label"].tolist() == ["Tumor", "Stroma"]
+    assert len(rows.warnings) == 2
     assert (
         "annotations: 2 regions or points have no class yet and are left out: 2 in a.geojson"
-        in (found.warnings[0])
+        in (rows.warnings[0])
     )
-    assert "1 regions or points have a class that ends in" in found.warnings[1]
+    assert "1 regions or points have a class that ends in" in rows.warnings[1]
 
 
 def test_a_point_with_a_class_is_one_patch_around_it(take: Take) -> None:
-    found = take(points=(Point((100.25, 200), "Mitosis"), Point((500, 200), "Mitosis")))
-    assert centers(found) == [(100.25, 200)]
-    assert found.table["patch_id"].tolist() == ["a-point00001-y100-x200"]
-    assert "point 2 (Mitosis, around y 500, x 200)" in found.warnings[0]
+    rows = take(points=(Point((100.25, 200), "Mitosis"), Point((500, 200), "Mitosis")))
+    assert centers(rows) == [(100.25, 200)]
+    assert rows.table["patch_id"].tolist() == ["a-point00001-y100-x200"]
+    assert "point 2 (Mitosis, around y 500, x 200)" in rows.warnings[0]
 
 
 def test_an_island_of_another_class_in_a_hole_gives_its_own_patches(take: Take) -> None:
@@ -197,10 +197,10 @@ def test_asap_groups_are_classes_and_its_holes_are_left_out(take: Take, folder: 
     hole = box(64, 64, 64, 64).exterior_yx
     regions = [Region(box(0, 0, 192, 192).exterior_yx, (hole,), "Tumor"), box(300, 300, 64, 64, "")]
     write_annotations(folder / "annotations" / "a.xml", regions)
-    found = take()
-    assert len(found.table) == 8
-    assert (96, 96) not in centers(found)
-    assert "1 regions or points have no class yet" in found.warnings[0]
+    rows = take()
+    assert len(rows.table) == 8
+    assert (96, 96) not in centers(rows)
+    assert "1 regions or points have no class yet" in rows.warnings[0]
 
 
 def test_patches_csv_and_annotations_are_read_together(take: Take, folder: Path) -> None:
@@ -304,11 +304,11 @@ def test_an_annotation_as_qupath_writes_it_becomes_training_patches_of_what_it_o
         for name, split in zip("pqrs", ("train", "train", "validation", "test"), strict=True)
     )
     (tmp_path / "slides.csv").write_text("slide_id,path,split\n" + rows)
-    found = own.labeled_patches(
+    dataset = own.labeled_patches(
         tmp_path, patch_px=64, region_mpp=1.0, min_region_fraction=0.9, num_per_region=5
     )
     no_slides = pd.DataFrame(columns=["slide_id", "path", "patient_id", "split"], dtype=str).assign(mpp=1.0)
-    files = found.table[["path"]].assign(mpp=found.table["slide_mpp"])
+    files = dataset.table[["path"]].assign(mpp=dataset.table["slide_mpp"])
     around = Surroundings(
         no_slides,
         whole_slide_table([]),
@@ -316,7 +316,7 @@ def test_an_annotation_as_qupath_writes_it_becomes_training_patches_of_what_it_o
         shared_ids=False,
         within_patients=False,
     )
-    labels = build_labels(found, around=around, validation_fraction=0.25, seed=0, processes=1)
+    labels = build_labels(dataset, around=around, validation_fraction=0.25, seed=0, processes=1)
     table, counts = labels.table, count_patches(labels.table)
     assert counts["classes"] == {
         label: {"train": 10, "validation": 5, "test": 5} for label in ("Stroma", "Tumor")
@@ -338,9 +338,9 @@ def test_cells_too_small_for_a_patch_are_known_to_be_so_without_looking_for_thei
         for row in range(40)
         for column in range(50)
     ]
-    found = take(box(0, 0, 64, 64, "Tumor"), *cells[::-1], min_region_fraction=0.5)
-    assert centers(found) == [(32, 32)]
-    (line,) = found.warnings
+    rows = take(box(0, 0, 64, 64, "Tumor"), *cells[::-1], min_region_fraction=0.5)
+    assert centers(rows) == [(32, 32)]
+    (line,) = rows.warnings
     assert "and 1995 more" in line
 
 

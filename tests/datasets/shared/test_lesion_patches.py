@@ -39,7 +39,7 @@ def read_lesions(path: Path) -> Lesions:
 
 @pytest.fixture
 def slide_with(tmp_path: Path) -> Callable[[NDArray[np.bool_]], Path]:
-    """A function that writes a slide with tissue where it is told, its second level padded to whole tiles."""
+    """A function that writes a slide with tissue where it is asked for, its second level padded to whole tiles."""
 
     def write(tissue: NDArray[np.bool_]) -> Path:
         image = np.where(tissue[..., None], TISSUE, GLASS).astype(np.uint8)
@@ -80,13 +80,13 @@ def test_labels_hold_at_any_resolution_of_slide_patch_and_mask(
     slide_with: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, most_mask_px: int
 ) -> None:
     monkeypatch.setattr(label_survey, "_MOST_MASK_PX", most_mask_px)
-    found = survey(slide_with(np.ones((SIDE_PX, SIDE_PX), bool)))
-    assert found.problem == ""
-    tumor, normal = (fractions(found.centers_yx[label]) for label in ("tumor", "normal"))
+    surveyed = survey(slide_with(np.ones((SIDE_PX, SIDE_PX), bool)))
+    assert surveyed.problem == ""
+    tumor, normal = (fractions(surveyed.centers_yx[label]) for label in ("tumor", "normal"))
     assert (len(tumor), len(normal)) == (400, 400)
     assert tumor.min() >= 0.595
     assert normal.max() == 0
-    for centers in found.centers_yx.values():
+    for centers in surveyed.centers_yx.values():
         assert centers.min() >= FIELD_PX / 2
         assert centers.max() <= SIDE_PX - FIELD_PX / 2
 
@@ -109,8 +109,8 @@ def test_outlines_lie_on_what_they_outline_at_the_far_edge_of_a_padded_level(
 def test_no_tissue_and_a_field_larger_than_the_slide_give_nothing(slide_with: Callable[..., Path]) -> None:
     everywhere = slide_with(np.ones((SIDE_PX, SIDE_PX), bool))
     wide = LabelPlacement(1024, 0.5, 0.5, 8.0, 0.5)
-    found = survey(everywhere, wide)
-    assert (found.room("tumor"), found.room("normal")) == (0, 0)
+    surveyed = survey(everywhere, wide)
+    assert (surveyed.room("tumor"), surveyed.room("normal")) == (0, 0)
     bare = slide_with(np.zeros((SIDE_PX, SIDE_PX), bool))
     assert survey(bare).problem == f"{bare}: no tissue found on it"
 

@@ -99,10 +99,10 @@ def _held_by_another(hold: Callable[[], object]) -> Callable[[], None]:
     """Another process takes it, and keeps it until the case is over."""
 
     def change() -> None:
-        ready, told = os.pipe()
+        ready, signal_end = os.pipe()
         if os.fork() == 0:
             hold_open = hold()
-            os.write(told, b"x")
+            os.write(signal_end, b"x")
             signal.alarm(60)
             while hold_open is not False:
                 time.sleep(1)

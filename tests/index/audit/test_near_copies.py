@@ -44,16 +44,16 @@ def _distance(one: np.ndarray, other: np.ndarray) -> int:
     """Without any of the tricks: the bits of each turned image, counted one by one."""
     turned = [np.rot90(image, k) for image in (other, other[:, ::-1]) for k in range(4)]
     bits = np.unpackbits(np.frombuffer(fingerprint(one), np.uint8))
-    found = [np.unpackbits(np.frombuffer(fingerprint(image), np.uint8)) for image in turned]
-    return min(int((bits != other_bits).sum()) for other_bits in found)
+    result = [np.unpackbits(np.frombuffer(fingerprint(image), np.uint8)) for image in turned]
+    return min(int((bits != other_bits).sum()) for other_bits in result)
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 2**32), st.sampled_from([31, 32, 96, 117]))
 def test_all_eight_orientations_follow_from_the_bits_of_one(first: int, second: int, side: int) -> None:
     one, other = _image(first, side), _image(second, side)
-    found = distances(class_words([fingerprint(one)])[0], class_words([fingerprint(other)]))
-    assert found.tolist() == [[_distance(one, other)]]
+    measured = distances(class_words([fingerprint(one)])[0], class_words([fingerprint(other)]))
+    assert measured.tolist() == [[_distance(one, other)]]
 
 
 @pytest.mark.parametrize("turns", range(4))

@@ -52,8 +52,10 @@ def test_noise_has_zero_mean_and_unit_variance() -> None:
 def test_points_of_a_window_are_those_of_a_larger_one_inside_it(jitter: float) -> None:
     y, x, u = scatter((-100, -100, 300, 300), 9.0, jitter, 4)
     inside = (y >= 10) & (y < 90) & (x >= 20) & (x < 130)
-    found = scatter((10, 20, 90, 130), 9.0, jitter, 4)
-    np.testing.assert_array_equal(np.stack([y, x, *u])[:, inside], np.stack([found[0], found[1], *found[2]]))
+    places = scatter((10, 20, 90, 130), 9.0, jitter, 4)
+    np.testing.assert_array_equal(
+        np.stack([y, x, *u])[:, inside], np.stack([places[0], places[1], *places[2]])
+    )
 
 
 def test_point_density_is_that_of_a_hexagonal_lattice() -> None:

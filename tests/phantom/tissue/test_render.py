@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
-from histo_monai.phantom.camelyon16 import SlideSpec, lesion_mask, make_world
 from matplotlib.path import Path as Outline
 
+from histo_monai.phantom.cohorts.camelyon16 import SlideSpec, lesion_mask, make_world
 from histo_monai.phantom.plans.breast import Breast
 from histo_monai.phantom.plans.lesions import DepthMap, Lesion, rasterize
 from histo_monai.phantom.tissue import render as rendering
