@@ -267,7 +267,7 @@ def cases() -> Iterator[Case]:
         yield Case(STATES, name, INDEX_CALL, prepare, code=ACCEPTED, state="done", check=_is_clean)
     for argv, folder in (
         (INDEX_CALL, INDEX),
-        (finetune, artifacts.finetuned_folder("random", 0)),
+        (finetune, artifacts.Run("random", 0).finetuned),
         (("compare",), DATA / "comparison"),
     ):
         stage = "-".join((argv[0], *argv[2::2]))
