@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from histo_monai.datasets.own_regions import RegionPlacement, take_squares
+from histo_monai.datasets.own.regions import RegionPlacement, take_squares
 from histo_monai.slides.annotations import (
     Region,
     asap_regions,
@@ -45,13 +45,13 @@ def discs(num: int, radius: float, pitch: float, label: str = "", hole: float = 
     columns = int(np.ceil(np.sqrt(num)))
     turn = np.linspace(0, 2 * np.pi, 16, endpoint=False)
     circle = np.stack([np.sin(turn), np.cos(turn)], axis=1)
-    found = []
+    regions = []
     for number in range(num):
         center = (np.array(divmod(number, columns)) + 0.5) * pitch
         points = center + radius * rng.uniform(0.9, 1.1, (16, 1)) * circle
         holes = (center + hole * radius * circle,) if hole else ()
-        found.append(Region(points, holes, label or ("Tumor", "Stroma")[number % 2]))
-    return found
+        regions.append(Region(points, holes, label or ("Tumor", "Stroma")[number % 2]))
+    return regions
 
 
 def steps(kind: str, num: int, folder: Path) -> dict[str, float]:
@@ -91,8 +91,8 @@ def main() -> int:
         for kind in KINDS:
             tables = [steps(kind, num, Path(name)) for num in nums]
             for num, table in zip(nums, tables, strict=True):
-                told = ", ".join(f"{step} {value:.2f}" for step, value in table.items())
-                print(f"{kind}, {num:,} regions: {told} s; together {sum(table.values()):.1f} s", flush=True)
+                times = ", ".join(f"{step} {value:.2f}" for step, value in table.items())
+                print(f"{kind}, {num:,} regions: {times} s; together {sum(table.values()):.1f} s", flush=True)
             if len(nums) < 2:
                 continue
             growth = {

@@ -2,15 +2,17 @@
 
     python benchmarks/augmentation.py                  # one CPU core, both, interleaved, medians
     python benchmarks/augmentation.py --own            # all policies of ours alone, one CPU core
-    python benchmarks/augmentation.py --device cuda    # the same on a GPU, CUDA events, median
+    python benchmarks/augmentation.py --executions     # all policies with OpenCV and with torch, 1 and 2 threads
+    python benchmarks/augmentation.py --device cuda    # all policies of ours on a GPU, CUDA events, median
 
 Besides the policy of pretraining, those of fine-tuning and of consistency training are timed; the latter's image is a
-pair of views, weak and strong (n_aug = 7), and `weak` the first of these alone.
+pair of views, weak and strong (n_aug = 7), and `weak` the first of these alone. `--executions` takes the batches of
+params.yaml at 64 and 256 px: what a CPU runs (OpenCV, one thread) against what a GPU runs (torch, here on the CPU too).
 
 All start from uint8 in memory and end with a float32 (N, 3, P, P) tensor in 0..1. The albumentations
 policy has the same operations, ranges and probabilities on uint8 images in its own layout (H, W, 3); its
 order is fixed, which costs the same. It has no operation on the three HED channels; two stand-ins are timed:
-its own `HEStain` (haematoxylin and eosin only, the residual is lost), and scikit-image's rgb2hed and hed2rgb in an
+its own `HEStain` (hematoxylin and eosin only, the residual is lost), and scikit-image's rgb2hed and hed2rgb in an
 `A.Lambda` (all three channels, as in the paper). Needs the extras `bench` and `test`.
 """
 
@@ -18,8 +20,9 @@ import argparse
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from types import ModuleType
 
 os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
 
@@ -28,7 +31,11 @@ import torch
 import torch.nn.functional as F
 from skimage.color import hed2rgb, rgb2hed
 
-from histo_monai.transforms.augmentation import render
+from histo_monai.pretext.moco.views import ContrastiveViews
+from histo_monai.transforms import with_opencv, with_torch
+from histo_monai.transforms.augmentation import Augmentation, render
+from histo_monai.transforms.operations.noise import pool_length
+from histo_monai.transforms.parameters import ViewParameters
 from histo_monai.transforms.randaugment import WeakStrongViews
 from histo_monai.transforms.supervised import SupervisedAugmentation
 from histo_monai.transforms.views import PretrainAugmentation
@@ -110,15 +117,76 @@ def own_policies(batch: torch.Tensor, prob: float) -> dict[str, Callable[[], obj
     }
 
 
-def cpu_seconds(run: Callable[[], object]) -> float:
-    """Processor time: on one thread the wall time of an idle machine, and steadier on a busy one."""
-    start = time.process_time()
+def policies_at_defaults(size_px: int) -> dict[str, tuple[Augmentation, tuple[int, int]]]:
+    """Each policy and the samples and patches of a batch of params.yaml."""
+    return {
+        PRETRAINING: (PretrainAugmentation(size_px), (16, 3)),
+        "MoCo, both views": (ContrastiveViews(size_px), (16, 1)),
+        "supervised": (SupervisedAugmentation(size_px), (16, 1)),
+        "weak and strong, 7": (WeakStrongViews(size_px, n_aug=7), (56, 1)),
+        "weak and strong, 3": (WeakStrongViews(size_px, n_aug=3), (56, 1)),
+    }
+
+
+def augment_with(execution: ModuleType, policy: Augmentation, batch: torch.Tensor) -> None:
+    """What `policy(batch)` does, by one of the two executions."""
+    drawn = policy.randomize(*batch.shape[:2])
+    views = [drawn] if isinstance(drawn, ViewParameters) else vars(drawn).values()
+    for view in views:
+        generator = torch.Generator().manual_seed(view.noise_seed)
+        pool = torch.randn(pool_length(policy.size_px) if view.needs_normals() else 0, generator=generator)
+        execution.augment(batch.flatten(0, 1), view, pool, policy.size_px)
+
+
+def compare_executions(repeats: int) -> None:
+    """Prints milliseconds an image with OpenCV on one thread, and how many times as long torch takes on 1 and 2.
+
+    One thread: CPU time, the median ratio of the interleaved repeats, with quartiles. Two: wall time, the ratio of the
+    fastest repeats, because threads that wait for each other on a busy machine say nothing of a quiet one.
+    """
+    print("OpenCV, ms of CPU time an image; torch / OpenCV on 1 thread (quartiles) and on 2")
+    for size_px in (64, 256):
+        for name, (policy, shape) in policies_at_defaults(size_px).items():
+            batch = tissue_like_batch(*shape, size_px)
+            by = [
+                partial(augment_with, execution, policy.set_random_state(0), batch)
+                for execution in (with_opencv, with_torch)
+            ]
+            one_thread = interleaved(by, 1, repeats, time.process_time)
+            low, ratio, high = statistics.quantiles((with_torch_ / cv for cv, with_torch_ in one_thread), n=4)
+            fastest_cv, fastest_torch = map(
+                min, zip(*interleaved(by, 2, repeats, time.perf_counter), strict=True)
+            )
+            each = 1e3 * statistics.median(cv for cv, _ in one_thread) / (shape[0] * shape[1])
+            print(
+                f"{size_px:4d} px  {name:20s}{shape[0]:3d} × {shape[1]}  {each:6.3f} ms  "
+                f"{ratio:5.2f} ({low:.2f} to {high:.2f})  {fastest_torch / fastest_cv:5.2f}",
+                flush=True,
+            )
+
+
+def interleaved(
+    runs: Sequence[Callable[[], None]], threads: int, repeats: int, clock: Callable[[], float]
+) -> list[list[float]]:
+    """Seconds of each run in each repeat, with so many threads of torch."""
+    torch.set_num_threads(threads)
+    for run in runs:
+        run()
+    return [[seconds(run, clock) for run in runs] for _ in range(repeats)]
+
+
+def seconds(run: Callable[[], object], clock: Callable[[], float]) -> float:
+    """Of one call, by a clock."""
+    start = clock()
     run()
-    return time.process_time() - start
+    return clock() - start
 
 
 def compare_on_one_core(batch: torch.Tensor, prob: float, repeats: int, own_only: bool) -> None:
-    """Prints images/s of each, medians of interleaved repeats, and ratios of medians."""
+    """Prints images/s of each, medians of interleaved repeats, and ratios of medians.
+
+    Processor time: on one thread the wall time of an idle machine, and steadier on a busy one.
+    """
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     torch.set_num_threads(1)
     size_px, num_images = batch.shape[-1], batch.shape[0] * batch.shape[1]
@@ -134,7 +202,7 @@ def compare_on_one_core(batch: torch.Tensor, prob: float, repeats: int, own_only
             runs[f"albumentations, {name}"] = partial(through, albumentations_policy(size_px, prob, stain))
     for run in runs.values():
         run()
-    measured = [{name: cpu_seconds(run) for name, run in runs.items()} for _ in range(repeats)]
+    measured = [{name: seconds(run, time.process_time) for name, run in runs.items()} for _ in range(repeats)]
     medians = {name: statistics.median(repeat[name] for repeat in measured) / num_images for name in runs}
     print(f"{num_images} images of {size_px} px, each operation of pretraining with probability {prob}")
     print(f"one CPU core, CPU time, medians of {repeats} interleaved repeats")
@@ -175,9 +243,13 @@ def main() -> None:
     parser.add_argument("--prob", type=float, default=0.5)
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--own", action="store_true", help="without albumentations")
+    parser.add_argument("--executions", action="store_true", help="OpenCV against torch, 1 and 2 threads")
     options = parser.parse_args()
     if options.device == "cuda" and not torch.cuda.is_available():
         raise SystemExit("no CUDA device here: run with --device cpu")
+    if options.executions:
+        compare_executions(options.repeats)
+        return
     batch = tissue_like_batch(options.samples, options.scales, options.size_px)
     if options.device == "cuda":
         time_on_cuda(batch, options.prob, options.repeats)

@@ -36,9 +36,9 @@ from histo_monai.networks.task_model import TaskModel, describe_task_model
 
 ROOT = Path(__file__).resolve().parent.parent
 CHECKS = {
-    "leaks, copies and ids": ("histo_monai.datasets.audit",),
-    "images: whole, and which are the same": ("histo_monai.datasets.pixels",),
-    "digests that slides.csv names": ("histo_monai.datasets.own_slides.check_sha256",),
+    "leaks, copies and ids": ("histo_monai.index.audit",),
+    "images: whole, and which are the same": ("histo_monai.index.images",),
+    "digests that slides.csv names": ("histo_monai.datasets.own.slides.check_sha256",),
     "names": ("histo_monai.storage.names",),
     "tables of slides": ("histo_monai.slides.tiff.read_pages", "histo_monai.slides.tiff.pages"),
     "tiles before they are decoded": ("histo_monai.slides.tiles", "histo_monai.slides.tiff.tiles"),

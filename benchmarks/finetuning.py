@@ -102,9 +102,9 @@ def consistency_steps(arguments: argparse.Namespace) -> dict[str, Callable[[], A
         to_device(network, device)
     heads = [torch.optim.SGD(head.parameters(), lr=1e-3) for head in (pair.student, student.head)]
 
-    def update(optimizer: torch.optim.Optimizer, said: torch.Tensor, taught: torch.Tensor) -> None:
-        loss = F.cross_entropy(said[:num].float(), targets)
-        loss = loss + F.cross_entropy(said[num:].float(), taught.argmax(-1))
+    def update(optimizer: torch.optim.Optimizer, outputs: torch.Tensor, taught: torch.Tensor) -> None:
+        loss = F.cross_entropy(outputs[:num].float(), targets)
+        loss = loss + F.cross_entropy(outputs[num:].float(), taught.argmax(-1))
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
@@ -115,15 +115,15 @@ def consistency_steps(arguments: argparse.Namespace) -> dict[str, Callable[[], A
             of_labeled, of_weak, of_strong = features.split([num, len(weak), len(strong)])
             with torch.no_grad():
                 taught = pair.teacher(of_weak)
-            said = pair.student(torch.cat([of_labeled, of_strong]))
-        update(heads[0], said, taught)
+            outputs = pair.student(torch.cat([of_labeled, of_strong]))
+        update(heads[0], outputs, taught)
 
     def separate() -> None:
         with precision(device):
             with torch.no_grad():
                 taught = teacher(weak)
-            said = torch.cat([student(labeled), student(strong)])
-        update(heads[1], said, taught)
+            outputs = torch.cat([student(labeled), student(strong)])
+        update(heads[1], outputs, taught)
 
     return {"one trunk": shared, "two networks": separate}
 

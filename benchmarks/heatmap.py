@@ -11,7 +11,7 @@
 3. --large: peak resident memory while a slide of 20,000 x 20,000 px is mapped (one 2048-px world, repeated).
 
 Ways take turns; medians, and their ratio. Times are CPU time of one core, what they take on an idle machine; with
---threads or --workers, wall time. The model learns for a minute to tell the slide's tumour from the rest, so that its
+--threads or --workers, wall time. The model learns for a minute to tell the slide's tumor from the rest, so that its
 probabilities mean something.
 """
 
@@ -37,17 +37,18 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import nn
 
-from histo_monai.engines.heatmap import MapSettings, PatchModels, map_slide, value_of
+from histo_monai.engines.heatmap import MapPlan, PatchModels, map_slide, value_of
+from histo_monai.mapping.blocks import CellBlocks
+from histo_monai.mapping.cells import tissue_cells
+from histo_monai.mapping.grid import Grid
+from histo_monai.mapping.heatmap import Heatmap
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.shared_trunk import SharedTrunk
 from histo_monai.networks.task_model import TaskModel
-from histo_monai.phantom.camelyon16 import SlideSpec, lesion_mask, make_world
-from histo_monai.phantom.pyramid import write_pyramid
-from histo_monai.phantom.render import render_strips
+from histo_monai.phantom.cohorts.camelyon16 import SlideSpec, lesion_mask, make_world
+from histo_monai.phantom.raster.pyramid import write_pyramid
+from histo_monai.phantom.tissue.render import render_strips
 from histo_monai.slides import Box, open_slide, tissue_fraction
-from histo_monai.wholeslide.blocks import CellBlocks
-from histo_monai.wholeslide.cells import tissue_cells
-from histo_monai.wholeslide.heatmap import Grid, Heatmap
 
 WORLD_PX, LARGE_PX = 2048, 20_000
 NUM_PLAIN = 100
@@ -75,7 +76,7 @@ def main() -> None:
     cv2.setNumThreads(arguments.threads)
     side_um = arguments.patch_px * arguments.mpp
     stride_um = arguments.stride_um or (side_um if arguments.large else side_um / 2)
-    settings = MapSettings(arguments.patch_px, arguments.mpp, stride_um, 8.0, 0.5, arguments.batch_size)
+    settings = MapPlan(arguments.patch_px, arguments.mpp, stride_um, 8.0, 0.5, arguments.batch_size)
     spec = SlideSpec("benchmark", 3, "macro", False, WORLD_PX, arguments.mpp)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "slide.tif"
@@ -91,22 +92,22 @@ def main() -> None:
         report_fields(path, settings, model, grid, cells, arguments.rounds)
 
 
-def read_all(path: Path, settings: MapSettings) -> tuple[Grid, NDArray[np.int64], torch.Tensor]:
+def read_all(path: Path, settings: MapPlan) -> tuple[Grid, NDArray[np.int64], torch.Tensor]:
     """Every patch of the slide, (n, 3, P, P), float32, 0..1, in the order of the cells."""
     with open_slide(path) as slide:
         grid = Grid(settings.stride_um, slide.mpp, slide.size_yx)
         cells, _ = tissue_cells(slide, grid, settings.tissue_mpp, settings.min_tissue_fraction)
         blocks = CellBlocks(slide, grid, cells, patch_px=settings.patch_px, mpp=settings.mpp)
-        found = torch.empty(len(cells), 3, settings.patch_px, settings.patch_px)
+        patches = torch.empty(len(cells), 3, settings.patch_px, settings.patch_px)
         for pixels, numbers in blocks:
-            found[torch.from_numpy(numbers)] = torch.from_numpy(pixels).float() / 255
-    return grid, cells, found
+            patches[torch.from_numpy(numbers)] = torch.from_numpy(pixels).float() / 255
+    return grid, cells, patches
 
 
 def train(
     spec: SlideSpec, grid: Grid, cells: NDArray[np.int64], patches: torch.Tensor, num_steps: int
 ) -> TaskModel:
-    """A model that has learnt from the slide it will map: good enough to have opinions."""
+    """A model that has learned from the slide it will map: good enough to have opinions."""
     is_tumor = tissue_fraction(lesion_mask(spec, 4), grid.centers_yx(cells) / 4, grid.downsample / 4) > 0.5
     rng = np.random.default_rng(0)
     torch.manual_seed(0)
@@ -119,13 +120,13 @@ def train(
         loss.backward()
         optimizer.step()
     print(
-        f"{is_tumor.mean():.0%} of {len(cells)} cells are tumour; training loss at the end {loss.item():.2f}"
+        f"{is_tumor.mean():.0%} of {len(cells)} cells are tumor; training loss at the end {loss.item():.2f}"
     )
     return model.eval()
 
 
 def report_times(
-    path: Path, settings: MapSettings, model: TaskModel, patches: torch.Tensor, num_rounds: int, workers: int
+    path: Path, settings: MapPlan, model: TaskModel, patches: torch.Tensor, num_rounds: int, workers: int
 ) -> None:
     """Part 1."""
     models = patch_models(model)
@@ -174,7 +175,7 @@ def forward(network: Callable[[torch.Tensor], Any], patches: torch.Tensor, batch
             network(batch)
 
 
-def patch_by_patch(path: Path, settings: MapSettings, model: TaskModel, centers: NDArray[np.float64]) -> None:
+def patch_by_patch(path: Path, settings: MapPlan, model: TaskModel, centers: NDArray[np.float64]) -> None:
     """The slide's finest level has the resolution of the patches: no resampling to do."""
     slide = openslide.OpenSlide(str(path))
     side = settings.patch_px
@@ -199,7 +200,7 @@ def take_turns(
 
 
 def report_fields(
-    path: Path, settings: MapSettings, model: TaskModel, grid: Grid, cells: NDArray[np.int64], num_rounds: int
+    path: Path, settings: MapPlan, model: TaskModel, grid: Grid, cells: NDArray[np.int64], num_rounds: int
 ) -> None:
     """Part 2, on the square of cells around the middle of the tissue; strides are multiples of the trunk's 32 px."""
     models = patch_models(model)
@@ -254,7 +255,7 @@ def in_one_pass(network: SharedTrunk, field: torch.Tensor, window: int, step: in
 
 
 def exactly_shared(side_px: int, stride_px: int) -> tuple[float, float]:
-    """Parts of a patch's multiplications that do not see the padding, and that sharing them with neighbours saves.
+    """Parts of a patch's multiplications that do not see the padding, and that sharing them with neighbors saves.
 
     Where the zeros at a patch's border reach is told by means over each layer's kernel of a patch of ones: there, and
     only there, they fall below 1. All else is computed once for all patches that hold it, (P / stride)^2 of them away
@@ -299,7 +300,7 @@ def write_large(path: Path, spec: SlideSpec) -> None:
     write_pyramid(path, repeated(), (LARGE_PX, LARGE_PX), mpp=spec.mpp)
 
 
-def report_memory(path: Path, settings: MapSettings, workers: int, threads: int) -> None:
+def report_memory(path: Path, settings: MapPlan, workers: int, threads: int) -> None:
     """Part 3, in a process that does nothing else."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         weighed = pool.submit(map_and_weigh, path, settings, workers, threads).result()
@@ -313,15 +314,15 @@ def report_memory(path: Path, settings: MapSettings, workers: int, threads: int)
 
 
 def map_and_weigh(
-    path: Path, settings: MapSettings, workers: int, threads: int
+    path: Path, settings: MapPlan, workers: int, threads: int
 ) -> tuple[int, float, float, float, float]:
     torch.set_num_threads(threads)
     models = patch_models(TaskModel(build_encoder(), "linear", len(CLASSES)))
     before, start = peak_gib(), time.perf_counter()
-    found: Heatmap = map_slide(path, None, models, settings, device=CPU, workers=workers)
+    heatmap: Heatmap = map_slide(path, None, models, settings, device=CPU, workers=workers)
     seconds = time.perf_counter() - start
     largest_worker = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
-    return len(found.cells), seconds, before, peak_gib(), largest_worker
+    return len(heatmap.cells), seconds, before, peak_gib(), largest_worker
 
 
 def peak_gib() -> float:

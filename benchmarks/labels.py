@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from histo_monai.datasets.labeled import labeled_table, read_patches, write_patches
+from histo_monai.tables.patches import labeled_table, read_patches, write_patches
 
 NUM_SLIDES, SLIDE_PX = 210, 100_000
 TARGET_S = 1.0
@@ -46,10 +46,10 @@ def main() -> None:
         for _ in range(arguments.repeats + 1):
             for name, read in readers.items():
                 start = time.perf_counter()
-                found = read(path)
+                rows = read(path)
                 seconds[name].append(time.perf_counter() - start)
-                if len(found) != len(table):
-                    raise SystemExit(f"{name} gave {len(found)} rows of {len(table)}")
+                if len(rows) != len(table):
+                    raise SystemExit(f"{name} gave {len(rows)} rows of {len(table)}")
         print(f"{len(table):,} rows, {path.stat().st_size / 2**20:.0f} MiB, written in {written:.2f} s")
         pd.testing.assert_frame_equal(read_patches(path), table, check_exact=True)
     median = {name: statistics.median(values[1:]) for name, values in seconds.items()}  # The first warms up.

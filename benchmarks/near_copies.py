@@ -19,14 +19,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from histo_monai.datasets.audit.fingerprints import (
+from histo_monai.files.trees import list_images, read_bytes, read_image
+from histo_monai.index.audit.fingerprints import (
     MAX_DISTANCE,
     class_words,
     distances,
     fingerprint,
 )
-from histo_monai.datasets.audit.views import tissue_of
-from histo_monai.datasets.files import list_images, read_bytes, read_image
+from histo_monai.index.audit.views import tissue_of
 from histo_monai.slides import Box, open_slide
 
 Image = NDArray[np.uint8]
@@ -88,8 +88,8 @@ def _alone(images: list[Image]) -> tuple[list[Image], NDArray[np.object_]]:
 
 def _with_mpp(real: Path) -> list[tuple[Path, float | None]]:
     missing = {"tcga-cr-7395-01a-01-ts1.svs": 1.0, "lymph-node.tif": 0.25}
-    found = sorted((*real.glob("*.svs"), *real.glob("*.tif")))
-    return [(path, missing.get(path.name)) for path in found]
+    paths = sorted((*real.glob("*.svs"), *real.glob("*.tif")))
+    return [(path, missing.get(path.name)) for path in paths]
 
 
 def _slides(real: Path) -> list[Path]:
@@ -122,11 +122,11 @@ def _false_alarms(images: list[Image], sources: NDArray[np.object_]) -> dict[str
         distance[upper & (numbers[:, None] != numbers)],
         distance[upper & (numbers[:, None] == numbers)],
     )
-    found: dict[str, float] = {"images": len(images), "seen": int(seen.sum()), "pairs": len(other)}
-    found |= {f"<={most}": int((other <= most).sum()) for most in DISTANCES}
-    found["least"] = int(other.min()) if len(other) else -1
-    found["same source, %"] = round(100 * float((same <= MAX_DISTANCE).mean()), 1) if len(same) else np.nan
-    return found
+    result: dict[str, float] = {"images": len(images), "seen": int(seen.sum()), "pairs": len(other)}
+    result |= {f"<={most}": int((other <= most).sum()) for most in DISTANCES}
+    result["least"] = int(other.min()) if len(other) else -1
+    result["same source, %"] = round(100 * float((same <= MAX_DISTANCE).mean()), 1) if len(same) else np.nan
+    return result
 
 
 def _hits(images: list[Image]) -> dict[str, float]:
@@ -136,15 +136,15 @@ def _hits(images: list[Image]) -> dict[str, float]:
 
 
 def _share_found(images: list[Image], copy: Callable[[Image], Image]) -> float:
-    found = []
+    result = []
     for image in images:
         second = fingerprint(copy(image))
         if not second:
-            found.append(False)
+            result.append(False)
             continue
         distance = distances(class_words([fingerprint(image)])[0], class_words([second]))
-        found.append(bool(distance[0, 0] <= MAX_DISTANCE))
-    return 100 * float(np.mean(found))
+        result.append(bool(distance[0, 0] <= MAX_DISTANCE))
+    return 100 * float(np.mean(result))
 
 
 def _copies() -> Mapping[str, Callable[[Image], Image]]:

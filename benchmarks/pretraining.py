@@ -3,7 +3,7 @@
     python benchmarks/pretraining.py [--patch-px 256] [--batch-size 64] [--workers 8] [--device cuda]
 
 Run in a project's root after `dvc repro index`. The parts are reading (loader alone), copying and augmenting, and the
-network (forward, backward, optimiser) on one batch that stays on the device; "all" is a step of the engine on fresh
+network (forward, backward, optimizer) on one batch that stays on the device; "all" is a step of the engine on fresh
 batches. "All" can at best be as fast as the slowest part; the last line says how near it comes. Medians; the parts take
 turns, and on a GPU every step is waited for.
 """
@@ -20,14 +20,15 @@ from typing import Any
 import torch
 
 from histo_monai import artifacts
-from histo_monai.datasets.loaders import ConcentricPatches, EpochBatches, patch_loader
-from histo_monai.datasets.tables import read_centers, read_surveyed_slides
 from histo_monai.engines.pretrain import placed, training_step
 from histo_monai.environment import read_environment
+from histo_monai.loading.loaders import ConcentricPatches, EpochBatches, patch_loader
 from histo_monai.networks.start import EncoderStart
 from histo_monai.params import load_params
 from histo_monai.pretext.rsp.method import RSP
+from histo_monai.pretext.rsp.settings import LookaheadSettings, RSPSettings
 from histo_monai.randomness import Step
+from histo_monai.tables.columns import read_centers, read_surveyed_slides
 
 
 def main() -> None:
@@ -56,13 +57,14 @@ def main() -> None:
         patch_px=arguments.patch_px,
         mpps=params.corpus_section.mpps,
         augmentation_prob=arguments.prob,
-        epochs=1,
-        batch_size=batch_size,
-        lr=0.01,
-        momentum=0.9,
-        weight_decay=1e-4,
-        lookahead_steps=5,
-        lookahead_slow_step=0.5,
+        settings=RSPSettings(
+            epochs=1,
+            batch_size=batch_size,
+            lr=0.01,
+            momentum=0.9,
+            weight_decay=1e-4,
+            lookahead=LookaheadSettings(steps=5, slow_step=0.5),
+        ),
     )
     network = placed(rsp.network, device)
     optimizer = rsp.optimizer(network)

@@ -14,8 +14,8 @@ from typing import Any
 
 from histo_monai import artifacts
 from histo_monai.errors import InputError
-from histo_monai.failures import machine_failure
 from histo_monai.params import check_run, load_params
+from histo_monai.process.failures import machine_failure
 from histo_monai.storage import check_apart, claim
 
 STAGES = {

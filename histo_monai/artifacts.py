@@ -140,7 +140,7 @@ def fold_model(model: str, fold: int) -> str:
 
 
 def tensorboard_folder(stage: str) -> Path:
-    """Event files to watch while a stage runs; a log, not an artefact: DVC does not track it."""
+    """Event files to watch while a stage runs; a log, not an artifact: DVC does not track it."""
     return DATA / "tensorboard" / stage
 
 

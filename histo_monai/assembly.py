@@ -1,10 +1,12 @@
 """Params, patches, networks and engines put together: what stages after the pretraining share.
 
-A stage reads an `Assembly`, trains (`training.py`) or predicts with it, and writes; engines see loaders and networks.
+A stage reads an `Assembly`, trains (`finetuning`, `teaching`) or predicts with it, and writes; engines see loaders.
 """
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -13,14 +15,16 @@ import pandas as pd
 
 from histo_monai import artifacts
 from histo_monai.artifacts import Run
-from histo_monai.datasets.labeled import read_patches
-from histo_monai.datasets.labeled_loaders import LabeledLoader, PatchReading
-from histo_monai.datasets.splits import labeled_rows
-from histo_monai.datasets.tasks import split_rows, task_classes
 from histo_monai.engines.task import Task
 from histo_monai.environment import Environment, read_environment
+from histo_monai.loading.labeled import LabeledLoader, PatchReading
 from histo_monai.networks.task_model import TaskModel, from_task_model
 from histo_monai.params import Params, load_params
+from histo_monai.params.sections import TrainingParams
+from histo_monai.schedule import Schedule
+from histo_monai.tables.patches import read_patches
+from histo_monai.tables.splits import labeled_rows
+from histo_monai.tables.tasks import split_rows, task_classes
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ class Assembly:
     Attributes:
         params: of the experiment.
         environment: of the machine; its cores are in use.
-        patches: `tables.PATCH_COLUMNS`, all splits.
+        patches: `tables.columns.PATCH_COLUMNS`, all splits.
         task: what is learned from them.
         reading: rows -> loaders.
     """
@@ -107,3 +111,15 @@ class Assembly:
     def load_run(self, run: Run) -> dict[str, TaskModel]:
         """Fine-tuned model and student, by name."""
         return {name: self.load(path)[0] for name, path in run.models.items()}
+
+
+def schedule_of(section: TrainingParams) -> Schedule:
+    """How long and how fast, as a section of params says."""
+    numbers = dataclasses.asdict(section)
+    del numbers["batch_size"]
+    return Schedule(**numbers)
+
+
+def validation_metrics(means: Mapping[str, float]) -> dict[str, float]:
+    """Means over the validation patches, as metrics.json has them."""
+    return {f"validation_{name}": round(value, 6) for name, value in means.items()}

@@ -5,7 +5,6 @@ The only module that asks DVC; no stage imports it, so that stages run where DVC
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from typing import Any
 
 from histo_monai.errors import InputError
 from histo_monai.params import Params, parse_params
+from histo_monai.settings.reader import as_tree
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class Experiment:
         try:
             self._files.get_file(path.as_posix(), str(target))
         except Exception as error:  # DVC's errors have no common class, and its filesystems raise their own
-            told = " ".join(str(error).split()) or type(error).__name__
+            reason = " ".join(str(error).split()) or type(error).__name__
             raise InputError(
-                f"experiment {self.name}: {path.as_posix()} is not to be had ({told}); `dvc exp pull` or run it again"
+                f"experiment {self.name}: {path.as_posix()} is not to be had ({reason}); `dvc exp pull` or run it again"
             ) from None
 
 
@@ -92,40 +92,42 @@ def read_experiments(*, all_commits: bool) -> Experiments:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR:")]
-        told = lines[0].removeprefix("ERROR: ") if lines else f"exit {done.returncode}"
-        raise InputError(f"dvc exp show: {told}; run from the root of the project, a git repository with DVC")
+        reason = lines[0].removeprefix("ERROR: ") if lines else f"exit {done.returncode}"
+        raise InputError(
+            f"dvc exp show: {reason}; run from the root of the project, a git repository with DVC"
+        )
     return listed(json.loads(done.stdout))
 
 
 def listed(baselines: list[Mapping[str, Any]]) -> Experiments:
     """`dvc exp show --json` -> experiments, each revision once."""
-    found = Experiments()
+    experiments = Experiments()
     seen: set[str] = set()
     for baseline in baselines:
         if baseline["rev"] != "workspace":
-            _add(found, baseline, baseline.get("name") or baseline["rev"][:7], seen)
+            _add(experiments, baseline, baseline.get("name") or baseline["rev"][:7], seen)
         for experiment in baseline.get("experiments") or []:
             state = (experiment.get("executor") or {}).get("state", "success")
             last = experiment["revs"][0]
             name = experiment.get("name") or last.get("name") or last["rev"][:7]
             if state == "failed":
-                found.failed.append(name)
+                experiments.failed.append(name)
             elif state in ("queued", "running"):
-                found.waiting.append(name)
+                experiments.waiting.append(name)
             else:
-                _add(found, last, name, seen)
-    return found
+                _add(experiments, last, name, seen)
+    return experiments
 
 
-def _add(found: Experiments, entry: Mapping[str, Any], name: str, seen: set[str]) -> None:
+def _add(experiments: Experiments, entry: Mapping[str, Any], name: str, seen: set[str]) -> None:
     data = entry.get("data")
     if data is None or entry["rev"] in seen:
         return
     seen.add(entry["rev"])
     params = data["params"].get("params.yaml", {}).get("data")
-    metrics = {path: told["data"] for path, told in data["metrics"].items() if "data" in told}
+    metrics = {path: content["data"] for path, content in data["metrics"].items() if "data" in content}
     if params and metrics:
-        found.done.append(Experiment(name, entry["rev"], params, metrics))
+        experiments.done.append(Experiment(name, entry["rev"], params, metrics))
 
 
 SWEPT = ("alpha", "mu", "n_aug", "methods", "students", "seeds")
@@ -173,10 +175,10 @@ def families(experiments: Iterable[Experiment]) -> list[Family]:
             groups.append(group)
         group.members.append(experiment)
         group.students |= students
-    found: list[Family] = []
+    named: list[Family] = []
     for group in groups:
         dataset = group.params.dataset
-        others = [other for other in groups[: len(found)] if other.params.dataset == dataset]
+        others = [other for other in groups[: len(named)] if other.params.dataset == dataset]
         name: str = dataset
         differences = ""
         if others:
@@ -184,8 +186,8 @@ def families(experiments: Iterable[Experiment]) -> list[Family]:
             name = f"{name}-{len(others) + 1}"
             changed = [key for key in sorted(first.keys() | own.keys()) if first.get(key) != own.get(key)]
             differences = " (" + ", ".join(f"{key}={own.get(key)}" for key in changed) + ")"
-        found.append(Family(name, group.members, group.params, differences))
-    return found
+        named.append(Family(name, group.members, group.params, differences))
+    return named
 
 
 @dataclass
@@ -207,12 +209,12 @@ class _Group:
 
 def _students(params: Params) -> dict[str, Any]:
     """Settings of the semi-supervised methods that run."""
-    return {name: dataclasses.asdict(params.consistency.methods[name]) for name in params.students}
+    return {name: as_tree(params.consistency.methods[name]) for name in params.students}
 
 
 def _decisive(params: Params) -> dict[str, Any]:
     """The params that decide the numbers of this experiment; sections of other datasets do not."""
-    tree = dataclasses.asdict(params)
+    tree = as_tree(params)
     for key in (*SWEPT, "compare", *_OF_SLIDES):
         del tree[key]
     if params.source != "phantom":

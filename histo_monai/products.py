@@ -16,7 +16,7 @@ def product(a: Any, b: Any) -> Any:
     decide: a product that is not finite, of matrices that are, is warned of.
 
     Args:
-        a: array of NumPy or CuPy.
+        a: array.
         b: the same.
     """
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):

@@ -7,7 +7,6 @@ user, no path outside the project. So a run that was killed and went on still en
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import importlib.metadata
 import json
@@ -24,6 +23,7 @@ from histo_monai import __version__, artifacts
 from histo_monai.environment import code_version
 from histo_monai.errors import InputError
 from histo_monai.params import Params
+from histo_monai.settings.reader import as_tree
 from histo_monai.storage import file_sha256, identify, sealed, write_json
 
 SEAL = "record_sha256"
@@ -121,8 +121,8 @@ def write_metrics(
 
 def output_digests(folder: Path) -> dict[str, str]:
     """Path below the folder -> SHA-256, of every file but metrics.json itself."""
-    found = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
-    paths = sorted(path for path in found if path != folder / artifacts.METRICS)
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    paths = sorted(path for path in files if path != folder / artifacts.METRICS)
     digests = _in_threads(_sha256, paths)
     return {path.relative_to(folder).as_posix(): digest for path, digest in zip(paths, digests, strict=True)}
 
@@ -150,7 +150,7 @@ def image_digest(patches: pd.DataFrame) -> dict[str, Any]:
 
 def params_sha256(params: Params) -> str:
     """A digest of all values, whatever their order and the comments in the file."""
-    return hashlib.sha256(json.dumps(dataclasses.asdict(params), sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(as_tree(params), sort_keys=True).encode()).hexdigest()
 
 
 def package_versions() -> dict[str, str | None]:

@@ -7,9 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.waves import wave_task
-
-__all__ = ["wave_task"]
+from tests.data_fixtures import (  # noqa: F401  # fixtures
+    breastpathq_tree,
+    kather_tree,
+    read_breastpathq,
+    write_image,
+    write_slide,
+    zipped,
+)
+from tests.waves import wave_task  # noqa: F401
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -11,8 +11,8 @@ from histo_monai.experiments import Experiment, listed, read_experiments
 
 
 def _data(alpha: float, **metrics: Any) -> dict[str, Any]:
-    told = {path: {"data": content} for path, content in metrics.items()}
-    return {"params": {"params.yaml": {"data": {"alpha": alpha}}}, "metrics": told}
+    contents = {path: {"data": content} for path, content in metrics.items()}
+    return {"params": {"params.yaml": {"data": {"alpha": alpha}}}, "metrics": contents}
 
 
 def _entry(name: str, rev: str, state: str, data: Any) -> dict[str, Any]:
@@ -32,7 +32,7 @@ SUMMARY = {"test_accuracy": {"student": 0.9}}
 
 
 def test_those_that_ended_well_failed_and_wait_are_told_apart() -> None:
-    found = listed(
+    experiments = listed(
         [
             _baseline("workspace", None, _data(0.1)),
             _baseline(
@@ -46,13 +46,13 @@ def test_those_that_ended_well_failed_and_wait_are_told_apart() -> None:
             ),
         ]
     )
-    assert [(experiment.name, experiment.params["alpha"]) for experiment in found.done] == [
+    assert [(experiment.name, experiment.params["alpha"]) for experiment in experiments.done] == [
         ("main", 0.1),
         ("rathe-tosh", 0.25),
     ]
-    assert found.done[1].metrics == {"summary": SUMMARY}
-    assert found.failed == ["focal-bice"]
-    assert found.waiting == ["ionic-coho", "soupy-miss"]
+    assert experiments.done[1].metrics == {"summary": SUMMARY}
+    assert experiments.failed == ["focal-bice"]
+    assert experiments.waiting == ["ionic-coho", "soupy-miss"]
 
 
 def test_an_experiment_run_in_the_workspace_has_no_executor_and_counts() -> None:
@@ -61,8 +61,8 @@ def test_an_experiment_run_in_the_workspace_has_no_executor_and_counts() -> None
         "executor": None,
         "revs": [{"rev": "f" * 40, "data": _data(1.0, s=SUMMARY)}],
     }
-    found = listed([_baseline("a" * 40, "main", None, entry)])
-    assert [experiment.name for experiment in found.done] == ["oaken-fish"]
+    experiments = listed([_baseline("a" * 40, "main", None, entry)])
+    assert [experiment.name for experiment in experiments.done] == ["oaken-fish"]
 
 
 def test_a_commit_that_was_never_run_is_no_experiment() -> None:
@@ -71,8 +71,8 @@ def test_a_commit_that_was_never_run_is_no_experiment() -> None:
 
 def test_a_revision_seen_from_two_commits_counts_once() -> None:
     entry = _entry("rathe-tosh", "b" * 40, "success", _data(0.25, summary=SUMMARY))
-    found = listed([_baseline("a" * 40, "main", None, entry), _baseline("9" * 40, "dev", None, entry)])
-    assert len(found.done) == 1
+    experiments = listed([_baseline("a" * 40, "main", None, entry), _baseline("9" * 40, "dev", None, entry)])
+    assert len(experiments.done) == 1
 
 
 def test_outside_a_repository_the_error_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

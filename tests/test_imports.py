@@ -76,8 +76,8 @@ def test_the_files_of_a_stage_are_those_that_grimp_finds(
         more = set().union(*(graph.find_modules_directly_imported_by(module) for module in more))
     places = [(root / module.replace(".", "/"), module) for module in modules - {"histo_monai"}]
     files = {place / "__init__.py" if place.is_dir() else place.with_suffix(".py") for place, _ in places}
-    found = {path for path in imported_files([COMMAND_LINE, stage_module(stage)]) if path.suffix == ".py"}
-    assert found == {path for path in files if not _is_wordless(path)}
+    result = {path for path in imported_files([COMMAND_LINE, stage_module(stage)]) if path.suffix == ".py"}
+    assert result == {path for path in files if not _is_wordless(path)}
 
 
 @pytest.mark.slow
@@ -161,8 +161,8 @@ def test_the_package_itself_holds_a_version_and_nothing_else(root: Path) -> None
 
 def test_a_report_that_changes_leaves_unfinished_trainings_and_maps_alone(copied: Path) -> None:
     def digests() -> dict[str, str]:
-        found = {stage: stage_sha256(stage) for stage in STAGES}
-        return found | {"cells of maps": modules_sha256("histo_monai.engines.heatmap")}
+        result = {stage: stage_sha256(stage) for stage in STAGES}
+        return result | {"cells of maps": modules_sha256("histo_monai.engines.heatmap")}
 
     before = digests()
     _touch(*copied.glob("reports/*.py"))

@@ -19,9 +19,9 @@ import yaml
 from histo_monai.__main__ import COMMANDS, STAGES, main
 from histo_monai.commands import curves
 from histo_monai.experiments import Experiments
+from histo_monai.mapping.heatmap import read_heatmap
 from histo_monai.slides.annotations import Region, write_annotations
 from histo_monai.stages import heatmap
-from histo_monai.wholeslide.heatmap import read_heatmap
 
 OWN = Path("data/raw/own")
 SPLITS = {"a": "train", "b": "validation", "c": "test"}
@@ -76,8 +76,8 @@ def _write_slide(path: Path, seed: int) -> None:
     grain = np.random.default_rng(seed).integers(-40, 40, (56, 56, 1)).repeat(8, 0).repeat(8, 1)
     pixels = np.full((512, 512, 3), 245, np.uint8)
     pixels[32:480, 32:480] = np.clip(np.array([200, 110, 170]) + grain, 0, 255)
-    told = {"resolution": (10_000, 10_000), "resolutionunit": "CENTIMETER"}
-    tifffile.imwrite(path, pixels, tile=(256, 256), photometric="rgb", **told)
+    tags = {"resolution": (10_000, 10_000), "resolutionunit": "CENTIMETER"}
+    tifffile.imwrite(path, pixels, tile=(256, 256), photometric="rgb", **tags)
 
 
 def _state() -> dict[str, tuple[Any, ...]]:

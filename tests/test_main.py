@@ -20,6 +20,7 @@ import tifffile
 import yaml
 
 from histo_monai.__main__ import _one_line, main
+from histo_monai.errors import InputError
 from histo_monai.slides import SlideError
 
 TINY = {
@@ -158,7 +159,9 @@ def test_a_manifest_with_a_duplicate_id_is_one_line(
     assert "slides.csv, row 3: slide_id 's0' stands in row 2 already" in _refused(capfd, "index")
 
 
-def test_a_misspelt_key_is_one_line(project: Callable[..., Path], capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_misspelled_key_is_one_line(
+    project: Callable[..., Path], capfd: pytest.CaptureFixture[str]
+) -> None:
     project(**{"pretrain.rsp.batchsize": 3})
     assert "pretrain.rsp.batchsize: unknown key; did you mean 'batch_size'?" in _refused(capfd, "index")
 
@@ -327,19 +330,22 @@ def test_the_command_of_a_stranger_in_an_empty_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("last_line", "told"),
+    ("last_line", "message"),
     [
         (f"{SlideError.__module__}.SlideError: slide a.tif: truncated", "slide a.tif: truncated"),
-        ("ValueError: a: b", "a: b"),
-        ("ValueError: a\n  b: c", "a b: c"),
-        ("ValueError", "ValueError"),
+        (f"{InputError.__module__}.InputError: a: b", "a: b"),
+        (f"{InputError.__module__}.InputError: a\n  b: c", "a b: c"),
+        ("FileNotFoundError", "FileNotFoundError"),
+        ("ValueError: operands could not be broadcast together with shapes (3,) (4,)", None),
         ("KeyError: 'x'", None),
         ("RuntimeError: mat1 and mat2 shapes cannot be multiplied", None),
     ],
 )
-def test_an_error_of_another_process_is_told_if_the_input_caused_it(last_line: str, told: str | None) -> None:
+def test_an_error_of_another_process_is_told_if_the_input_caused_it(
+    last_line: str, message: str | None
+) -> None:
     text = "Caught X in DataLoader worker process 0.\nOriginal Traceback (most recent call last):\n"
-    assert _one_line(RuntimeError(text + last_line)) == told
+    assert _one_line(RuntimeError(text + last_line)) == message
 
 
 def test_a_training_prints_nothing_but_its_own(project: Callable[..., Path]) -> None:

@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
+from histo_monai.datasets.registry import DATASETS
 from histo_monai.params import ParamsError, check_run, load_params, parse_params
 from histo_monai.params.file import read_tree
 from histo_monai.params.selection import selected
+from histo_monai.pretext import PRETEXTS
+from histo_monai.settings.reader import as_tree
 
 
 @pytest.fixture
@@ -35,16 +38,19 @@ def test_the_committed_files_are_valid(root: Path, name: str) -> None:
 
 def test_paper_values_are_those_of_the_paper(root: Path) -> None:
     params = load_params(root / "params/paper.yaml")
-    rsp = params.pretrain.rsp
+    rsp = params.pretrain.methods["rsp"]
     assert params.patch_px == 256
-    assert params.corpora.breastpathq.mpps == (0.5, 1.0, 2.0)
-    assert params.corpora.camelyon16.mpps == (0.25, 0.5, 1.0)
-    assert (params.corpora.camelyon16.num_normal, params.corpora.camelyon16.num_tumor) == (35, 25)
-    assert (params.corpora.breastpathq.num_train, params.corpora.breastpathq.num_validation) == (
+    assert params.corpora["breastpathq"].mpps == (0.5, 1.0, 2.0)
+    assert params.corpora["camelyon16"].mpps == (0.25, 0.5, 1.0)
+    assert (params.corpora["camelyon16"].num_normal, params.corpora["camelyon16"].num_tumor) == (35, 25)
+    assert (params.corpora["breastpathq"].num_train, params.corpora["breastpathq"].num_validation) == (
         10_000,
         3_000,
     )
-    assert (params.corpora.camelyon16.num_train, params.corpora.camelyon16.num_validation) == (62_156, 10_000)
+    assert (params.corpora["camelyon16"].num_train, params.corpora["camelyon16"].num_validation) == (
+        62_156,
+        10_000,
+    )
     assert (rsp.epochs, rsp.batch_size, rsp.lr, rsp.momentum, rsp.weight_decay) == (250, 64, 0.01, 0.9, 1e-4)
     assert (rsp.lookahead.steps, rsp.lookahead.slow_step) == (5, 0.5)
 
@@ -63,7 +69,7 @@ def _set(tree: Any, dotted: str, value: object) -> Any:
     ("key", "value", "says"),
     [
         ("pretrain.rsp.batchsize", 3, "did you mean 'batch_size'"),
-        ("colour", 1, "unknown key"),
+        ("color", 1, "unknown key"),
         ("pretrain.rsp.lr", 0, "in (0, inf)"),
         ("pretrain.rsp.lr", float("nan"), "in (0, inf)"),
         ("pretrain.rsp.lr", "fast", "a number"),
@@ -76,6 +82,11 @@ def _set(tree: Any, dotted: str, value: object) -> Any:
         ("methods", [], "at least one"),
         ("methods", ["rsp", "rsp"], "none twice"),
         ("methods", "rsp", "entries"),
+        ("methods", ["rspp"], "one of random, pretrained, vae, moco, rsp, got 'rspp'; did you mean 'rsp'?"),
+        ("methods", [3], "one of random, pretrained, vae, moco, rsp, got 3"),
+        ("pretrain.mocco", {}, "unknown key; did you mean 'moco'?"),
+        ("pretrain.methods", {}, "unknown key"),
+        ("pretrain.rsp.lookahead", {"steps": 5}, "lookahead.slow_step: missing key"),
         ("corpora.camelyon16.mpps", [2.0, 1.0, 4.0], "each larger"),
         ("corpora.camelyon16.mpps", [1.0, 2.0], "three numbers"),
         ("patch_px", 8, "[32, 2048]"),
@@ -99,16 +110,34 @@ def test_a_wrong_value_is_one_line_that_names_the_key_and_what_it_should_hold(
 
 
 def _keys(tree: Any, way: str = "") -> list[str]:
-    found = []
+    result = []
     for key, value in tree.items():
-        found.append(f"{way}{key}")
+        result.append(f"{way}{key}")
         if isinstance(value, dict):
-            found += _keys(value, f"{way}{key}.")
-    return found
+            result += _keys(value, f"{way}{key}.")
+    return result
+
+
+def _without(tree: Any, dotted: str) -> Any:
+    changed = copy.deepcopy(tree)
+    *way, last = dotted.split(".")
+    section = changed
+    for key in way:
+        section = section[key]
+    del section[last]
+    return changed
+
+
+SECTIONS = [f"{kind}.{name}" for kind in ("labels", "finetune", "consistency") for name in DATASETS]
+SECTIONS += [f"{kind}.{name}" for kind in ("corpora", "heatmap") for name in DATASETS if name != "kather"]
 
 
 def test_every_key_is_needed(tree: Any) -> None:
-    for dotted in _keys(tree):
+    tree["methods"] = list(PRETEXTS)
+    tree["encoder"]["weights"] = "data/weights/a.pt"
+    parse_params(tree)
+    unused = {dotted for dotted in SECTIONS if not dotted.endswith(tree["dataset"])}
+    for dotted in set(_keys(tree)) - unused:
         changed = copy.deepcopy(tree)
         *way, last = dotted.split(".")
         section = changed
@@ -116,11 +145,51 @@ def test_every_key_is_needed(tree: Any) -> None:
             section = section[key]
         del section[last]
         with pytest.raises(ParamsError, match=f"^{dotted}: missing key"):
-            parse_params(changed)
+            parse_params(_without(tree, dotted))
+
+
+@pytest.mark.parametrize("dotted", SECTIONS)
+def test_sections_of_a_dataset_are_needed_where_it_is_in_use(dotted: str, tree: Any) -> None:
+    section, name = dotted.split(".")
+    del tree[section][name]
+    other = {"dataset": "kather", "corpus": "breastpathq" if name != "breastpathq" else "camelyon16"}
+    if name != "kather":
+        assert parse_params(tree | other)
+    used = {"dataset": name, "source": "raw"}
+    with pytest.raises(ParamsError, match=rf"^{section}\.{name}: missing key; expected a section$"):
+        parse_params(tree | used)
+
+
+def test_a_corpus_needs_its_section_whatever_the_dataset(tree: Any) -> None:
+    del tree["corpora"]["breastpathq"]
+    with pytest.raises(ParamsError, match=r"^corpora\.breastpathq: missing key"):
+        parse_params(tree | {"corpus": "breastpathq"})
+
+
+def test_a_dataset_without_slides_is_no_corpus_and_has_no_maps(tree: Any) -> None:
+    with pytest.raises(ParamsError, match=r"^corpus: expected one of breastpathq, camelyon16, own, got 'kat"):
+        parse_params(tree | {"corpus": "kather"})
+    for section in ("corpora", "heatmap"):
+        given = _set(tree, f"{section}.kather", {"stride_um": 64.0})
+        with pytest.raises(ParamsError, match=rf"^{section}\.kather: unknown key"):
+            parse_params(given)
+    assert parse_params(tree | {"dataset": "kather"}).heatmap_section is None
+
+
+def test_a_section_of_no_dataset_is_refused_with_the_nearest_name(tree: Any) -> None:
+    for section in ("labels", "finetune", "consistency", "corpora", "heatmap"):
+        with pytest.raises(
+            ParamsError, match=rf"^{section}\.camelyon: unknown key; did you mean 'camelyon16'"
+        ):
+            parse_params(_set(tree, f"{section}.camelyon", {}))
+
+
+def test_sections_are_given_back_as_the_file_has_them(tree: Any) -> None:
+    assert json.loads(json.dumps(as_tree(parse_params(tree)))) == tree
 
 
 def test_scientific_notation_without_a_dot_is_a_number(tree: Any) -> None:
-    assert parse_params(_set(tree, "pretrain.rsp.lr", "1e-4")).pretrain.rsp.lr == 1e-4
+    assert parse_params(_set(tree, "pretrain.rsp.lr", "1e-4")).pretrain.methods["rsp"].lr == 1e-4
 
 
 def test_the_method_pretrained_needs_a_file(tree: Any) -> None:
@@ -206,8 +275,8 @@ def test_a_value_is_read_as_dvc_reads_it(scalar: str, tmp_path: Path, dvc_yaml: 
         with pytest.raises(ParamsError, match="tags"):
             read_tree(path)
         return
-    found: Any = read_tree(path)
-    assert repr(found) == repr(dvc_yaml.parse_yaml(text, str(path)))
+    result: Any = read_tree(path)
+    assert repr(result) == repr(dvc_yaml.parse_yaml(text, str(path)))
 
 
 def test_the_committed_files_are_read_as_dvc_reads_them(root: Path, dvc_yaml: Any) -> None:
@@ -348,3 +417,18 @@ def test_values_of_a_stage_are_those_of_the_file_by_their_names(root: Path) -> N
         "pretrain.moco": tree["pretrain"]["moco"],
         "evaluate.batch_size": tree["evaluate"]["batch_size"],
     }
+
+
+@pytest.mark.parametrize("name", ["params.yaml", "params/paper.yaml"])
+def test_params_as_a_tree_are_those_of_the_file_in_its_order(root: Path, name: str) -> None:
+    path = root / name
+    assert json.dumps(as_tree(load_params(path))) == json.dumps(read_tree(path))
+
+
+def test_methods_that_are_not_in_use_need_no_section(tree: Any) -> None:
+    sections = tree["pretrain"]
+    del sections["vae"]
+    assert list(parse_params(tree).pretrain.methods) == ["random", "pretrained", "moco", "rsp"]
+    del sections["rsp"]
+    with pytest.raises(ParamsError, match=r"^pretrain\.rsp: missing key; expected a section$"):
+        parse_params(tree)

@@ -54,7 +54,7 @@ _WITHOUT_FLAGS = {"slides/resample.py"}
 
 
 def test_no_other_product_of_arrays_depends_on_the_machine(root: Path) -> None:
-    found = set()
+    names = set()
     for path in (root / "histo_monai").rglob("*.py"):
         name, text = path.relative_to(root / "histo_monai").as_posix(), path.read_text()
         if "import torch" in text or name in {"products.py", *_WITHOUT_FLAGS}:
@@ -62,5 +62,5 @@ def test_no_other_product_of_arrays_depends_on_the_machine(root: Path) -> None:
         for node in ast.walk(ast.parse(text)):
             named = isinstance(node, ast.Attribute) and node.attr == "matmul"
             if named or (isinstance(node, (ast.BinOp, ast.AugAssign)) and isinstance(node.op, ast.MatMult)):
-                found.add(name)
-    assert found == set()
+                names.add(name)
+    assert names == set()

@@ -14,10 +14,10 @@ import pytest
 import yaml
 
 from histo_monai import environment
-from histo_monai.datasets.labeled import labeled_table
 from histo_monai.environment import code_version
 from histo_monai.params import Params, load_params
 from histo_monai.provenance import made_from, without_ids, write_metrics
+from histo_monai.tables.patches import labeled_table
 
 
 @pytest.fixture

@@ -8,8 +8,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 NETWORK = {
     "socket",
     "urllib",
@@ -35,13 +33,13 @@ def _modules(root: Path) -> Iterator[tuple[str, ast.Module]]:
 
 
 def _imported(tree: ast.Module) -> set[str]:
-    found = set()
+    names = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found |= {alias.name.partition(".")[0] for alias in node.names}
+            names |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found.add(node.module.partition(".")[0])
-    return found
+            names.add(node.module.partition(".")[0])
+    return names
 
 
 def _calls(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
@@ -82,10 +80,14 @@ def test_dvc_reports_no_usage(root: Path) -> None:
     assert config.get("core", "analytics") == "false"
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/trust.md", "docs/remote.md"])
-def test_links_of_the_pages_lead_somewhere(page: str, root: Path) -> None:
-    text = (root / page).read_text()
-    links = re.findall(r"\]\((?!https?:)([^)#]+)", text)
-    assert links
-    for link in links:
-        assert ((root / page).parent / link).exists(), link
+def test_links_of_the_pages_lead_somewhere(root: Path) -> None:
+    pages = [root / "README.md", root / "CONTRIBUTING.md", root / "CHANGELOG.md", *root.glob("docs/*.md")]
+    links = [
+        (page, link) for page in pages for link in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text())
+    ]
+    assert len(links) > 40
+    assert not [(page.name, link) for page, link in links if not (page.parent / link).exists()]
+
+
+def test_the_first_page_is_short(root: Path) -> None:
+    assert len((root / "README.md").read_text().split()) <= 900

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -10,11 +11,12 @@ import pytest
 import torch
 from torch.utils.data import Dataset
 
-from histo_monai.datasets import labeled_loaders
-from histo_monai.datasets.labeled import labeled_table
-from histo_monai.datasets.labeled_loaders import PatchReading
-from histo_monai.datasets.tasks import task_classes
 from histo_monai.engines.task import Task
+from histo_monai.loading import labeled as labeled_loaders
+from histo_monai.loading.labeled import PatchReading
+from histo_monai.loading.streams import shuffled
+from histo_monai.tables.patches import labeled_table
+from histo_monai.tables.tasks import task_classes
 
 SIDE = 32
 
@@ -48,8 +50,8 @@ def wave_table(num: int, scores: bool) -> pd.DataFrame:
     for i in range(3 * num):
         split = ("train", "validation", "test")[i // num]
         row = {"patch_id": f"patch-{i}", "path": "x", "side_px": SIDE, "split": split}
-        told = {"score": i % num / num} if scores else {"label": ("fine", "coarse")[i % 2]}
-        rows.append({**row, **told, "patient_id": f"{split}-{i // 4}"})
+        target = {"score": i % num / num} if scores else {"label": ("fine", "coarse")[i % 2]}
+        rows.append({**row, **target, "patient_id": f"{split}-{i // 4}"})
     table = labeled_table(rows)
     table.loc[table["split"] == "train", "label_rank"] = [(i + 0.5) / num for i in range(num)]
     return table
@@ -62,7 +64,7 @@ class WaveTask(Task):
         super().__init__(task_classes(patches), patch_px=SIDE, device=torch.device("cpu"))
         self.patches = patches
         self.reading = PatchReading(SIDE, self.classes, workers=0, pin=False)
-        self.in_order, self.shuffled = self.reading.in_order, self.reading.shuffled
+        self.in_order, self.shuffled = self.reading.in_order, partial(shuffled, self.reading)
 
 
 @pytest.fixture

@@ -1,1 +1,1 @@
-"""Active learning: which regions of unlabeled slides to label next."""
+"""Active learning: which fields of unlabeled slides to label next."""

@@ -1,4 +1,4 @@
-"""Fields of unlabeled slides: what `wholeslide.suggestion` chooses from."""
+"""Fields of unlabeled slides: what `active.suggestion` chooses from."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from histo_monai.datasets.labeled import labeled_table
-from histo_monai.datasets.processes import map_over_processes
 from histo_monai.errors import InputError
+from histo_monai.files.processes import map_over_processes
+from histo_monai.mapping.cells import tissue_cells
+from histo_monai.mapping.grid import Grid
 from histo_monai.randomness import generator
 from histo_monai.slides import open_slide
-from histo_monai.wholeslide.cells import tissue_cells
-from histo_monai.wholeslide.heatmap import Grid
+from histo_monai.tables.patches import labeled_table
 
 SEARCHED_COLUMNS = ("slide_id", "path", "patient_id", "slide_mpp")
 
@@ -29,7 +29,7 @@ def slides_to_search(
 
     Args:
         slides: of the pretraining; `slide_id`, `path`, `patient_id`, `mpp`.
-        patches: `tables.PATCH_COLUMNS`; of the training, the others are not looked at.
+        patches: `tables.columns.PATCH_COLUMNS`; of the training, the others are not looked at.
         kept_apart: `slide_id`, `path`, `patient_id` of what is validated and tested with, empty where unknown. A slide
             is left out by its file.
         shared_ids: all are of one collection: a slide is left out by its id and its patient, too.
@@ -41,20 +41,20 @@ def slides_to_search(
         InputError: nothing is left, or two files have one slide_id.
     """
     squares = patches[(patches["split"] == "train") & patches["y"].notna()]
-    found = pd.concat([slides.rename(columns={"mpp": "slide_mpp"}), squares], ignore_index=True)
-    found = found[list(SEARCHED_COLUMNS)].fillna({"patient_id": ""})
-    file = found["path"].map(os.path.realpath)
-    found = found[~file.duplicated() & ~file.isin(set(kept_apart["path"].map(os.path.realpath)))]
+    searched = pd.concat([slides.rename(columns={"mpp": "slide_mpp"}), squares], ignore_index=True)
+    searched = searched[list(SEARCHED_COLUMNS)].fillna({"patient_id": ""})
+    file = searched["path"].map(os.path.realpath)
+    searched = searched[~file.duplicated() & ~file.isin(set(kept_apart["path"].map(os.path.realpath)))]
     if shared_ids:
         for column in ("slide_id", "patient_id"):
-            found = found[~found[column].isin(set(kept_apart[column]) - {""})]
-    if found.empty:
+            searched = searched[~searched[column].isin(set(kept_apart[column]) - {""})]
+    if searched.empty:
         raise InputError("every slide is validated or tested with; add slides to the corpus")
-    twice = found[found["slide_id"].duplicated(keep=False)]
+    twice = searched[searched["slide_id"].duplicated(keep=False)]
     if len(twice):
         first, second = twice["path"].iloc[:2]
         raise InputError(f"slide_id {twice['slide_id'].iloc[0]!r} names {first} and {second}; ids are unique")
-    return found.sort_values("slide_id", ignore_index=True)
+    return searched.sort_values("slide_id", ignore_index=True)
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,8 @@ def draw_candidates(slides: pd.DataFrame, search: Search, *, seed: int, processe
         processes: slides looked at at the same time; decides nothing.
 
     Returns:
-        `tables.PATCH_COLUMNS` without label and split, slide by slide in the order of rows and columns; `slide_mpp` is
-        that of the open slide, never missing.
+        `tables.columns.PATCH_COLUMNS` without label and split, slide by slide in the order of rows and columns;
+        `slide_mpp` is that of the open slide, never missing.
 
     Raises:
         InputError: a slide cannot be read at `search.mpp`, or none has a candidate.
@@ -99,16 +99,16 @@ def draw_candidates(slides: pd.DataFrame, search: Search, *, seed: int, processe
     work = partial(_of_slide, search=search, seed=seed)
     mpps = [None if np.isnan(mpp) else float(mpp) for mpp in slides["slide_mpp"]]
     jobs = (list(slides["slide_id"]), [Path(path) for path in slides["path"]], mpps)
-    found = list(map_over_processes(work, *jobs, processes=processes, title="slides", unit="slide"))
-    counts = [len(centers) for centers, _ in found]
+    drawn = list(map_over_processes(work, *jobs, processes=processes, title="slides", unit="slide"))
+    counts = [len(centers) for centers, _ in drawn]
     if not any(counts):
         raise InputError(
             f"no tissue of the {len(slides)} slides holds a field of {search.side_um:g} µm; lower --side-um, "
             "or index.min_tissue_fraction"
         )
-    rows = slides.assign(slide_mpp=[mpp for _, mpp in found]).loc[np.repeat(slides.index, counts)]
+    rows = slides.assign(slide_mpp=[mpp for _, mpp in drawn]).loc[np.repeat(slides.index, counts)]
     rows = rows.reset_index(drop=True)
-    rows[["y", "x"]] = np.concatenate([centers for centers, _ in found])
+    rows[["y", "x"]] = np.concatenate([centers for centers, _ in drawn])
     places = rows["y"].map("{:.1f}".format) + "-" + rows["x"].map("{:.1f}".format)
     return labeled_table(
         rows.assign(patch_id=rows["slide_id"] + "-" + places, mpp=search.mpp, side_px=search.patch_px)

@@ -31,7 +31,7 @@ CHECKS: dict[str, Check] = {
     "drafts": pipeline.drafts,
     "loader": speed.loader_against_model,
 }
-"""Name -> check. It takes the params, None where they cannot be read, and may find nothing to say."""
+"""Name -> check. It takes the params, None where they cannot be read, and may have no finding."""
 
 
 def examine() -> list[Finding]:

@@ -24,7 +24,7 @@ _CACHED = 2  # DVC keeps a copy of every output where the disk cannot share bloc
 
 
 def space(params: Params | None) -> Iterator[Finding]:
-    """Free against what is still to be written; the estimate is told."""
+    """Free against what is still to be written; the message holds the estimate."""
     here = Path.cwd()
     free = shutil.disk_usage(here).free
     if params is None:
@@ -33,16 +33,18 @@ def space(params: Params | None) -> Iterator[Finding]:
     need, parts = estimate(params)
     there = sum(folder_bytes(folder) for folder in (artifacts.DATA, Path(".dvc/cache")))
     left = max(0, need - there)
-    told = (
+    message = (
         f"{free / 1e9:.1f} GB free; the run of params.yaml takes about {need / 1e9:.1f} GB ({parts}), "
         f"of which {min(need, there) / 1e9:.1f} GB are there"
     )
     if free < left:
-        yield Finding("FAIL", "disk", told, "make room, or `dvc gc --workspace` to drop what no file needs")
+        yield Finding(
+            "FAIL", "disk", message, "make room, or `dvc gc --workspace` to drop what no file needs"
+        )
     elif free < 2 * left:
-        yield Finding("WARN", "disk", told, "make room before long runs or sweeps")
+        yield Finding("WARN", "disk", message, "make room before long runs or sweeps")
     else:
-        yield Finding("PASS", "disk", told)
+        yield Finding("PASS", "disk", message)
 
 
 def estimate(params: Params) -> tuple[int, str]:

@@ -13,7 +13,7 @@ Status = Literal["PASS", "WARN", "FAIL"]
 
 @dataclass(frozen=True)
 class Finding:
-    """What one look found.
+    """The result of one check.
 
     Attributes:
         status: PASS: as it should be; WARN: works, but not as it could; FAIL: does not work, or is not what it was.

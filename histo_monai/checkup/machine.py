@@ -38,14 +38,15 @@ def environment(_params: Params | None) -> Iterator[Finding]:
             f"known: {', '.join(sorted(known))}",
         )
     try:
-        found = read_environment()
+        environment = read_environment()
     except InputError as error:
         yield Finding("FAIL", "environment", str(error))
         return
     yield Finding(
         "PASS",
         "environment",
-        f"device {found.device}, {found.ranks} ranks, {found.workers} reading workers, {found.cpus} cores",
+        f"device {environment.device}, {environment.ranks} ranks, {environment.workers} reading workers, "
+        f"{environment.cpus} cores",
     )
 
 
@@ -55,8 +56,10 @@ def device(_params: Params | None) -> Iterator[Finding]:
         for number in range(torch.cuda.device_count()):
             about = torch.cuda.get_device_properties(number)
             free, total = torch.cuda.mem_get_info(number)
-            told = f"{about.name}, {free / 1e9:.1f} of {total / 1e9:.1f} GB free, CUDA {torch.version.cuda}"
-            yield Finding("PASS", f"GPU {number}", told)
+            message = (
+                f"{about.name}, {free / 1e9:.1f} of {total / 1e9:.1f} GB free, CUDA {torch.version.cuda}"
+            )
+            yield Finding("PASS", f"GPU {number}", message)
         return
     if shutil.which("nvidia-smi") or Path("/dev/nvidia0").exists():
         built = f"torch is built for CUDA {torch.version.cuda}" if torch.version.cuda else "torch has no CUDA"
@@ -99,23 +102,23 @@ def memory(_params: Params | None) -> Iterator[Finding]:
     each = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
     # Room for a step of training beside what this process, which has loaded the same libraries, takes.
     need = 2 * each + workers * each
-    told = f"{free / 1e9:.1f} GB free ({of_what}); a training with {workers} workers takes about {need / 1e9:.1f} GB"
+    message = f"{free / 1e9:.1f} GB free ({of_what}); a training with {workers} workers takes about {need / 1e9:.1f} GB"
     if free < need:
-        yield Finding("WARN", "memory", told, "fewer HISTO_MONAI_WORKERS, smaller batches")
+        yield Finding("WARN", "memory", message, "fewer HISTO_MONAI_WORKERS, smaller batches")
     else:
-        yield Finding("PASS", "memory", told)
+        yield Finding("PASS", "memory", message)
 
 
 def memory_free() -> tuple[int, str]:
     """Bytes that this process may still take, and what sets the limit."""
-    found = [(_available(), "of the machine")]
+    limits = [(_available(), "of the machine")]
     for path in CGROUP_LIMITS:
         text = path.read_text().strip() if path.is_file() else "max"
         if text.isdecimal() and int(text) < 2**60:
             used = path.with_name("memory.current" if path.name == "memory.max" else "memory.usage_in_bytes")
             now = int(used.read_text()) if used.is_file() else 0
-            found.append((max(0, int(text) - now), "of the container's limit"))
-    return min(found)
+            limits.append((max(0, int(text) - now), "of the container's limit"))
+    return min(limits)
 
 
 def _available() -> int:
@@ -142,8 +145,8 @@ def shared_memory(params: Params | None) -> Iterator[Finding]:
         params.finetune_section.batch_size,
     )
     need = workers * NUM_PREFETCHED * images * 3 * params.patch_px**2
-    told = f"{free / 1e6:.0f} MB free in {SHARED_MEMORY}; {workers} workers take up to {need / 1e6:.0f} MB"
+    message = f"{free / 1e6:.0f} MB free in {SHARED_MEMORY}; {workers} workers take up to {need / 1e6:.0f} MB"
     if free < need:
-        yield Finding("WARN", "shared memory", told, "HISTO_MONAI_WORKERS=0, or `docker run --shm-size`")
+        yield Finding("WARN", "shared memory", message, "HISTO_MONAI_WORKERS=0, or `docker run --shm-size`")
     else:
-        yield Finding("PASS", "shared memory", told)
+        yield Finding("PASS", "shared memory", message)

@@ -40,8 +40,10 @@ def params_file(_params: Params | None) -> Iterator[Finding]:
     except InputError as error:
         yield Finding("FAIL", "params.yaml", str(error).removeprefix("params.yaml: "))
         return
-    told = f"{params.source} {params.dataset}, methods {', '.join(params.methods)}, {len(params.seeds)} seeds"
-    yield Finding("PASS", "params.yaml", told)
+    message = (
+        f"{params.source} {params.dataset}, methods {', '.join(params.methods)}, {len(params.seeds)} seeds"
+    )
+    yield Finding("PASS", "params.yaml", message)
 
 
 def lock_file(_params: Params | None) -> Iterator[Finding]:
@@ -138,8 +140,8 @@ def locks(_params: Params | None) -> Iterator[Finding]:
             "WARN", "locks", f"running now: {', '.join(running)}", "wait for the end before you change data/"
         )
     if stale:
-        told = f"left by processes that are gone: {', '.join(stale)}; they stop nobody"
-        yield Finding("PASS", "locks", told)
+        message = f"left by processes that are gone: {', '.join(stale)}; they stop nobody"
+        yield Finding("PASS", "locks", message)
     if RWLOCK.is_file():
         yield from _dvc_locks()
     if not running and not stale:
@@ -160,24 +162,24 @@ def _dvc_locks() -> Iterator[Finding]:
     if alive:
         yield Finding("WARN", "dvc locks", f"DVC runs: process {', '.join(alive)}", "wait for it")
     if gone:
-        told = f"{RWLOCK} names processes that are gone ({', '.join(gone)}); DVC removes them itself"
-        yield Finding("PASS", "dvc locks", told)
+        message = f"{RWLOCK} names processes that are gone ({', '.join(gone)}); DVC removes them itself"
+        yield Finding("PASS", "dvc locks", message)
 
 
 def drafts(_params: Params | None) -> Iterator[Finding]:
     """What a killed process was writing; its stage removes it when it runs again."""
-    found = sorted({path for name in _DRAFTS for path in artifacts.DATA.rglob(name)})
-    if not found:
+    drafts = sorted({path for name in _DRAFTS for path in artifacts.DATA.rglob(name)})
+    if not drafts:
         yield Finding("PASS", "drafts", "none")
         return
     if any(_is_held(path) for path in artifacts.lock_path("*").parent.glob(".*.lock")):
-        yield Finding("PASS", "drafts", f"{len(found)}, of a stage that runs now")
+        yield Finding("PASS", "drafts", f"{len(drafts)}, of a stage that runs now")
         return
-    names = ", ".join(map(str, found[:5]))
+    names = ", ".join(map(str, drafts[:5]))
     yield Finding(
         "WARN",
         "drafts",
-        f"{len(found)} left by killed processes: {names}",
+        f"{len(drafts)} left by killed processes: {names}",
         "run the stage again, or remove them",
     )
 

@@ -44,25 +44,25 @@ def back_ends_and_formats(_params: Params | None) -> Iterator[Finding]:
             jobs.append({"path": str(path), "tolerance": codec.tolerance, "name": f"TIFF, {name}"})
         answers = ask(jobs)
     libraries, formats = answers[: len(_LIBRARIES)], answers[len(_LIBRARIES) :]
-    missing = [told for told in libraries if "problem" in told]
-    for (name, remedy), told in zip(_LIBRARIES.values(), libraries, strict=True):
-        if "problem" not in told:
-            yield Finding("PASS", name, told["version"])
+    missing = [reply for reply in libraries if "problem" in reply]
+    for (name, remedy), reply in zip(_LIBRARIES.values(), libraries, strict=True):
+        if "problem" not in reply:
+            yield Finding("PASS", name, reply["version"])
         else:
             status: Status = "FAIL" if len(missing) == len(libraries) else "WARN"
-            yield Finding(status, name, f"cannot be used: {told['problem']}", remedy)
-    for job, told in zip(jobs[len(_LIBRARIES) :], formats, strict=True):
-        if "problem" in told:
+            yield Finding(status, name, f"cannot be used: {reply['problem']}", remedy)
+    for job, reply in zip(jobs[len(_LIBRARIES) :], formats, strict=True):
+        if "problem" in reply:
             yield Finding(
-                "WARN", job["name"], f"cannot be read: {_without_folder(told['problem'])}", "see above"
+                "WARN", job["name"], f"cannot be read: {_without_folder(reply['problem'])}", "see above"
             )
         else:
-            yield Finding("PASS", job["name"], f"read by {told['backend']}")
+            yield Finding("PASS", job["name"], f"read by {reply['backend']}")
 
 
 def own_slides(_params: Params | None) -> Iterator[Finding]:
     """One slide of each suffix among those that the index or the manifest names."""
-    found: dict[str, dict[str, Any]] = {}
+    jobs: dict[str, dict[str, Any]] = {}
     manifest = artifacts.dataset_folder("raw", "own") / "slides.csv"
     for table in (artifacts.SLIDES_CSV, artifacts.WHOLE_SLIDES_CSV, manifest):
         if not table.is_file():
@@ -73,12 +73,12 @@ def own_slides(_params: Params | None) -> Iterator[Finding]:
             path = around / str(row.get("path", ""))
             mpp = pd.to_numeric(row.get("mpp", ""), errors="coerce")
             job = {"path": str(path), "mpp": None if pd.isna(mpp) else float(mpp)}
-            found.setdefault(path.suffix.lower(), job)
-    for suffix, job, told in zip(found, found.values(), ask(list(found.values())), strict=True):
-        if "problem" in told:
-            yield Finding("FAIL", f"slide {suffix}", f"{job['path']}: {told['problem']}")
+            jobs.setdefault(path.suffix.lower(), job)
+    for suffix, job, reply in zip(jobs, jobs.values(), ask(list(jobs.values())), strict=True):
+        if "problem" in reply:
+            yield Finding("FAIL", f"slide {suffix}", f"{job['path']}: {reply['problem']}")
         else:
-            yield Finding("PASS", f"slide {suffix}", f"{job['path']}: read by {told['backend']}")
+            yield Finding("PASS", f"slide {suffix}", f"{job['path']}: read by {reply['backend']}")
 
 
 def _without_folder(problem: str) -> str:
@@ -128,16 +128,16 @@ def answer() -> None:
     """Jobs as JSON on stdin -> one line of JSON for each, as soon as it is done. Run in a process of its own."""
     for job in json.load(sys.stdin):
         try:
-            told = _library(job["library"]) if "library" in job else _slide(job)
+            reply = _library(job["library"]) if "library" in job else _slide(job)
         except (ImportError, OSError, RuntimeError, ValueError) as error:
-            told = {"problem": " ".join(str(error).split()) or type(error).__name__}
-        print(json.dumps(told), flush=True)
+            reply = {"problem": " ".join(str(error).split()) or type(error).__name__}
+        print(json.dumps(reply), flush=True)
 
 
 def _library(module: str) -> dict[str, Any]:
     import importlib
 
-    from histo_monai.quiet import quiet_library
+    from histo_monai.process.quiet import quiet_library
 
     with quiet_library():
         importlib.import_module(module)
@@ -161,5 +161,5 @@ def _slide(job: dict[str, Any]) -> dict[str, Any]:
         ]
         off = float(np.abs(pixels.astype(float) - middle.transpose(2, 0, 1)).mean())
         if off > job["tolerance"]:
-            raise InputError(f"{backend} decodes it {off:.1f} grey levels off")
+            raise InputError(f"{backend} decodes it {off:.1f} gray levels off")
     return {"backend": backend}

@@ -13,13 +13,13 @@ import pandas as pd
 
 from histo_monai import artifacts
 from histo_monai.checkup.finding import Finding
-from histo_monai.datasets.labeled import read_patches
 from histo_monai.environment import code_version
 from histo_monai.errors import InputError
 from histo_monai.networks.checkpoint import load_model
 from histo_monai.params import load_params
 from histo_monai.provenance import FILES, SEAL, image_digest, package_versions, params_sha256
 from histo_monai.storage import file_sha256, identify, opened
+from histo_monai.tables.patches import read_patches
 
 RECORDS = (artifacts.METRICS, "written.json", "*.map.json")
 """Names of the JSON that lists files with their digests, and is sealed itself."""
@@ -120,8 +120,8 @@ def _record(path: Path) -> tuple[list[Finding], dict[str, Any] | None]:
     if path.name == artifacts.METRICS:
         findings += _unlisted(path, files)
     if not findings:
-        told = f"{num_files} files as written, {checked.num_right - num_files} inputs as read"
-        findings = [Finding("PASS", str(path), told + _commit(provenance))]
+        message = f"{num_files} files as written, {checked.num_right - num_files} inputs as read"
+        findings = [Finding("PASS", str(path), message + _commit(provenance))]
     return findings, provenance
 
 
@@ -165,12 +165,12 @@ def _check_images(checked: _Checked, record: Path, recorded: Mapping[str, Any], 
     table = record.with_name(artifacts.PATCHES_CSV.name).absolute()
     try:
         with contextlib.chdir(root):
-            found = image_digest(read_patches(table))
+            digest = image_digest(read_patches(table))
     except (OSError, InputError):
         checked.missing.append(f"{recorded['num_files']} images of patches")
         return
     name = f"{recorded['num_files']} images of patches"
-    checked.add(name, found == recorded, record, "at least one is not what was read", _STALE)
+    checked.add(name, digest == recorded, record, "at least one is not what was read", _STALE)
 
 
 def _check_map(checked: _Checked, path: Path, record: Mapping[str, Any]) -> None:
@@ -204,14 +204,14 @@ def _unlisted(record: Path, files: Mapping[str, str]) -> list[Finding]:
 
 def _slides(tables: Iterable[Path]) -> dict[str, str]:
     """Paths of slides, by id, as tables name them."""
-    found: dict[str, str] = {}
+    paths: dict[str, str] = {}
     for table in tables:
         with contextlib.suppress(OSError, ValueError):
             wanted = pd.read_csv(
                 table, usecols=["slide_id", "path"], dtype=str, keep_default_na=False
             ).drop_duplicates()
-            found |= {str(row.slide_id): str(row.path) for row in wanted.itertuples()}
-    return found
+            paths |= {str(row.slide_id): str(row.path) for row in wanted.itertuples()}
+    return paths
 
 
 def _root(record: Path, provenance: Mapping[str, Any]) -> Path:

@@ -31,16 +31,19 @@ def loader_against_model(params: Params | None) -> Iterator[Finding]:
     reading = patches_per_second(params.patch_px)
     learning = images_per_second(params, environment)
     processes = max(1, environment.workers)
-    told = (
+    message = (
         f"{reading:.0f} patches/s are read by a process, {processes} of them; the network learns from {learning:.0f} "
         f"images/s of {params.patch_px} px on {environment.device}"
     )
     if reading * processes < learning:
         yield Finding(
-            "WARN", "loader", f"{told}: reading is the bottleneck", "more HISTO_MONAI_WORKERS, a faster disk"
+            "WARN",
+            "loader",
+            f"{message}: reading is the bottleneck",
+            "more HISTO_MONAI_WORKERS, a faster disk",
         )
     else:
-        yield Finding("PASS", "loader", f"{told}: the network is the bottleneck")
+        yield Finding("PASS", "loader", f"{message}: the network is the bottleneck")
 
 
 def patches_per_second(patch_px: int) -> float:

@@ -14,19 +14,19 @@ from histo_monai.provenance import package_versions
 
 CONSTRAINTS = Path("constraints.txt")
 OPTIONAL = ("cucim", "openslide-python")
-"""Either reads slides; what is missing of these is told where slides are read."""
+"""Either reads slides; what is missing of these is reported where slides are read."""
 
 
 def packages(_params: Params | None) -> Iterator[Finding]:
     """Every package that computes: there, and the version of constraints.txt."""
-    found = package_versions()
-    missing = [name for name, version in found.items() if version is None and name not in OPTIONAL]
+    versions = package_versions()
+    missing = [name for name, version in versions.items() if version is None and name not in OPTIONAL]
     if missing:
         yield Finding("FAIL", "packages", f"not installed: {', '.join(missing)}", "`make .venv/ready`")
     wanted = _constraints()
     other = [
         f"{name} {version} (constraints.txt: {wanted[name]})"
-        for name, version in found.items()
+        for name, version in versions.items()
         if version is not None and wanted.get(name, version) != version
     ]
     if other:
@@ -36,8 +36,8 @@ def packages(_params: Params | None) -> Iterator[Finding]:
             f"{', '.join(other)}: other versions may give other last digits",
             "`make .venv/ready` installs those of constraints.txt",
         )
-    told = ", ".join(f"{name} {version}" for name, version in found.items() if version is not None)
-    yield Finding("PASS", "packages", told)
+    message = ", ".join(f"{name} {version}" for name, version in versions.items() if version is not None)
+    yield Finding("PASS", "packages", message)
 
 
 def dvc(_params: Params | None) -> Iterator[Finding]:
@@ -65,6 +65,6 @@ def _constraints() -> dict[str, str]:
         return {}
     lines = CONSTRAINTS.read_text(encoding="utf-8").splitlines()
     pins = (re.match(r"([A-Za-z0-9_.-]+)==([^\s;]+)", line) for line in lines)
-    found = {pin[1].lower().replace("_", "-"): pin[2] for pin in pins if pin}
-    cucim = next((found[name] for name in found if name.startswith("cucim")), None)
-    return found | ({"cucim": cucim} if cucim else {})
+    pinned = {pin[1].lower().replace("_", "-"): pin[2] for pin in pins if pin}
+    cucim = next((pinned[name] for name in pinned if name.startswith("cucim")), None)
+    return pinned | ({"cucim": cucim} if cucim else {})

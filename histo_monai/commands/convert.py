@@ -15,7 +15,7 @@ def run(source: str, target: str) -> None:
     """Write the regions and points of one file as another; the suffixes say the formats.
 
     Raises:
-        ValueError: a file is not what its suffix says, or cannot be written in the other format.
+        InputError: a file is not what its suffix says, or cannot be written in the other format.
         OutputError: the target exists, or cannot be written there.
     """
     into = Path(target)

@@ -15,14 +15,7 @@ import pandas as pd
 
 from histo_monai import artifacts
 from histo_monai.artifacts import Run
-from histo_monai.datasets.predictions import Predictions, check_same_patches, read_predictions
-from histo_monai.errors import InputError
-from histo_monai.experiments import Experiment, Family, families, read_experiments
-from histo_monai.params import load_params, parse_params
-from histo_monai.reports.curve_style import save
-from histo_monai.reports.curves import against, against_labels
-from histo_monai.reports.savings import labels_saved
-from histo_monai.reports.sweep import (
+from histo_monai.comparison.sweep import (
     Member,
     curve_points,
     labels_for_score,
@@ -30,14 +23,21 @@ from histo_monai.reports.sweep import (
     of_setting,
     saved_labels,
 )
+from histo_monai.errors import InputError
+from histo_monai.experiments import Experiment, Family, families, read_experiments
+from histo_monai.params import load_params, parse_params
+from histo_monai.reports.curve_style import save
+from histo_monai.reports.curves import against, against_labels
+from histo_monai.reports.savings import labels_saved
 from histo_monai.roles import FINETUNED, STUDENT
 from histo_monai.storage import own_folder
+from histo_monai.tables.predictions import Predictions, check_same_patches, read_predictions
 
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class _Told:
+class _FamilyTables:
     """What is known of one family."""
 
     points: pd.DataFrame
@@ -67,21 +67,23 @@ def run(*, all_commits: bool, score: float | None) -> None:
         raise InputError(
             "no experiment has ended well; run one, e.g. `dvc exp run -S alpha=0.25`, or use --all-commits"
         )
-    told = []
+    tables = []
     with own_folder(artifacts.CURVES_OF_EXPERIMENTS, [artifacts.PARAMS]) as folder:
         for family in families(experiments.done):
             _LOG.info("%s: %d experiments%s", family.name, len(family.experiments), family.differences)
             preferred = (float(params.mu), float(params.n_aug))
-            told.append(_tell(family, folder / family.name, preferred, params.compare.num_replicates, score))
+            tables.append(
+                _family_tables(family, folder / family.name, preferred, params.compare.num_replicates, score)
+            )
         for name in ("points", "labels_saved", "labels_needed"):
-            table = pd.concat([getattr(of_family, name) for of_family in told])
+            table = pd.concat([getattr(of_family, name) for of_family in tables])
             table.to_csv(folder / f"{name}.csv", index=False, float_format="%.6g")
     _LOG.info("%s written", artifacts.CURVES_OF_EXPERIMENTS)
 
 
-def _tell(
+def _family_tables(
     family: Family, folder: Path, preferred: tuple[float, float], num_replicates: int, score: float | None
-) -> _Told:
+) -> _FamilyTables:
     with tempfile.TemporaryDirectory() as scratch:
         members, patches = _members(family.experiments, Path(scratch) / artifacts.PREDICTIONS)
     points = curve_points(
@@ -102,8 +104,8 @@ def _tell(
         saved.append(saved_labels(of_metric, metric))
         needed.append(labels_for_score(of_metric, metric, best))
         _draw(folder, table, pd.DataFrame([about | point.row() for point in of_metric]), saved[-1])
-    told = (pd.concat(tables).assign(**about) for tables in (saved, needed))
-    return _Told(table, *told)
+    completed = (pd.concat(tables).assign(**about) for tables in (saved, needed))
+    return _FamilyTables(table, *completed)
 
 
 def _members(experiments: Sequence[Experiment], scratch: Path) -> tuple[list[Member], Predictions]:
@@ -116,9 +118,9 @@ def _members(experiments: Sequence[Experiment], scratch: Path) -> tuple[list[Mem
             run = Run(*parts)
             experiment.fetch(run.evaluation / artifacts.PREDICTIONS, scratch)
             table = read_predictions(scratch)
-            said = table.of_split(table.splits[-1])
-            first = first or said
-            check_same_patches(first, said)
+            patches = table.of_split(table.splits[-1])
+            first = first or patches
+            check_same_patches(first, patches)
             trained = (run.finetuned / artifacts.SUMMARY).as_posix()
             if trained not in experiment.metrics:
                 raise InputError(
@@ -127,7 +129,7 @@ def _members(experiments: Sequence[Experiment], scratch: Path) -> tuple[list[Mem
                 )
             num_labels = experiment.metrics[trained]["num_labeled"]
             place = (params.alpha, num_labels)
-            finetuned, student = (said.said[name] for name in (FINETUNED, STUDENT))
+            finetuned, student = (patches.predictions[name] for name in (FINETUNED, STUDENT))
             members += [
                 Member(run.method, "finetune", run.seed, *place, np.nan, np.nan, finetuned),
                 Member(run.method, run.student, run.seed, *place, params.mu, params.n_aug, student),

@@ -12,19 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from histo_monai import artifacts, storage
-from histo_monai.engines.heatmap import MapSettings, SlideJob, map_slides, patches_mpp
+from histo_monai.engines.heatmap import MapPlan, SlideJob, map_slides, patches_mpp
 from histo_monai.environment import read_environment, torchrun_rank
 from histo_monai.errors import InputError
+from histo_monai.mapping.blocks import whole_stride
+from histo_monai.mapping.cells import slide_grid
+from histo_monai.mapping.heatmap import read_heatmap
+from histo_monai.mapping.origin import MADE_FROM, Origins, slide_identity
 from histo_monai.networks.task_model import from_task_model
 from histo_monai.params import Params, load_params
 from histo_monai.provenance import made_from
 from histo_monai.reports.slide_maps import MAP_SUFFIXES, MapStyle, SlidePicture, write_slide_maps
 from histo_monai.slides import SlideError, open_slide
 from histo_monai.slides.resolution import PLAUSIBLE_MPP
-from histo_monai.wholeslide.blocks import whole_stride
-from histo_monai.wholeslide.cells import slide_grid
-from histo_monai.wholeslide.heatmap import read_heatmap
-from histo_monai.wholeslide.origin import MADE_FROM, Origins, slide_identity
 
 _LOG = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ def _finish(
 
 def _settings(
     params: Params, model: Path, stride_um: float | None, positive: str | None
-) -> tuple[MapSettings, str | None]:
+) -> tuple[MapPlan, str | None]:
     _, description = from_task_model(model)
     its_mpp, patch_px = patches_mpp(description, model), description["patch_px"]
     stride_um = patch_px * its_mpp if stride_um is None else stride_um
@@ -121,7 +121,7 @@ def _settings(
         whole_stride(stride_um, its_mpp)
     except InputError as error:
         raise InputError(f"--stride-um: {error}") from None
-    settings = MapSettings(
+    settings = MapPlan(
         patch_px=patch_px,
         mpp=its_mpp,
         stride_um=stride_um,
@@ -167,7 +167,7 @@ def _claimed(folder: Path) -> Iterator[None]:
         yield
 
 
-def _check_slide(job: SlideJob, settings: MapSettings) -> None:
+def _check_slide(job: SlideJob, settings: MapPlan) -> None:
     """Open it, so that a slide which cannot be read is known before the first is mapped."""
     try:
         with open_slide(job.path, job.mpp) as slide:

@@ -16,19 +16,19 @@ from numpy.typing import NDArray
 
 from histo_monai import artifacts
 from histo_monai.active.candidates import Search, draw_candidates, slides_to_search
+from histo_monai.active.suggestion import Fields, choose_diverse, disagreement, indecision
 from histo_monai.artifacts import Run
 from histo_monai.assembly import Assembly
-from histo_monai.datasets import own
-from histo_monai.datasets.tables import read_surveyed_slides
-from histo_monai.datasets.tasks import training_mpp
+from histo_monai.datasets.registry import DATASETS
 from histo_monai.engines.embedding import Embedding, embed
 from histo_monai.errors import InputError
-from histo_monai.params import OwnLabels, Params, load_params
+from histo_monai.params import Params, load_params
 from histo_monai.reports.suggestions import MAX_SHOWN, suggested
 from histo_monai.roles import FINETUNED, STUDENT
 from histo_monai.slides.annotations import Region, write_geojson
 from histo_monai.storage import check_own_folder, claim, own_folder
-from histo_monai.wholeslide.suggestion import Fields, choose_diverse, disagreement, indecision
+from histo_monai.tables.columns import read_surveyed_slides
+from histo_monai.tables.tasks import training_mpp
 
 _LOG = logging.getLogger(__name__)
 
@@ -80,11 +80,11 @@ def _suggest(draft: Path, run: Run, num: int, side_um: float | None) -> str:
     search = _search(assembly, side_um)
     candidates = _candidates(assembly, search, run.seed)
     look = partial(embed, models=models, task=task, features_of=STUDENT)
-    sight = look(assembly.in_order(candidates).loader)
+    embedding = look(assembly.in_order(candidates).loader)
     labeled = look(assembly.in_order(assembly.rows().labeled).loader)
-    uncertainty = _uncertainty(sight)
+    uncertainty = _uncertainty(embedding)
     chosen = choose_diverse(
-        sight.features,
+        embedding.features,
         uncertainty,
         num,
         labeled_features=labeled.features,
@@ -99,7 +99,7 @@ def _suggest(draft: Path, run: Run, num: int, side_um: float | None) -> str:
         )
     rows = candidates.iloc[chosen].reset_index(drop=True)
     shown, _ = assembly.in_order(rows[:MAX_SHOWN]).some(MAX_SHOWN)
-    table = _table(rows, uncertainty[chosen], sight, chosen, search.side_um, task.classes)
+    table = _table(rows, uncertainty[chosen], embedding, chosen, search.side_um, task.classes)
     _write(draft, table, shown.squeeze(1).numpy(), task.classes)
     return (
         f"{len(table)} regions on {table['slide_id'].nunique()} of {candidates['slide_id'].nunique()} slides with "
@@ -113,7 +113,7 @@ def _write(
     table.to_csv(folder / TABLE, index=False)
     for slide_id, of_slide in table.groupby("slide_id"):
         write_geojson(folder / f"{slide_id}.geojson", _regions(of_slide, classes))
-    image.imsave(folder / MOSAIC, suggested(patches, table["slide_id"].tolist(), _said(table, classes)))
+    image.imsave(folder / MOSAIC, suggested(patches, table["slide_id"].tolist(), _in_words(table, classes)))
 
 
 def _search(assembly: Assembly, side_um: float | None) -> Search:
@@ -127,9 +127,7 @@ def _search(assembly: Assembly, side_um: float | None) -> Search:
     field_um = params.patch_px * mpp
     side_um = field_um if side_um is None else side_um
     least = {"of a patch that the model sees": field_um}
-    if isinstance(params.labels_section, OwnLabels):
-        regions_um = params.patch_px * params.labels_section.regions.mpp
-        least["that labels.own.regions.mpp asks of a patch"] = regions_um
+    least |= DATASETS[params.dataset].least_outline_um(params.labels_section, params.patch_px)
     for what, least_um in least.items():
         if side_um < least_um * (1 - 1e-6):
             raise InputError(
@@ -149,21 +147,20 @@ def _candidates(assembly: Assembly, search: Search, seed: int) -> pd.DataFrame:
     """Fields of the slides that more labels would be trained on."""
     params, patches = assembly.params, assembly.patches
     slides = read_surveyed_slides(artifacts.SLIDES_CSV)
-    section = params.labels_section
-    within_patients = isinstance(section, OwnLabels) and section.validation_within_patients
+    within_patients = DATASETS[params.dataset].validation_within_patients(params.labels_section)
     others = ("test",) if within_patients else ("validation", "test")
     kept_apart = patches[patches["split"].isin(others)]
-    if params.corpus == "own":
-        manifest = own.pretraining_slides(artifacts.dataset_folder(params.source, "own"))
-        kept_apart = pd.concat([kept_apart, manifest[manifest["split"] == "validation"]])
+    root = artifacts.dataset_folder(params.source, params.corpus)
+    manifest = DATASETS[params.corpus].pretraining_slides(root, params.corpus_section)
+    kept_apart = pd.concat([kept_apart, manifest[manifest["split"] == "validation"]])
     shared_ids = params.corpus == params.dataset
     searched = slides_to_search(slides, patches, kept_apart, shared_ids=shared_ids)
     return draw_candidates(searched, search, seed=seed, processes=assembly.environment.cpus)
 
 
-def _uncertainty(sight: Embedding) -> NDArray[np.float64]:
+def _uncertainty(embedding: Embedding) -> NDArray[np.float64]:
     """Of classes: the student's indecision; of scores: how far student and fine-tuned model are apart."""
-    student, finetuned = sight.predictions[STUDENT], sight.predictions[FINETUNED]
+    student, finetuned = embedding.predictions[STUDENT], embedding.predictions[FINETUNED]
     if student.shape[1] > 1:
         return indecision(student)
     return disagreement(student[:, 0], finetuned[:, 0])
@@ -187,7 +184,7 @@ def _fields(rows: pd.DataFrame) -> Fields:
 def _table(
     rows: pd.DataFrame,
     uncertainty: NDArray[np.float64],
-    sight: Embedding,
+    embedding: Embedding,
     chosen: NDArray[np.int64],
     side_um: float,
     classes: Sequence[str] | None,
@@ -200,12 +197,12 @@ def _table(
         "side_px": (side_um / rows["slide_mpp"]).round(2).to_numpy(),
         "uncertainty": uncertainty.round(6),
     }
-    said = {
+    predictions = {
         f"{model}_{label}" if label else model: values[chosen, k].astype(np.float64).round(6)
-        for model, values in sight.predictions.items()
+        for model, values in embedding.predictions.items()
         for k, label in enumerate(classes or [""])
     }
-    return pd.DataFrame(places | said)
+    return pd.DataFrame(places | predictions)
 
 
 def _regions(table: pd.DataFrame, classes: Sequence[str] | None) -> list[Region]:
@@ -217,20 +214,22 @@ def _regions(table: pd.DataFrame, classes: Sequence[str] | None) -> list[Region]
         half = row["side_px"] / 2
         top, left, bottom, right = row["y"] - half, row["x"] - half, row["y"] + half, row["x"] + half
         corners = np.array([(top, left), (top, right), (bottom, right), (bottom, left)])
-        told = {"uncertainty": row["uncertainty"]} | {name: row[of] for name, of in columns.items()}
+        measurements = {"uncertainty": row["uncertainty"]} | {name: row[of] for name, of in columns.items()}
         regions.append(
             Region(
                 corners,
                 label="",
                 name=f"{_NAME} {row['rank']}",
-                measurements=told,
+                measurements=measurements,
             )
         )
     return regions
 
 
-def _said(table: pd.DataFrame, classes: Sequence[str] | None) -> list[str]:
+def _in_words(table: pd.DataFrame, classes: Sequence[str] | None) -> list[str]:
     if classes is None:
         return [f"{score:.2f}" for score in table[STUDENT]]
-    said = table[[f"{STUDENT}_{name}" for name in classes]].to_numpy()
-    return [f"{classes[k]} {row[k]:.2f}" for row, k in zip(said, said.argmax(axis=1), strict=True)]
+    predictions = table[[f"{STUDENT}_{name}" for name in classes]].to_numpy()
+    return [
+        f"{classes[k]} {row[k]:.2f}" for row, k in zip(predictions, predictions.argmax(axis=1), strict=True)
+    ]

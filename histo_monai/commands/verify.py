@@ -16,7 +16,7 @@ def run(folders: Sequence[str], *, json: bool) -> int:
         The exit status: 1 where something is not what it was.
 
     Raises:
-        ValueError: see `checkup.results.verify_folder`.
+        InputError: see `checkup.results.verify_folder`.
     """
     findings = [finding for folder in folders for finding in verify_folder(Path(folder))]
     return print_findings(findings, as_json=json)

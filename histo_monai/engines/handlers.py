@@ -117,11 +117,13 @@ def attach_progress(trainer: Engine, evaluator: Engine) -> None:
     )
 
     def report() -> None:
-        def told(engine: Engine) -> str:
+        def measures(engine: Engine) -> str:
             return ", ".join(f"{name} {value:.3f}" for name, value in engine.state.metrics.items())
 
         epoch, epochs = trainer.state.epoch, trainer.state.max_epochs
-        bar.log_message(f"epoch {epoch}/{epochs}: train {told(trainer)}; validation {told(evaluator)}")
+        bar.log_message(
+            f"epoch {epoch}/{epochs}: train {measures(trainer)}; validation {measures(evaluator)}"
+        )
 
     trainer.add_event_handler(Events.EPOCH_COMPLETED, report)
 

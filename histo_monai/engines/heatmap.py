@@ -16,25 +16,25 @@ import torch
 from torch.utils.data import Dataset
 from tqdm import tqdm
 
-from histo_monai.datasets.loaders import EpochBatches, patch_loader
 from histo_monai.engines.device import precision
 from histo_monai.engines.ranks import note_step, run_in_ranks
 from histo_monai.errors import InputError
+from histo_monai.loading.loaders import EpochBatches, patch_loader
 from histo_monai.losses import Classification, Objective, Regression
+from histo_monai.mapping.blocks import CellBlocks
+from histo_monai.mapping.cells import slide_grid, tissue_cells
+from histo_monai.mapping.heatmap import Heatmap, write_heatmap
+from histo_monai.mapping.origin import Origins, read_origin
 from histo_monai.networks.shared_trunk import SharedTrunk
 from histo_monai.networks.task_model import from_task_model
 from histo_monai.slides import SlideError, open_slide
-from histo_monai.wholeslide.blocks import CellBlocks
-from histo_monai.wholeslide.cells import slide_grid, tissue_cells
-from histo_monai.wholeslide.heatmap import Heatmap, write_heatmap
-from histo_monai.wholeslide.origin import Origins, read_origin
 
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class MapSettings:
-    """How a slide is looked at.
+class MapPlan:
+    """How a slide is mapped.
 
     Attributes:
         patch_px: Side of the patches that the networks see.
@@ -105,7 +105,7 @@ def map_slide(
     slide_path: Path,
     mpp: float | None,
     models: PatchModels,
-    settings: MapSettings,
+    settings: MapPlan,
     *,
     device: torch.device,
     workers: int,
@@ -121,10 +121,10 @@ def map_slide(
         slide_path: The slide.
         mpp: µm per level-0 pixel; None takes the file's own.
         models: On `device`.
-        settings: See `MapSettings`.
+        settings: See `MapPlan`.
         device: Where the models run.
         workers: Reading processes; 0 reads in this one.
-        advance: Told after every batch how many patches it held, and how many the slide has.
+        advance: Called after every batch with how many patches it held, and how many the slide has.
 
     Raises:
         SlideError: The slide cannot be read, or not at this resolution.
@@ -146,11 +146,11 @@ def map_slide(
                 values[name][numbers.numpy()] = models.value(outputs).cpu().numpy()
             advance(len(patches), len(cells))
     blocks.close()
-    for name, found in values.items():
-        if not np.isfinite(found).all():
+    for name, predicted in values.items():
+        if not np.isfinite(predicted).all():
             raise InputError(
-                f"{slide_path}: the model of column {name!r} gives no number for {np.isnan(found).sum()} of "
-                f"{len(found)} cells, so its weights are out of all range; run the stage that makes it again"
+                f"{slide_path}: the model of column {name!r} gives no number for {np.isnan(predicted).sum()} of "
+                f"{len(predicted)} cells, so its weights are out of all range; run the stage that makes it again"
             )
     return Heatmap(grid, cells, tissue, values)
 
@@ -184,7 +184,7 @@ def _batches(
 
 def map_slides(
     jobs: Sequence[SlideJob],
-    settings: MapSettings,
+    settings: MapPlan,
     positive: str | None,
     folder: Path,
     *,
@@ -193,16 +193,16 @@ def map_slides(
     ranks: int,
     timeout_s: float = 1800,
 ) -> None:
-    """Write `folder`/<slide_id>.csv and .json for every job (`wholeslide.heatmap.write_heatmap`).
+    """Write `folder`/<slide_id>.csv and .json for every job (`mapping.heatmap.write_heatmap`).
 
-    A slide whose map is there already, made from the same slide, models and settings (`wholeslide.origin`), is left
+    A slide whose map is there already, made from the same slide, models and settings (`mapping.origin`), is left
     alone; where anything differs the log says what, and the slide is mapped again. Slides are shared by `ranks`
     processes (or those of torchrun), the largest files first; each loads a set of models once. The files do not depend
     on the number of processes. A slide that cannot be read stops the run; finished ones are kept.
 
     Args:
         jobs: The slides.
-        settings: See `MapSettings`.
+        settings: See `MapPlan`.
         positive: Class whose probability is mapped; None for a score.
         folder: Made if missing.
         device: Where networks run; with several ranks, each takes its own GPU.
@@ -221,7 +221,7 @@ def map_slides(
 def _map_share(
     device: torch.device,
     jobs: Sequence[SlideJob],
-    settings: MapSettings,
+    settings: MapPlan,
     positive: str | None,
     folder: Path,
     workers: int,
@@ -274,13 +274,13 @@ def _is_mapped(job: SlideJob, origins: Origins, folder: Path, *, is_silent: bool
 def shares(jobs: Sequence[SlideJob], processes: int) -> list[list[SlideJob]]:
     """Slides of each process: the largest file first, each to the process with the fewest bytes so far."""
     size = {job.slide_id: job.path.stat().st_size if job.path.is_file() else 0 for job in jobs}
-    found: list[list[SlideJob]] = [[] for _ in range(processes)]
+    parts: list[list[SlideJob]] = [[] for _ in range(processes)]
     load = [0] * processes
     for job in sorted(jobs, key=lambda job: (-size[job.slide_id], job.slide_id)):
         least = load.index(min(load))
-        found[least].append(job)
+        parts[least].append(job)
         load[least] += size[job.slide_id]
-    return found
+    return parts
 
 
 def patches_mpp(description: Mapping[str, Any], path: Path) -> float:
@@ -299,7 +299,7 @@ def patches_mpp(description: Mapping[str, Any], path: Path) -> float:
 
 
 def load_models(
-    paths: Mapping[str, Path], positive: str | None, settings: MapSettings, device: torch.device
+    paths: Mapping[str, Path], positive: str | None, settings: MapPlan, device: torch.device
 ) -> PatchModels:
     """Fine-tuned models or students of one task, by name, on `device`; what their trunks share runs once.
 
@@ -307,10 +307,10 @@ def load_models(
         InputError: A file is no model of a task, saw patches of another size or resolution, does not give what is asked
             for, or has other classes than the one before; names it.
     """
-    found = {}
+    networks = {}
     known: list[list[str] | None] = []
     for name, path in paths.items():
-        found[name], description = from_task_model(path)
+        networks[name], description = from_task_model(path)
         classes, its_px, its_mpp = description["classes"], description["patch_px"], description.get("mpp")
         if its_px != settings.patch_px or not math.isclose(its_mpp or settings.mpp, settings.mpp):
             raise InputError(
@@ -324,6 +324,6 @@ def load_models(
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
         known.append(classes)
-    network = SharedTrunk(found).to(device)
+    network = SharedTrunk(networks).to(device)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in the stubs
     return PatchModels(tuple(paths), network, value)

@@ -17,7 +17,7 @@ from histo_monai.engines.fit import Records, fit
 from histo_monai.engines.handlers import BestState
 from histo_monai.engines.means import attach_means
 from histo_monai.networks.batchnorm import synchronise_batchnorm
-from histo_monai.pretext import Pretext, Task
+from histo_monai.pretext.protocol import Pretext, Task
 from histo_monai.randomness import Step
 
 
@@ -58,7 +58,7 @@ def pretrain(
         pretext: the method; its network is moved to `device`.
         training: batches of this process; its `batch_sampler` has `set_epoch`. None where `pretext.epochs` is 0.
         validation: batches of this process, in a fixed order.
-        seed: of every random decision after initialisation.
+        seed: of every random decision after initialization.
         device: where the network runs. CUDA uses bfloat16 autocast and channels-last.
         records: where traces are left, see `Records`.
 
@@ -116,7 +116,7 @@ def _trainer(
 def training_step(
     pretext: Pretext, network: nn.Module, optimizer: torch.optim.Optimizer, task: Task, device: torch.device
 ) -> dict[str, torch.Tensor]:
-    """Forward, backward, optimiser: what the network learns from one task; returns its measures per sample."""
+    """Forward, backward, optimizer: what the network learns from one task; returns its measures per sample."""
     task = _in_memory_order(task, device)
     with precision(device):
         outputs = network(*task.inputs)

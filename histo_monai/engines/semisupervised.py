@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from ignite.engine import Engine, Events
 
-from histo_monai.datasets.labeled_loaders import LabeledLoader
-from histo_monai.datasets.streams import SideBySide
 from histo_monai.engines.device import in_memory_order, precision, to_device
 from histo_monai.engines.fit import Records, fit
 from histo_monai.engines.handlers import attach_step_decay
 from histo_monai.engines.means import attach_means
 from histo_monai.engines.prediction import build_evaluator
 from histo_monai.engines.task import Task
+from histo_monai.loading.labeled import LabeledLoader
+from histo_monai.loading.streams import SideBySide
 from histo_monai.randomness import Step
 from histo_monai.schedule import Schedule
 from histo_monai.semisupervised.protocol import Batch, SemiSupervised
@@ -36,7 +36,7 @@ class StudentResult:
     Attributes:
         curves: one row per epoch: epoch, lr, train_..., validation_....
         validation: means over the validation patches, of the last student.
-        picture: weak and strong views of some unlabeled patches, with what is said of them, (H, W, 3) uint8.
+        picture: weak and strong views of some unlabeled patches, with the predictions of them, (H, W, 3) uint8.
     """
 
     curves: list[dict[str, float]]

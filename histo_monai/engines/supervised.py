@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from ignite.engine import Engine
 
-from histo_monai.datasets.labeled_loaders import LabeledLoader
 from histo_monai.engines.device import in_memory_order, precision, to_device
 from histo_monai.engines.fit import Records, fit
 from histo_monai.engines.handlers import BestState, attach_step_decay
 from histo_monai.engines.means import attach_means
 from histo_monai.engines.prediction import build_evaluator, predict
 from histo_monai.engines.task import Task
+from histo_monai.loading.labeled import LabeledLoader
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.randomness import Step
 from histo_monai.schedule import Schedule

@@ -9,14 +9,15 @@ from typing import Any
 import pandas as pd
 from torch import nn
 
-from histo_monai.datasets.labeled_loaders import LabeledLoader
-from histo_monai.datasets.tasks import dependence_groups
+from histo_monai.comparison.paired import mean_difference
 from histo_monai.engines.prediction import predict
 from histo_monai.engines.task import Task
 from histo_monai.errors import InputError
-from histo_monai.metrics import Estimate, mean_difference
+from histo_monai.loading.labeled import LabeledLoader
+from histo_monai.metrics import Estimate
 from histo_monai.roles import FINETUNED, MODELS, STUDENT
 from histo_monai.storage import read_json
+from histo_monai.tables.tasks import dependence_groups
 
 
 @dataclass(frozen=True)

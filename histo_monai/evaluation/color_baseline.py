@@ -1,7 +1,7 @@
 """What color alone can tell: the number that every network has to beat.
 
 Mean color separates the nine classes of NCT-CRC-HE to over 50 %, a histogram to over 82 % (method, section 8). Both
-baselines learn from the same labels as the network: standardised features, a linear model with L2 whose strength is
+baselines learn from the same labels as the network: standardized features, a linear model with L2 whose strength is
 chosen on the validation patches, as the network's epoch is.
 """
 

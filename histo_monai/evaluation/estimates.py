@@ -9,21 +9,21 @@ import pandas as pd
 import torch
 from torch import nn
 
-from histo_monai.datasets.labeled_loaders import LabeledLoader
-from histo_monai.datasets.tasks import dependence_groups, task_targets
+from histo_monai.comparison.paired import mean_difference
 from histo_monai.engines.prediction import predict
 from histo_monai.engines.task import Task
 from histo_monai.errors import InputError
 from histo_monai.evaluation.color_baseline import COLOR_FEATURES, ColorBaseline, color_features
+from histo_monai.loading.labeled import LabeledLoader
 from histo_monai.metrics import (
     Estimate,
     classification_estimates,
     human_estimates,
-    mean_difference,
     regression_estimates,
     score_estimates,
 )
 from histo_monai.roles import STUDENT
+from histo_monai.tables.tasks import dependence_groups, task_targets
 
 Predictions = dict[str, np.ndarray]
 """Name of a model -> Shape (n, K): probabilities of the classes, or the score."""
@@ -52,11 +52,11 @@ def predict_splits(
     Raises:
         InputError: a model gives NaN.
     """
-    found: dict[str, Predictions] = {
+    predictions: dict[str, Predictions] = {
         split: {name: predict(model, task, loader.loader).numpy() for name, model in models.items()}
         for split, loader in loaders.items()
     }
-    for split, by_model in found.items():
+    for split, by_model in predictions.items():
         for name, values in by_model.items():
             if not np.isfinite(values).all():
                 raise InputError(
@@ -74,8 +74,8 @@ def predict_splits(
             loaders["validation"].targets.numpy(),
         )
         for split, features in colors.items():
-            found[split][f"color_{name}"] = baseline.predict(features[name])
-    return found
+            predictions[split][f"color_{name}"] = baseline.predict(features[name])
+    return predictions
 
 
 def estimate(task: Task, rows: pd.DataFrame, predictions: Predictions, *, seed: int) -> Estimates:

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.datasets.predictions import Predictions
-from histo_monai.datasets.slide_scores import SlideScores
 from histo_monai.errors import InputError
 from histo_monai.roles import FINETUNED, STUDENT
+from histo_monai.tables.predictions import Predictions
+from histo_monai.tables.slide_scores import SlideScores
 
 Read = Mapping[tuple[str, str, int], Predictions] | Mapping[tuple[str, str, int], SlideScores]
 """Method, student, seed -> the table of the run."""
@@ -30,15 +30,15 @@ def by_model(
     first, *others = students
     for method, seed, other in itertools.product(methods, seeds, others):
         one, same = read[method, first, seed], read[method, other, seed]
-        if not np.array_equal(one.said[FINETUNED], same.said[FINETUNED]):
+        if not np.array_equal(one.predictions[FINETUNED], same.predictions[FINETUNED]):
             raise InputError(
                 f"{one.path} and {same.path}: their fine-tuned models differ; run evaluate for both"
             )
     return {
-        (method, "finetune"): [read[method, first, seed].said[FINETUNED] for seed in seeds]
+        (method, "finetune"): [read[method, first, seed].predictions[FINETUNED] for seed in seeds]
         for method in methods
     } | {
-        (method, student): [read[method, student, seed].said[STUDENT] for seed in seeds]
+        (method, student): [read[method, student, seed].predictions[STUDENT] for seed in seeds]
         for student in students
         for method in methods
     }

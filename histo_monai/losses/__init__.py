@@ -1,4 +1,4 @@
-"""Losses of trainings with labels and what is told of them: classification and regression behind one protocol."""
+"""Losses of trainings with labels, and their measures: classification and regression behind one protocol."""
 
 from histo_monai.losses.objective import Classification, Objective, Regression
 

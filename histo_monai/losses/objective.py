@@ -38,7 +38,7 @@ class Objective(Protocol):
     def pseudo_measure(
         self, student: torch.Tensor, teacher: torch.Tensor, threshold: float = 0.0
     ) -> dict[str, torch.Tensor]:
-        """What the two say of unlabeled images, `PSEUDO_MEASURES`, each Shape (N,)."""
+        """How the two predictions of unlabeled images agree, `PSEUDO_MEASURES`, each Shape (N,)."""
 
     def right(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """How good outputs are, per image, larger is better: what models are compared by. Shape (N,)."""

@@ -13,6 +13,9 @@ from histo_monai.metrics.estimate import Estimate
 from histo_monai.products import product
 from histo_monai.randomness import generator
 
+Replicates = dict[str, tuple[float, NDArray[np.float64]]]
+"""Name of a metric -> its value on all rows, and on each replicate, shape (B,); NaN where it is undefined."""
+
 _BLOCK = 32  # Replicates computed at a time, while they fit into _BLOCK_BYTES; at least one.
 _BLOCK_BYTES = 32 * 2**20
 _FEWEST_DEFINED = 0.5
@@ -165,8 +168,8 @@ def paired_difference(
     Args:
         statistic: `statistic(*shared, *first)` and `statistic(*shared, *second)`.
         shared: what both models have in common, e.g. the labels.
-        first: what the first model says, e.g. its probabilities.
-        second: what the second says.
+        first: predictions of the first model, e.g. its probabilities.
+        second: predictions of the second.
         groups: as `grouped_bootstrap`, and so all that follows.
         seed: of the resampling.
         num_replicates: how many.

@@ -38,8 +38,8 @@ def same_length(**arrays: NDArray) -> None:
     """Raise a ValueError unless all have as many rows."""
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
-        told = ", ".join(f"{name} {length}" for name, length in lengths.items())
-        raise ValueError(f"the same rows are expected in all columns, got {told}")
+        listed = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise ValueError(f"the same rows are expected in all columns, got {listed}")
 
 
 def binary(labels: ArrayLike) -> NDArray[np.bool_]:

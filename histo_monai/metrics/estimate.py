@@ -12,7 +12,7 @@ class Estimate:
 
     Attributes:
         value: the point estimate; NaN where the statistic is undefined on these rows.
-        low: lower end of the interval; NaN where the method has nothing to say (its docstring tells when).
+        low: lower end of the interval; NaN where the method gives none (its docstring states when).
         high: upper end.
         n: independent rows used: groups for a grouped bootstrap, else rows.
     """

@@ -10,11 +10,10 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from histo_monai.metrics.bootstrap import Resampling
+from histo_monai.metrics.bootstrap import Replicates, Resampling
 from histo_monai.metrics.estimate import Estimate
-from histo_monai.metrics.replicates import Replicates
+from histo_monai.process.quiet import quiet_library
 from histo_monai.products import product
-from histo_monai.quiet import quiet_library
 
 FALSE_POSITIVES_PER_SLIDE = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """Where the sensitivity is read off; the score is the mean of these six."""
@@ -22,7 +21,7 @@ FALSE_POSITIVES_PER_SLIDE = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 @dataclass(frozen=True)
 class SlideDetections:
-    """What was found on one slide.
+    """Detections on one slide.
 
     Attributes:
         false_positives: Shape (n,), scores of the detections outside of all lesions, above 0.
@@ -175,7 +174,7 @@ def _score(
 def _replicates(events: _Events, resampling: Resampling) -> NDArray[np.float64]:
     """Sensitivity at the six, shape (B, 6): sums over weighted detections, not MONAI's count for every threshold."""
     last = np.flatnonzero(np.diff(events.score, append=-1.0))  # Of detections with one score.
-    found = []
+    read_off = []
     for counts in resampling.blocks():
         weights = resampling.weights(counts)
         of_event = weights[events.slide]
@@ -187,10 +186,10 @@ def _replicates(events: _Events, resampling: Resampling) -> NDArray[np.float64]:
         fps = np.concatenate([start, false]) / weights.sum(axis=0)
         num_lesions = product(events.num_lesions, weights)
         sensitivity = np.concatenate([start, hit]) / np.where(num_lesions, num_lesions, np.nan)
-        found += [
+        read_off += [
             np.interp(FALSE_POSITIVES_PER_SLIDE, *curve) for curve in zip(fps.T, sensitivity.T, strict=True)
         ]
-    return np.array(found)
+    return np.array(read_off)
 
 
 def _monai() -> ModuleType:

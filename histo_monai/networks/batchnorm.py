@@ -18,7 +18,7 @@ class ProcessBatchNorm2d(nn.BatchNorm2d):
     """
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        """(N, C, H, W) of this process -> the same shape, normalised over all processes."""
+        """(N, C, H, W) of this process -> the same shape, normalized over all processes."""
         return self.activated(self._normalized(input))
 
     def activated(self, normalized: torch.Tensor) -> torch.Tensor:

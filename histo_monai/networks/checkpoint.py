@@ -33,16 +33,16 @@ def save_model(path: Path, state: Mapping[str, torch.Tensor], description: Mappi
     Args:
         path: ends in `.safetensors`.
         state: tensors by name; moved to the CPU and made contiguous.
-        description: what the model is, its µm/px, normalisation, params, provenance; written to the JSON.
+        description: what the model is, its µm/px, normalization, params, provenance; written to the JSON.
     """
     if path.suffix != ".safetensors":
         raise InputError(f"{path}: a model file ends in .safetensors")
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
     content = safetensors.torch.save(tensors, metadata={"format": "pt"})
-    told = {**description, "format": FORMAT, "sha256": hashlib.sha256(content).hexdigest()}
+    complete = {**description, "format": FORMAT, "sha256": hashlib.sha256(content).hexdigest()}
     with whole_file(path, len(content)) as draft:
         draft.write_bytes(content)
-        write_json(path.with_suffix(".json"), sealed(told, _SEAL))
+        write_json(path.with_suffix(".json"), sealed(complete, _SEAL))
 
 
 def load_model(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
@@ -73,11 +73,11 @@ def load_model(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
 
 def _description(path: Path) -> dict[str, Any]:
     description = read_json(path, f"it describes the model; {_MEND}")
-    found = description.get("format")
-    if found != FORMAT:
-        newer = isinstance(found, int) and found > FORMAT
+    written_as = description.get("format")
+    if written_as != FORMAT:
+        newer = isinstance(written_as, int) and written_as > FORMAT
         mend = "update histo_monai" if newer else "run the stage that makes it again"
-        raise InputError(f"{path}: format {found!r}, this version reads {FORMAT}; {mend}")
+        raise InputError(f"{path}: format {written_as!r}, this version reads {FORMAT}; {mend}")
     whole = opened(description, _SEAL)
     if whole is None:
         raise InputError(f"{path}: not the description that was saved (SHA-256 differs); {_MEND}")

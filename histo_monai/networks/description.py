@@ -61,9 +61,9 @@ def _check_architecture(description: Mapping[str, Any], path: Path) -> None:
 def _check(description: Mapping[str, Any], rules: Mapping[str, _Rule], path: Path, section: str = "") -> None:
     for key, (expected, holds) in rules.items():
         if key not in description or not holds(description[key]):
-            found = repr(description[key])[:80] if key in description else "nothing"
+            given = repr(description[key])[:80] if key in description else "nothing"
             raise InputError(
-                f"{path.with_suffix('.json')}: {section}{key} is {found}, expected {expected}; "
+                f"{path.with_suffix('.json')}: {section}{key} is {given}, expected {expected}; "
                 "run the stage that makes it again"
             )
 

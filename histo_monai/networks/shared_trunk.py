@@ -45,8 +45,8 @@ class SharedTrunk(nn.Module):
 
     def features(self, patches: torch.Tensor) -> dict[str, torch.Tensor]:
         """Name -> (N, D); models that share a trunk have one tensor."""
-        found = [trunk(patches) for trunk in self.trunks]
-        return {name: found[number] for name, number in self._trunk_of.items()}
+        of_trunks = [trunk(patches) for trunk in self.trunks]
+        return {name: of_trunks[number] for name, number in self._trunk_of.items()}
 
     def forward(self, patches: torch.Tensor) -> dict[str, torch.Tensor]:
         """Outputs of every model."""

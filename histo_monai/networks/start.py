@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, Self
 
 from histo_monai.errors import InputError
 from histo_monai.networks.encoder import HALF, Color, Encoder, architecture, build_encoder
 from histo_monai.networks.heads import PairMLP
+from histo_monai.networks.settings import EncoderSettings
 from histo_monai.networks.weights import Tensors, check_file, fit, read_tensors
 from histo_monai.storage import file_sha256
 
@@ -42,6 +43,12 @@ class EncoderStart:
     mean: Color | None = None
     std: Color | None = None
 
+    @classmethod
+    def of(cls, settings: EncoderSettings) -> Self:
+        """As params set it."""
+        weights = None if settings.weights is None else Path(settings.weights)
+        return cls(**{**asdict(settings), "weights": weights})
+
     def without_weights(self) -> Self:
         """The same architecture at its random initialization."""
         return replace(self, weights=None, sha256=None, license=None)
@@ -69,13 +76,14 @@ class EncoderStart:
         return Started(encoder, fitted.pair_mlp)
 
     def _checked_digest(self, path: Path) -> str:
-        found = file_sha256(path)
+        digest = file_sha256(path)
         if self.sha256 is None:
             raise InputError(
-                f"{path}: encoder.sha256 is not set; set it to {found}, so that another file trains anew"
+                f"{path}: encoder.sha256 is not set; set it to {digest}, so that another file trains anew"
             )
-        if found != self.sha256.lower():
+        if digest != self.sha256.lower():
             raise InputError(
-                f"{path}: its SHA-256 is {found}, not {self.sha256} as encoder.sha256 says; fetch it again, or set that"
+                f"{path}: its SHA-256 is {digest}, not {self.sha256} as encoder.sha256 says; fetch it again, or "
+                "set that"
             )
-        return found
+        return digest

@@ -90,10 +90,10 @@ def read_tensors(path: Path) -> Tensors:
         InputError: see `check_file`; or it is not whole, holds code, or holds no tensors.
     """
     check_file(path)
-    found = _safetensors(path) if path.suffix == ".safetensors" else _pickled(path)
-    if not found:
+    tensors = _safetensors(path) if path.suffix == ".safetensors" else _pickled(path)
+    if not tensors:
         raise InputError(f"{path}: holds no tensors by name; save the state_dict of the network")
-    return found
+    return tensors
 
 
 def _safetensors(path: Path) -> Tensors:
@@ -147,12 +147,12 @@ def fit(tensors: Mapping[str, torch.Tensor], trunk: nn.Module, pair_mlp: nn.Modu
     """
     wanted = trunk.state_dict()
     prefix = _best_prefix(tensors, wanted)
-    found = {name: tensors[prefix + name] for name in wanted if prefix + name in tensors}
+    matched = {name: tensors[prefix + name] for name in wanted if prefix + name in tensors}
     for name in wanted:  # torchvision's older files do not count batches, and nothing reads the count
         if name.endswith("num_batches_tracked"):
-            found.setdefault(name, torch.zeros_like(wanted[name]))
+            matched.setdefault(name, torch.zeros_like(wanted[name]))
     pairs, normalization = _pair_mlp(tensors, prefix), None
-    used = {prefix + name for name in found} | set(pairs)
+    used = {prefix + name for name in matched} | set(pairs)
     if prefix == _OWN and {"encoder.mean", "encoder.std"} <= set(tensors):
         used |= {"encoder.mean", "encoder.std"}
         normalization = _colors(tensors["encoder.mean"]), _colors(tensors["encoder.std"])
@@ -160,20 +160,20 @@ def fit(tensors: Mapping[str, torch.Tensor], trunk: nn.Module, pair_mlp: nn.Modu
         normalization = _RSP_NORMALIZATION
     rest = [name for name in tensors if name not in used]
     known = [name for name in rest if _is_known(name, wanted)]
-    missing, unknown = [name for name in wanted if name not in found], sorted(set(rest) - set(known))
+    missing, unknown = [name for name in wanted if name not in matched], sorted(set(rest) - set(known))
     if missing or unknown:
         raise InputError(
             f"{path}: does not fit the encoder: {_some(missing)} missing, {_some(unknown)} left over; set encoder.name "
             "to the architecture of the file"
         )
-    found = _resized(found, trunk)
+    matched = _resized(matched, trunk)
     given = {layer: tensors[name] for name, layer in pairs.items()}
-    _check_shapes({**found, **given}, {**wanted, **(pair_mlp.state_dict() if given else {})}, path)
+    _check_shapes({**matched, **given}, {**wanted, **(pair_mlp.state_dict() if given else {})}, path)
     heads = sorted({_bare(name).split(".")[0] for name in known})
     under = f" under {prefix!r}" if prefix else ""
     left = f"; left out: {', '.join(heads[:_SHOWN])} ({len(known)} tensors)" if known else ""
-    _LOG.info("%s: %d tensors%s%s", path, len(found) + len(given), under, left)
-    return Fitted(found, given or None, normalization)
+    _LOG.info("%s: %d tensors%s%s", path, len(matched) + len(given), under, left)
+    return Fitted(matched, given or None, normalization)
 
 
 def _best_prefix(tensors: Iterable[str], wanted: Iterable[str]) -> str:
@@ -224,27 +224,27 @@ def _is_known(name: str, wanted: Mapping[str, Any]) -> bool:
     return bare in wanted or bare.split(".")[0] in _HEADS
 
 
-def _resized(found: Tensors, trunk: nn.Module) -> Tensors:
+def _resized(tensors: Tensors, trunk: nn.Module) -> Tensors:
     """Position embeddings of another image size, resampled as timm does when it loads them."""
     name, wanted = "pos_embed", getattr(trunk, "pos_embed", None)
-    given = found.get(name)
+    given = tensors.get(name)
     if wanted is None or given is None or given.shape == wanted.shape or given.ndim != 3:
-        return found
+        return tensors
     from timm.layers import resample_abs_pos_embed
 
     about: Any = trunk
     prefixes = 0 if getattr(about, "no_embed_class", False) else getattr(about, "num_prefix_tokens", 0)
     if math.isqrt(given.shape[1] - prefixes) ** 2 != given.shape[1] - prefixes:
-        return found
+        return tensors
     _LOG.info("%s resampled from %d to %d places", name, given.shape[1], wanted.shape[1])
     grid = list(about.patch_embed.grid_size)
-    return {**found, name: resample_abs_pos_embed(given, grid, num_prefix_tokens=prefixes)}
+    return {**tensors, name: resample_abs_pos_embed(given, grid, num_prefix_tokens=prefixes)}
 
 
-def _check_shapes(found: Tensors, wanted: Mapping[str, torch.Tensor], path: Path) -> None:
+def _check_shapes(tensors: Tensors, wanted: Mapping[str, torch.Tensor], path: Path) -> None:
     odd = [
         f"{name} {tuple(tensor.shape)}, not {tuple(wanted[name].shape)}"
-        for name, tensor in found.items()
+        for name, tensor in tensors.items()
         if tensor.shape != wanted[name].shape
         or tensor.is_floating_point() != wanted[name].is_floating_point()
     ]
@@ -253,7 +253,7 @@ def _check_shapes(found: Tensors, wanted: Mapping[str, torch.Tensor], path: Path
             f"{path}: does not fit the encoder: of another shape or kind are {_some(odd)}; set encoder.name to the "
             "architecture of the file"
         )
-    bad = [name for name, tensor in found.items() if not bool(tensor.float().isfinite().all())]
+    bad = [name for name, tensor in tensors.items() if not bool(tensor.float().isfinite().all())]
     if bad:
         raise InputError(f"{path}: NaN or infinity in {_some(bad)}; fetch it again")
 

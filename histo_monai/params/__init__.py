@@ -6,36 +6,18 @@ value and what was expected.
 
 from __future__ import annotations
 
-import typing
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from histo_monai.datasets.registry import DATASETS
 from histo_monai.params.file import read_tree
-from histo_monai.params.sections import (
-    BreastPathQLabels,
-    Camelyon16Labels,
-    KatherLabels,
-    OwnLabels,
-    Params,
-    SlidesCorpus,
-)
+from histo_monai.params.sections import Params
+from histo_monai.pretext import PRETEXTS
 from histo_monai.semisupervised import METHODS
 from histo_monai.settings.reader import ParamsError, read_section
-from histo_monai.settings.rules import Dataset, Method
 
-__all__ = [
-    "BreastPathQLabels",
-    "Camelyon16Labels",
-    "Dataset",
-    "KatherLabels",
-    "Method",
-    "OwnLabels",
-    "Params",
-    "ParamsError",
-    "SlidesCorpus",
-    "check_run",
-    "load_params",
-    "parse_params",
-]
+__all__ = ["Params", "ParamsError", "check_run", "load_params", "parse_params"]
 
 
 def load_params(path: Path) -> Params:
@@ -70,7 +52,7 @@ def check_run(
             student is given, and there are several.
     """
     if method not in params.methods:
-        known = ", ".join(typing.get_args(Method))
+        known = ", ".join(PRETEXTS)
         given = list(params.methods)
         raise ParamsError(
             f"--method is {method!r}, but `methods` in params.yaml are {given}; add it there (known: {known})"
@@ -98,32 +80,47 @@ def parse_params(tree: object) -> Params:
         ParamsError: see `load_params`.
     """
     params: Params = read_section(Params, tree, "")
-    if params.source == "phantom" and "own" in (params.dataset, params.corpus):
-        raise ParamsError(
-            "source: 'phantom' simulates the public datasets, not 'own'; set source: raw for your slides"
-        )
+    _check_datasets(params)
     for student in params.students:
         if student not in params.consistency.methods:
             raise ParamsError(
                 f"consistency.methods.{student}: missing key; expected its settings, as `students` names it"
             )
-    _check_encoder(params)
-    queue, samples = params.pretrain.moco.queue_size, params.corpus_section.num_train
-    if "moco" in params.methods and queue > samples:
-        raise ParamsError(
-            f"pretrain.moco.queue_size: expected at most corpora.{params.corpus}.num_train, {samples}, so that one "
-            f"epoch fills the queue, got {queue}"
+    for name in params.methods:
+        if name not in params.pretrain.methods:
+            raise ParamsError(f"pretrain.{name}: missing key; expected a section")
+        params.pretrain.methods[name].check(
+            corpus=params.corpus, num_train=params.corpus_section.num_train, weights=params.encoder.weights
         )
+    _check_encoder(params)
     return params
+
+
+def _check_datasets(params: Params) -> None:
+    """Sections of the dataset and of the corpus in use are there; of others they need not be."""
+    for name in (params.dataset, params.corpus):
+        if params.source == "phantom" and DATASETS[name].phantom is None:
+            simulated = ", ".join(each for each, part in DATASETS.items() if part.phantom is not None)
+            raise ParamsError(
+                f"source: 'phantom' simulates {simulated}, not {name!r}; set source: raw for your slides"
+            )
+    sections: dict[str, Mapping[str, Any]] = {
+        "labels": params.labels,
+        "finetune": params.finetune,
+        "consistency": params.consistency.datasets,
+    }
+    if DATASETS[params.dataset].MapSettings is not None:
+        sections["heatmap"] = params.heatmap.datasets
+    if DATASETS[params.dataset].CorpusSettings is not None:
+        sections["corpora"] = params.corpora
+    needed = [(where, params.dataset, held) for where, held in sections.items()]
+    for where, name, held in (*needed, ("corpora", params.corpus, params.corpora)):
+        if name not in held:
+            raise ParamsError(f"{where}.{name}: missing key; expected a section")
 
 
 def _check_encoder(params: Params) -> None:
     encoder = params.encoder
-    if "pretrained" in params.methods and encoder.weights is None:
-        raise ParamsError(
-            "encoder.weights: null, but `methods` holds pretrained; put a file into data/weights and name it here, "
-            "with its sha256"
-        )
     for key in ("sha256", "license"):
         if encoder.weights is None and getattr(encoder, key) is not None:
             raise ParamsError(

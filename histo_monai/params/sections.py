@@ -6,24 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from histo_monai.params.pretrain_sections import EncoderParams, PretrainParams
+from histo_monai.datasets.registry import DATASETS
+from histo_monai.datasets.settings import CorpusSettings, IndexSettings, MapSettings, PhantomSettings
+from histo_monai.networks.settings import EncoderSettings
 from histo_monai.params.slide_sections import (
     AggregateParams,
     CrossfitParams,
     HeatmapParams,
-    MapParams,
-    OwnMapParams,
 )
+from histo_monai.pretext import PRETEXTS
+from histo_monai.pretext.settings import PretextSettings
 from histo_monai.semisupervised import METHODS
 from histo_monai.settings.rules import (
-    Corpus,
     Count,
-    CountOrZero,
-    Dataset,
-    Method,
-    MicronsPerPixel,
+    Fraction,
     Milestones,
-    Mpps,
     NamedIn,
     Positive,
     Range,
@@ -35,123 +32,19 @@ from histo_monai.settings.rules import (
 
 
 @dataclass(frozen=True)
-class SlidesCorpus:
-    """A corpus to pretrain on: resolutions of a triple, and how many triples to draw from its slides."""
+class AugmentationParams:
+    """How likely each operation of the pretraining augmentation is (paper: section 1 of the method)."""
 
-    mpps: Mpps
-    num_train: Count
-    num_validation: Count
+    prob: Fraction
 
 
 @dataclass(frozen=True)
-class Camelyon16Corpus(SlidesCorpus):
-    """As `SlidesCorpus`; the first `num_normal` and `num_tumor` training slides, by number, are the corpus."""
-
-    num_normal: CountOrZero
-    num_tumor: CountOrZero
-
-
-@dataclass(frozen=True)
-class Corpora:
-    """One section for each corpus; `corpus` at the top of the file names the one in use."""
-
-    breastpathq: SlidesCorpus
-    camelyon16: Camelyon16Corpus
-    own: SlidesCorpus
-
-
-@dataclass(frozen=True)
-class RaterColumn:
-    """Where the scores of one pathologist stand: a csv in the test folder, and its column."""
-
-    file: str
-    column: str
-
-
-@dataclass(frozen=True)
-class BreastPathQLabels:
-    """BreastPathQ: the columns of its test labels, which differ between releases."""
-
-    slide_column: str
-    region_column: str
-    rater_a: RaterColumn
-    rater_b: RaterColumn
-
-
-@dataclass(frozen=True)
-class PatchCounts:
-    """How many patches to draw inside and outside the outlines."""
-
-    num_tumor: CountOrZero
-    num_normal: CountOrZero
-
-
-@dataclass(frozen=True)
-class Camelyon16Labels:
-    """Camelyon16: patches drawn from slides; a tumour patch has `min_tumor_fraction` of its field inside at least."""
-
-    mpp: MicronsPerPixel
-    min_tumor_fraction: Annotated[float, Range(0.0, 1.0, exclusive_low=True)]
-    train: PatchCounts
-    validation: PatchCounts
-    test: PatchCounts
-
-
-@dataclass(frozen=True)
-class KatherLabels:
-    """Kather: which of the two published training folders."""
-
-    folder: Literal["NCT-CRC-HE-100K", "NCT-CRC-HE-100K-NONORM"]
-
-
-@dataclass(frozen=True)
-class RegionLabels:
-    """Patches from outlined regions: µm/px, least part of a patch inside its region, and how many of one region."""
-
-    mpp: MicronsPerPixel
-    min_fraction: Annotated[float, Range(0.0, 1.0, exclusive_low=True)]
-    num_per_region: Count
-
-
-@dataclass(frozen=True)
-class OwnLabels:
-    """Your own: may validation be drawn from the training patients, where there is but one; patches from outlines."""
-
-    validation_within_patients: bool
-    regions: RegionLabels
-
-
-@dataclass(frozen=True)
-class Labels:
-    """One section for each dataset; `dataset` at the top of the file names the one in use."""
-
-    breastpathq: BreastPathQLabels
-    camelyon16: Camelyon16Labels
-    kather: KatherLabels
-    own: OwnLabels
-
-
-@dataclass(frozen=True)
-class PhantomParams:
-    """The simulated cohort: how many slides and patches, how large, from which seed."""
+class PretrainParams:
+    """Self-supervised pretraining: beside seed and augmentation a section for each method, at least those in use."""
 
     seed: Seed
-    num_slides: Count
-    num_test_slides: CountOrZero
-    num_patches: Count
-    slide_side_px: Annotated[int, Range(256)]
-    slide_mpp: MicronsPerPixel
-
-
-@dataclass(frozen=True)
-class IndexParams:
-    """Slides -> tables: the split, and where on the tissue centers may lie."""
-
-    seed: Seed
-    validation_fraction: Annotated[float, Range(0.0, 0.9, exclusive_low=True)]
-    skip_bad_slides: bool
-    tissue_mpp: Annotated[float, Range(1.0, 64.0)]
-    min_tissue_fraction: Annotated[float, Range(0.0, 1.0, exclusive_low=True)]
+    augmentation: AugmentationParams
+    methods: Annotated[Mapping[str, PretextSettings], SectionsOf(PRETEXTS, beside=True)]
 
 
 @dataclass(frozen=True)
@@ -166,14 +59,9 @@ class TrainingParams:
     milestones: Milestones
 
 
-@dataclass(frozen=True)
-class FinetuneParams:
-    """Supervised fine-tuning: one section for each dataset."""
-
-    breastpathq: TrainingParams
-    camelyon16: TrainingParams
-    kather: TrainingParams
-    own: TrainingParams
+def _trainings(beside: bool = False) -> SectionsOf:
+    """A training for each dataset that has labels."""
+    return SectionsOf(DATASETS, "LabelSettings", each=TrainingParams, beside=beside)
 
 
 @dataclass(frozen=True)
@@ -184,10 +72,7 @@ class ConsistencyParams:
     """
 
     methods: Annotated[Mapping[str, Any], SectionsOf(METHODS)]
-    breastpathq: TrainingParams
-    camelyon16: TrainingParams
-    kather: TrainingParams
-    own: TrainingParams
+    datasets: Annotated[Mapping[str, TrainingParams], _trainings(beside=True)]
 
 
 @dataclass(frozen=True)
@@ -211,23 +96,23 @@ class Params:
     """One experiment."""
 
     source: Literal["phantom", "raw"]
-    dataset: Dataset
-    corpus: Corpus
-    methods: Annotated[tuple[Method, ...], Unique()]
+    dataset: Annotated[str, NamedIn(DATASETS)]
+    corpus: Annotated[str, NamedIn(DATASETS, with_="CorpusSettings")]
+    methods: Annotated[tuple[Annotated[str, NamedIn(PRETEXTS)], ...], Unique()]
     students: Annotated[tuple[Annotated[str, NamedIn(METHODS)], ...], Unique()]
     seeds: Seeds
     alpha: Annotated[float, Range(0.0, 1.0, exclusive_low=True)]
     mu: Count
     n_aug: Annotated[int, Range(1, 10)]
     patch_px: Annotated[int, Range(32, 2048)]
-    encoder: EncoderParams
+    encoder: EncoderSettings
     whole_slides: bool
-    corpora: Corpora
-    labels: Labels
-    phantom: PhantomParams
-    index: IndexParams
+    corpora: Annotated[Mapping[str, CorpusSettings], SectionsOf(DATASETS, "CorpusSettings")]
+    labels: Annotated[Mapping[str, Any], SectionsOf(DATASETS, "LabelSettings")]
+    phantom: PhantomSettings
+    index: IndexSettings
     pretrain: PretrainParams
-    finetune: FinetuneParams
+    finetune: Annotated[Mapping[str, TrainingParams], _trainings()]
     consistency: ConsistencyParams
     evaluate: EvaluateParams
     crossfit: CrossfitParams
@@ -236,32 +121,31 @@ class Params:
     compare: CompareParams
 
     @property
-    def corpus_section(self) -> SlidesCorpus:
+    def corpus_section(self) -> CorpusSettings:
         """The section of `corpora` that `corpus` names."""
-        return getattr(self.corpora, self.corpus)
+        return self.corpora[self.corpus]
 
     @property
-    def labels_section(self) -> BreastPathQLabels | Camelyon16Labels | KatherLabels | OwnLabels:
-        """The section of `labels` that `dataset` names."""
-        return getattr(self.labels, self.dataset)
+    def labels_section(self) -> Any:
+        """The section of `labels` that `dataset` names: what the dataset's `LabelSettings` says."""
+        return self.labels[self.dataset]
 
     @property
     def finetune_section(self) -> TrainingParams:
         """The section of `finetune` that `dataset` names."""
-        return getattr(self.finetune, self.dataset)
+        return self.finetune[self.dataset]
 
     @property
     def consistency_section(self) -> TrainingParams:
         """The section of `consistency` that `dataset` names."""
-        return getattr(self.consistency, self.dataset)
+        return self.consistency.datasets[self.dataset]
 
     @property
-    def heatmap_section(self) -> MapParams | None:
+    def heatmap_section(self) -> MapSettings | None:
         """The section of `heatmap` that `dataset` names; none where no slides are mapped (Kather's has no slides)."""
-        return getattr(self.heatmap, self.dataset, None) if self.whole_slides else None
+        return self.heatmap.datasets.get(self.dataset) if self.whole_slides else None
 
     @property
     def positive(self) -> str:
         """The class whose probability is mapped, and for which slides are diagnosed."""
-        section = self.heatmap_section
-        return section.positive if isinstance(section, OwnMapParams) else "tumor"
+        return "tumor" if self.heatmap_section is None else self.heatmap_section.positive

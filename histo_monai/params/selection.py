@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from histo_monai.params.sections import Params
+from histo_monai.settings.reader import as_tree
 
 
 def selected(params: Params, names: Iterable[str], method: str = "", student: str = "") -> dict[str, Any]:
@@ -23,7 +23,7 @@ def selected(params: Params, names: Iterable[str], method: str = "", student: st
         For JSON: name, filled in -> value; a section is a dict.
 
     Raises:
-        AttributeError: there is no such value.
+        KeyError: there is no such value.
     """
     filled = {
         "${dataset}": params.dataset,
@@ -31,12 +31,13 @@ def selected(params: Params, names: Iterable[str], method: str = "", student: st
         "${item.method}": method,
         "${item.student}": student,
     }
-    found: dict[str, Any] = {}
+    tree = as_tree(params)
+    chosen: dict[str, Any] = {}
     for name in names:
         for template, text in filled.items():
             name = name.replace(template, text)
-        value: Any = params
+        value: Any = tree
         for key in name.split("."):
-            value = value[key] if isinstance(value, Mapping) else getattr(value, key)
-        found[name] = dataclasses.asdict(value) if dataclasses.is_dataclass(type(value)) else value
-    return found
+            value = value[key]
+        chosen[name] = value
+    return chosen

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from histo_monai.datasets.registry import DATASETS
+from histo_monai.datasets.settings import MapSettings
 from histo_monai.settings.rules import (
     CountOrZero,
     MicronsPerPixel,
     Positive,
     PositiveNumbers,
     Range,
+    SectionsOf,
     Seed,
 )
 
@@ -32,20 +36,6 @@ class DetectionParams:
 
 
 @dataclass(frozen=True)
-class MapParams:
-    """Maps of a dataset's slides: side of a cell, a whole number of pixels of the patches."""
-
-    stride_um: Positive
-
-
-@dataclass(frozen=True)
-class OwnMapParams(MapParams):
-    """As `MapParams`; `positive` is the class whose probability is mapped (scores are mapped themselves)."""
-
-    positive: str
-
-
-@dataclass(frozen=True)
 class HeatmapParams:
     """Maps of slides: least part of a cell that is tissue, least value of a region, pictures; a section per dataset."""
 
@@ -53,9 +43,7 @@ class HeatmapParams:
     overlay_mpp: MicronsPerPixel
     region_threshold: Annotated[float, Range(0.0, 1.0, exclusive_low=True)]
     detection: DetectionParams
-    breastpathq: MapParams
-    camelyon16: MapParams
-    own: OwnMapParams
+    datasets: Annotated[Mapping[str, MapSettings], SectionsOf(DATASETS, "MapSettings", beside=True)]
 
 
 @dataclass(frozen=True)

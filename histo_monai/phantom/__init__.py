@@ -3,6 +3,6 @@
 The pictures, the sizes and what is not simulated: docs/phantom.md.
 """
 
-from histo_monai.phantom.cohort import Dataset, write_cohort
+from histo_monai.phantom.cohorts.cohort import Cohort, CohortSize, write_cohort
 
-__all__ = ["Dataset", "write_cohort"]
+__all__ = ["Cohort", "CohortSize", "write_cohort"]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Any
 
 import cv2
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-from tqdm import tqdm
 
-from histo_monai.forks import end_opencv_threads_before_forks
+from histo_monai.files.processes import map_over_processes
+from histo_monai.process.forks import end_opencv_threads_before_forks
 
 end_opencv_threads_before_forks()
 
@@ -29,25 +27,8 @@ def run_jobs(jobs: Sequence[Job], processes: int, title: str) -> list[Any]:
     Returns:
         The results in the order of the jobs.
     """
-    results: list[Any] = [None] * len(jobs)
-    with tqdm(total=len(jobs), desc=title, unit="file", dynamic_ncols=True) as bar:
-        if processes == 1 or len(jobs) == 1:
-            for index, job in enumerate(jobs):
-                results[index] = _call(job)
-                bar.update()
-            return results
-        # spawn: the caller may hold threads (torch, cuCIM) that do not survive a fork.
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(min(processes, len(jobs)), mp_context=context) as pool:
-            futures = {pool.submit(_call, job): index for index, job in enumerate(jobs)}
-            try:
-                for future in as_completed(futures):
-                    results[futures[future]] = future.result()
-                    bar.update()
-            except BaseException:
-                pool.shutdown(wait=True, cancel_futures=True)
-                raise
-    return results
+    # spawn: the caller may hold threads (torch, cuCIM) that do not survive a fork.
+    return list(map_over_processes(_call, jobs, processes=processes, title=title, unit="file", start="spawn"))
 
 
 def _call(job: Job) -> Any:

@@ -1,4 +1,4 @@
-"""Patches with what a model says of them; for TensorBoard and `dvc plots`."""
+"""Patches with predictions of them; for TensorBoard and `dvc plots`."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def answers(
             axis.axis("off")
             continue
         show(axis, patches[i].transpose(1, 2, 0) / 255)
-        said = _said(predictions[i], classes)
+        predicted = _in_words(predictions[i], classes)
         if classes is None:
-            axis.set_title(f"is {targets[i]:.2f}\nsaid {said}", fontsize=7)
+            axis.set_title(f"is {targets[i]:.2f}\nsaid {predicted}", fontsize=7)
             continue
         true = classes[int(targets[i])]
         right = int(np.argmax(predictions[i])) == int(targets[i])
-        axis.set_title(f"is {true}\nsaid {said}", fontsize=7, color="black" if right else WRONG)
+        axis.set_title(f"is {true}\nsaid {predicted}", fontsize=7, color="black" if right else WRONG)
         frame(axis, RIGHT if right else WRONG)
     return pixels(figure)
 
@@ -58,7 +58,7 @@ def weak_and_strong(
     student: np.ndarray,
     classes: list[str] | None,
 ) -> np.ndarray:
-    """Pairs of views: above what the teacher saw and said, below what the student saw and said.
+    """Pairs of views: above what the teacher saw and predicted, below what the student saw and predicted.
 
     Args:
         weak: Shape (n, 3, P, P), float32, 0..1.
@@ -81,12 +81,12 @@ def weak_and_strong(
         ):
             axis = axes[row, i]
             show(axis, views[i].transpose(1, 2, 0))
-            axis.set_title(f"{who}: {_said(predictions[i], classes)}", fontsize=7)
+            axis.set_title(f"{who}: {_in_words(predictions[i], classes)}", fontsize=7)
             frame(axis, color)
     return pixels(figure)
 
 
-def _said(prediction: np.ndarray, classes: list[str] | None) -> str:
+def _in_words(prediction: np.ndarray, classes: list[str] | None) -> str:
     if classes is None:
         return f"{float(prediction[0]):.2f}"
     best = int(np.argmax(prediction))

@@ -118,7 +118,7 @@ class OrderPrediction:
         }
 
     def description(self) -> Mapping[str, Any]:
-        """Architecture, resolutions and normalisation of the encoder."""
+        """Architecture, resolutions and normalization of the encoder."""
         encoder = self.network.encoder
         return encoder.description(
             architecture=f"{encoder.name} trunk, pair MLP {2 * encoder.num_features}-512-256",

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from histo_monai.pretext.settings import PretextSettings
 from histo_monai.randomness import Step
 
 
@@ -24,16 +25,21 @@ class Task:
 class Pretext(Protocol):
     """A self-supervised method: how patches become a task, what solves it, and what of that is kept.
 
+    Built with keyword arguments: `start` (the encoder), `patch_px`, `mpps` (resolutions of the corpus, µm/px, finest
+    first), `augmentation_prob` (of each operation of `PretrainAugmentation`) and `settings`, an instance of `Settings`.
+
     Attributes:
+        Settings: frozen dataclass of what params can set of it below `pretrain.<name>`, a `PretextSettings`.
         MEASURES: names that `measure` gives, "loss" first.
         KEEPS_BEST: whether the weights of the lowest validation loss are kept; else the last ones, for methods whose
             validation losses of different epochs do not mean the same.
         network: everything that trains, and what follows it (buffers, slow copies); called with `Task.inputs`.
         mpps: S resolutions in µm/px, finest first, of the patches that it is given.
-        epochs: passes over the training samples; 0 keeps the network as it was initialised.
+        epochs: passes over the training samples; 0 keeps the network as it was initialized.
         batch_size: samples per step, over all processes.
     """
 
+    Settings: ClassVar[type[PretextSettings]]
     MEASURES: ClassVar[tuple[str, ...]]
     KEEPS_BEST: ClassVar[bool]
     mpps: tuple[float, ...]
@@ -51,13 +57,13 @@ class Pretext(Protocol):
         """The same without chance: a function of the patch and its row, equal in every epoch."""
 
     def measure(self, outputs: Any, task: Task) -> dict[str, torch.Tensor]:
-        """What the network said against the targets, per sample: "loss" (minimised) first, each of Shape (n,)."""
+        """Outputs of the network against the targets, per sample: "loss" (minimized) first, each of Shape (n,)."""
 
     def optimizer(self, network: nn.Module) -> torch.optim.Optimizer:
-        """The method's optimiser over `network`, which may be wrapped for several processes."""
+        """The method's optimizer over `network`, which may be wrapped for several processes."""
 
     def after_step(self, outputs: Any, task: Task) -> None:
-        """Called after each optimiser step, with what the step saw: this process's share of the batch."""
+        """Called after each optimizer step, with what the step saw: this process's share of the batch."""
 
     def encoder_state(self) -> dict[str, torch.Tensor]:
         """What fine-tuning starts from, by name."""

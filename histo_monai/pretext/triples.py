@@ -1,4 +1,4 @@
-"""Triples of patches with what a network says of their order; for TensorBoard and `dvc plots`."""
+"""Triples of patches with predictions of their order; for TensorBoard and `dvc plots`."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def lines(rows: pd.DataFrame) -> list[Line]:
 
 
 def require_columns(table: pd.DataFrame, names: Iterable[str]) -> None:
-    """Raise a ValueError that tells which columns a table lacks."""
+    """Raise an `InputError` that names the columns a table lacks."""
     missing = [name for name in names if name not in table]
     if missing:
         raise InputError(f"the table lacks {', '.join(missing)}: it has {', '.join(map(str, table))}")

@@ -15,7 +15,7 @@ from matplotlib.ticker import NullLocator
 
 from histo_monai.errors import InputError
 from histo_monai.reports.curve_style import STYLE, Line, lines, require_columns
-from histo_monai.reports.drawing import GREY
+from histo_monai.reports.drawing import GRAY
 from histo_monai.reports.tables import METRICS
 
 _AXES = {"mu": "mu, unlabeled images per labeled one", "n_aug": "n_aug, operations of the strong view"}
@@ -86,8 +86,8 @@ def against(points: pd.DataFrame, axis: Literal["mu", "n_aug"], metric: str) -> 
                 _draw(panel_axis, own, line, axis, _plus)
                 if line.training == "finetune" and own["value"].notna().any():
                     panel_axis.axhline(own["value"].iloc[0], color=line.color, linestyle=":", linewidth=1.1)
-            told = [f"{step:g}" for step in steps]
-            panel_axis.set_xticks([start, *steps], ["fine-\ntuned", *told])
+            texts = [f"{step:g}" for step in steps]
+            panel_axis.set_xticks([start, *steps], ["fine-\ntuned", *texts])
             panel_axis.set_xlim(start - 0.6, steps[-1] + 0.6)
             panel_axis.set_title(title)
         _finish(figure, axes, rows, _AXES[axis])
@@ -133,8 +133,8 @@ def _panels(rows: pd.DataFrame, names: Sequence[str]) -> list[tuple[str, pd.Data
         wanted = [
             (rows[name] == value) | rows[name].isna() for name, value in zip(names, values, strict=True)
         ]
-        told = [_told(name, value) for name, value in zip(names, values, strict=True)]
-        panels.append((", ".join(told), rows[np.logical_and.reduce(wanted)]))
+        texts = [_setting(name, value) for name, value in zip(names, values, strict=True)]
+        panels.append((", ".join(texts), rows[np.logical_and.reduce(wanted)]))
     return panels
 
 
@@ -142,7 +142,7 @@ def _on(panel: pd.DataFrame, line: Line) -> pd.DataFrame:
     return panel[(panel["method"] == line.method) & (panel["training"] == line.training)]
 
 
-def _told(name: str, value: float) -> str:
+def _setting(name: str, value: float) -> str:
     return f"{100 * value:g} % of the labels" if name == "alpha" else f"{name} {value:g}"
 
 
@@ -175,8 +175,8 @@ def _draw(
 
 def _label_counts(axis: Axes, rows: pd.DataFrame) -> None:
     counts = rows.groupby("alpha")["num_labels"].median()
-    told = [f"{count:,.0f}\n{share:g} %" for share, count in zip(100 * counts.index, counts, strict=True)]
-    axis.set_xticks(counts, told)
+    texts = [f"{count:,.0f}\n{share:g} %" for share, count in zip(100 * counts.index, counts, strict=True)]
+    axis.set_xticks(counts, texts)
     axis.xaxis.set_minor_locator(NullLocator())
     axis.set_xlim(counts.min() / 1.25, counts.max() * 1.25)
 
@@ -196,11 +196,11 @@ def _finish(figure: Figure, axes: Sequence[Axes], rows: pd.DataFrame, label: str
     drawn = lines(rows)
     keys = [Line2D([], [], label=line.label, **line.style) for line in drawn]
     if rows["value"].isna().any():
-        keys.append(Line2D([], [], linestyle="", marker="x", color=GREY, label="failed"))
+        keys.append(Line2D([], [], linestyle="", marker="x", color=GRAY, label="failed"))
     figure.legend(handles=keys, loc="outside right upper", fontsize=9, handlelength=2.8)
     name = str(rows["metric"].iloc[0])
     title = f"{rows['dataset'].iloc[0]}, {rows['split'].iloc[0]}; bars: 95 % intervals"
-    figure.suptitle(title, x=0.01, ha="left", fontsize=10, color=GREY)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=10, color=GRAY)
     figure.supylabel(_METRICS.get(name, name), fontsize=10)
     for axis in axes:
         axis.set_xlabel(label)

@@ -10,7 +10,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """Okabe & Ito 2008: colors that color-blind eyes tell apart."""
-INK, GREY, PALE = "#333333", "#767676", "#b0b0b0"
+INK, GRAY, PALE = "#333333", "#767676", "#b0b0b0"
 _DPI = 100
 
 

@@ -1,4 +1,4 @@
-"""Pictures of how right a model is, drawn without a display; colours that colour-blind eyes tell apart."""
+"""Pictures of how right a model is, drawn without a display; colors that color-blind eyes tell apart."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from histo_monai.metrics import (
     prediction_probability,
     reliability,
 )
-from histo_monai.reports.drawing import COLORS, GREY, INK, PALE, drawn, new_figure, plain
+from histo_monai.reports.drawing import COLORS, GRAY, INK, PALE, drawn, new_figure, plain
 
 _MARKERS = "osD^vP"
 _SHARE_FROM = 0.55  # A cell this dark takes white digits.
@@ -30,7 +30,7 @@ _MOST_LETTERS = 26  # Of level class names side by side under a matrix.
 def confusion(labels: ArrayLike, predictions: Mapping[str, ArrayLike], classes: Sequence[str]) -> np.ndarray:
     """Confusion matrices side by side: how many patches of each true class (rows) were given each class.
 
-    The colour is the share of the true class, so that rare classes show; the number is the count.
+    The color is the share of the true class, so that rare classes show; the number is the count.
 
     Args:
         labels: Shape (N,), int, 0..K-1.
@@ -51,7 +51,7 @@ def confusion(labels: ArrayLike, predictions: Mapping[str, ArrayLike], classes: 
         axis.set_xlabel("predicted class", color=INK)
         axis.tick_params(labelleft=axis is axes[0])
     axes[0].set_ylabel("true class", color=INK)
-    figure.supxlabel("number of patches; shade: share of the true class", fontsize=8.5, color=GREY)
+    figure.supxlabel("number of patches; shade: share of the true class", fontsize=8.5, color=GRAY)
     return drawn(figure)
 
 
@@ -138,14 +138,16 @@ def confusion_counts(labels: ArrayLike, predicted: ArrayLike, num_classes: int) 
     Raises:
         ValueError: If the lengths differ, there is no row, or a class is not in 0..K-1.
     """
-    true, said = np.asarray(labels, np.int64), np.asarray(predicted, np.int64)
-    if true.shape != said.shape or true.ndim != 1 or not len(true):
+    true, decided = np.asarray(labels, np.int64), np.asarray(predicted, np.int64)
+    if true.shape != decided.shape or true.ndim != 1 or not len(true):
         raise ValueError(
-            f"labels {true.shape} and predicted {said.shape}: expected one class per row in each"
+            f"labels {true.shape} and predicted {decided.shape}: expected one class per row in each"
         )
-    if min(true.min(), said.min()) < 0 or max(true.max(), said.max()) >= num_classes:
+    if min(true.min(), decided.min()) < 0 or max(true.max(), decided.max()) >= num_classes:
         raise ValueError(f"a class is outside 0..{num_classes - 1}: there are {num_classes} names")
-    return np.bincount(true * num_classes + said, minlength=num_classes**2).reshape(num_classes, num_classes)
+    return np.bincount(true * num_classes + decided, minlength=num_classes**2).reshape(
+        num_classes, num_classes
+    )
 
 
 def tenths(
@@ -168,11 +170,11 @@ def _draw_confusion(axis: Axes, counts: np.ndarray, classes: Sequence[str]) -> N
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     axis.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     size = 11 if num <= 3 else 9.5 if num <= 6 else 8.5
-    for true, said in np.ndindex(num, num):
-        count, share = counts[true, said], shares[true, said]
-        told = f"{count:,}\n{share:.0%}" if num <= 4 else f"{count:,}"
+    for true, predicted in np.ndindex(num, num):
+        count, share = counts[true, predicted], shares[true, predicted]
+        text = f"{count:,}\n{share:.0%}" if num <= 4 else f"{count:,}"
         color = "white" if share > _SHARE_FROM else INK if count else PALE
-        axis.text(said, true, told, ha="center", va="center", color=color, fontsize=size)
+        axis.text(predicted, true, text, ha="center", va="center", color=color, fontsize=size)
     crowded = num * max(map(len, classes)) > _MOST_LETTERS
     axis.set_xticks(range(num), classes, rotation=45 * crowded, ha="right" if crowded else "center")
     axis.set_yticks(range(num), classes)

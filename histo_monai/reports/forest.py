@@ -11,10 +11,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from histo_monai.reports.drawing import COLORS, GREY, INK, PALE, drawn, new_figure
+from histo_monai.reports.drawing import COLORS, GRAY, INK, PALE, drawn, new_figure
 from histo_monai.reports.tables import METRICS, SplitTable, in_words, number
 
-_LOOKS = {"finetune": (COLORS[0], "o"), "": (GREY, "s")}
+_LOOKS = {"finetune": (COLORS[0], "o"), "": (GRAY, "s")}
 _STUDENTS = (COLORS[1], "D")
 _ROW, _PANEL, _NAMES = 0.34, 3.5, 1.6  # Inches.
 _TEXT = 0.56  # Of a panel's width: where the written numbers begin.
@@ -42,7 +42,7 @@ def forest(title: str, splits: Sequence[SplitTable]) -> np.ndarray:
         paper = "; diamond without filling: the paper's number" * bool(
             split.table["paper_value"].notna().any()
         )
-        strip.suptitle(f"{split.split}: {split.about}{paper}", color=GREY, fontsize=9.5, x=0.01, ha="left")
+        strip.suptitle(f"{split.split}: {split.about}{paper}", color=GRAY, fontsize=9.5, x=0.01, ha="left")
         axes = strip.subplots(1, most, sharey=True, squeeze=False)[0]
         for axis, metric in zip(axes, split.metrics, strict=False):
             _draw(axis, split, metric)

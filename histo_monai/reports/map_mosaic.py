@@ -20,7 +20,7 @@ _LETTER = 0.6  # Mean width of a letter, of its height.
 
 
 def map_mosaic(
-    rows: Sequence[tuple[str, Sequence[Pixels]]], columns: Sequence[str], quantity: str = "tumour probability"
+    rows: Sequence[tuple[str, Sequence[Pixels]]], columns: Sequence[str], quantity: str = "tumor probability"
 ) -> Pixels:
     """One row per slide, one column per kind of picture, a color bar below.
 

@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from histo_monai.errors import InputError
+from histo_monai.mapping.heatmap import Heatmap
+from histo_monai.mapping.tiff_map import PALETTE, encode
 from histo_monai.reports.drawing import INK, drawn
 from histo_monai.slides.annotations import Region
-from histo_monai.wholeslide.heatmap import Heatmap
-from histo_monai.wholeslide.tiff_map import PALETTE, encode
 
 Pixels = NDArray[np.uint8]
 
@@ -119,7 +119,7 @@ def overlay(
         model: Whose values.
         regions: The reference; empty where there is none.
         title: One line above.
-        quantity: What the values are, say "tumour probability".
+        quantity: What the values are, say "tumor probability".
 
     Returns:
         Shape (H, W, 3), uint8.
@@ -216,9 +216,9 @@ def draw_scale_bar(
     bar = np.empty((thickness, length, 3), np.uint8)
     bar[:] = [int(INK[i : i + 2], 16) for i in (1, 3, 5)]
     canvas.lay(y + 0.2 * _TEXT * scale, x, bar)
-    told = f"{length_um / 1000:g} mm" if length_um >= 1000 else f"{length_um:g} µm"
-    canvas.write(y - 0.7 * _TEXT * scale, x, told, _TEXT * scale)
-    return x + max(length, 0.62 * len(told) * _TEXT * scale)
+    text = f"{length_um / 1000:g} mm" if length_um >= 1000 else f"{length_um:g} µm"
+    canvas.write(y - 0.7 * _TEXT * scale, x, text, _TEXT * scale)
+    return x + max(length, 0.62 * len(text) * _TEXT * scale)
 
 
 def round_length(length_um: float) -> float:

@@ -98,7 +98,7 @@ def paper_number(
         n_aug: operations of the strong view; of the consistency training only.
     """
     table = paper_numbers()
-    found = table[
+    printed = table[
         (table["dataset"] == dataset)
         & (table["metric"] == _METRICS.get((dataset, split, metric), ""))
         & (table["method"] == method)
@@ -106,14 +106,15 @@ def paper_number(
         & ((table["alpha"] - alpha).abs() < 1e-9)
     ]
     if training == "paper":
-        found = found[(found["mu"].fillna(_MU) == mu) & (found["n_aug"].fillna(_N_AUG) == n_aug)]
-    if found.empty:
+        printed = printed[(printed["mu"].fillna(_MU) == mu) & (printed["n_aug"].fillna(_N_AUG) == n_aug)]
+    if printed.empty:
         return None
-    first = found.iloc[0]  # The main tables stand first; the ablations print some of their numbers once more.
+    # The main tables stand first; the ablations print some of their numbers once more.
+    first = printed.iloc[0]
     return PaperNumber(*(float(first[name]) for name in ("value", "ci_low", "ci_high")))
 
 
-def told(number: PaperNumber) -> str:
+def in_print(number: PaperNumber) -> str:
     """As the paper prints it: "0.701 (0.67 to 0.73)"."""
     if math.isnan(number.low):
         return f"{number.value:.3f}"

@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from histo_monai.errors import InputError
 from histo_monai.reports.curve_style import STYLE, lines, require_columns
-from histo_monai.reports.drawing import GREY, INK, PALE
+from histo_monai.reports.drawing import GRAY, INK, PALE
 
 _NUMBERS = ("ratio", "ratio_low", "ratio_high", "ratio_fewest", "ratio_most")
 _COLUMNS = ("method", "training", "num_labels", *_NUMBERS, "extrapolated", "reason", "told")
@@ -27,11 +27,11 @@ def labels_saved(table: pd.DataFrame) -> Figure:
     """Labels that the baseline needs per label of the method: a dot and a 95 % interval per row, on a log axis.
 
     An arrow is an open end, "more than" or "less than"; a dot with a white center was extrapolated. Where nothing
-    is known, or an end stands open, the reason is told beside it.
+    is known, or an end stands open, the reason stands beside it.
 
     Args:
         table: one row per method, training and number of labels, drawn from the top: method, training and what
-            `metrics.LabelsSaved.as_dict` gives.
+            `comparison.label_counts.LabelsSaved.as_dict` gives.
 
     Raises:
         InputError: If a column is missing, or there is no row.
@@ -49,7 +49,7 @@ def labels_saved(table: pd.DataFrame) -> Figure:
             line = drawn[row["method"], row["training"]]
             if not np.isnan(row["ratio"]):
                 _draw(axis, place, row, line.color)
-            _tell(texts, place, row)
+            _write_numbers(texts, place, row)
         labels = [
             f"{drawn[row['method'], row['training']].label}, {row['num_labels']:,.0f} labels" for row in rows
         ]
@@ -78,7 +78,7 @@ def _axes(axis: Axes, texts: Axes, table: pd.DataFrame) -> None:
 
 
 def _draw(axis: Axes, place: int, row: dict[Any, Any], color: str) -> None:
-    """The bar between the ends that are told, an arrow at each that stands open, the dot where there is a value."""
+    """The bar between the ends that are stated, an arrow at each that stands open, the dot where there is a value."""
     fewest, most = row["ratio_fewest"], row["ratio_most"]
     ends = [row["ratio_low"], row["ratio_high"]]
     axis.plot(np.clip(ends, fewest, most), [place, place], color=color, linewidth=2, solid_capstyle="butt")
@@ -96,7 +96,7 @@ def _draw(axis: Axes, place: int, row: dict[Any, Any], color: str) -> None:
         axis.plot(row["ratio"], place, "o", color=color, markerfacecolor=face, markersize=8, zorder=3)
 
 
-def _tell(texts: Axes, place: int, row: dict[Any, Any]) -> None:
+def _write_numbers(texts: Axes, place: int, row: dict[Any, Any]) -> None:
     """The numbers in words, and below them what they rest on where that is not plain."""
     known = not np.isnan(row["ratio"])
     plain = known and row["ratio_low"] > 0 and row["ratio_high"] < np.inf and not row["extrapolated"]
@@ -104,4 +104,4 @@ def _tell(texts: Axes, place: int, row: dict[Any, Any]) -> None:
         texts.text(0, place if plain else place - 0.2, row["told"], va="center", fontsize=9, color=INK)
     if not plain:
         reason = textwrap.fill(row["reason"], _LETTERS)
-        texts.text(0, place + 0.2 * known, reason, va="center", fontsize=7.5, color=GREY, linespacing=1.05)
+        texts.text(0, place + 0.2 * known, reason, va="center", fontsize=7.5, color=GRAY, linespacing=1.05)

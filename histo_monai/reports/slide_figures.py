@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import roc_curve
 
 from histo_monai.metrics import Estimate
-from histo_monai.reports.drawing import COLORS, GREY, INK, PALE, drawn, new_figure, plain
+from histo_monai.reports.drawing import COLORS, GRAY, INK, PALE, drawn, new_figure, plain
 
 _LINES = ("-", "--", "-.", ":")
 
@@ -31,18 +31,18 @@ def roc(is_tumor: ArrayLike, scores: Mapping[str, ArrayLike], areas: Mapping[str
     axis.plot([0, 1], [0, 1], color=PALE, linewidth=1)
     for number, (name, values) in enumerate(scores.items()):
         wrong, right, _ = roc_curve(labels, np.asarray(values))
-        told = areas[name]
+        estimate = areas[name]
         axis.plot(
             wrong,
             right,
             _LINES[number % 4],
             color=COLORS[number % len(COLORS)],
             linewidth=2,
-            label=f"{name}: {told.value:.3f} ({told.low:.2f} to {told.high:.2f})",
+            label=f"{name}: {estimate.value:.3f} ({estimate.low:.2f} to {estimate.high:.2f})",
         )
-    axis.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), xlabel="normal slides called tumour", aspect="equal")
-    axis.set_ylabel("tumour slides found")
-    axis.set_title(f"{labels.sum()} tumour and {(~labels).sum()} normal slides", fontsize=11, color=INK)
+    axis.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), xlabel="normal slides called tumor", aspect="equal")
+    axis.set_ylabel("tumor slides found")
+    axis.set_title(f"{labels.sum()} tumor and {(~labels).sum()} normal slides", fontsize=11, color=INK)
     axis.legend(loc="lower right", fontsize=9, frameon=False, title="AUC (95 % interval)", title_fontsize=9)
     plain(axis)
     return drawn(figure)
@@ -69,7 +69,7 @@ def froc_curves(
     for rate in ticks:
         axis.axvline(rate, color=PALE, linewidth=0.8)
     for number, (name, (false_positives, sensitivity)) in enumerate(curves.items()):
-        told = scores[name]
+        estimate = scores[name]
         axis.step(
             [ticks[0] / 2, *np.maximum(false_positives, ticks[0] / 2), ticks[-1] * 2],
             [0, *sensitivity, sensitivity.max(initial=0.0)],
@@ -77,7 +77,7 @@ def froc_curves(
             where="post",
             color=COLORS[number % len(COLORS)],
             linewidth=2,
-            label=f"{name}: {told.value:.3f} ({told.low:.2f} to {told.high:.2f})",
+            label=f"{name}: {estimate.value:.3f} ({estimate.low:.2f} to {estimate.high:.2f})",
         )
     axis.set_xscale("log")
     axis.set_xticks(ticks, [f"{rate:g}" for rate in ticks])
@@ -87,5 +87,5 @@ def froc_curves(
     axis.set_ylabel("lesions found")
     axis.legend(loc="lower right", fontsize=9, frameon=False, title="score (95 % interval)", title_fontsize=9)
     plain(axis)
-    axis.text(0.01, 1.01, "grey: where the score looks", transform=axis.transAxes, fontsize=8.5, color=GREY)
+    axis.text(0.01, 1.01, "gray: where the score looks", transform=axis.transAxes, fontsize=8.5, color=GRAY)
     return drawn(figure)

@@ -10,14 +10,14 @@ import numpy as np
 from matplotlib import image
 from numpy.typing import NDArray
 
+from histo_monai.diagnosis.detections import find_detections, find_regions
+from histo_monai.mapping.heatmap import Heatmap
+from histo_monai.mapping.tiff_map import write_map
 from histo_monai.reports.map_mosaic import mask_picture
 from histo_monai.reports.overlay import blend, overlay
 from histo_monai.slides import open_slide
 from histo_monai.slides.annotations import Region, write_geojson
 from histo_monai.storage import whole_file
-from histo_monai.wholeslide.detections import find_detections, find_regions
-from histo_monai.wholeslide.heatmap import Heatmap
-from histo_monai.wholeslide.tiff_map import write_map
 
 Pixels = NDArray[np.uint8]
 

@@ -14,13 +14,13 @@ _COLUMNS = 8
 _MAX_CHARACTERS = 19
 
 
-def suggested(patches: np.ndarray, slide_ids: Sequence[str], said: Sequence[str]) -> np.ndarray:
-    """The suggested fields in order of choice, each below its rank, its slide and what the model says of it.
+def suggested(patches: np.ndarray, slide_ids: Sequence[str], captions: Sequence[str]) -> np.ndarray:
+    """The suggested fields in order of choice, each below its rank, its slide and its caption.
 
     Args:
         patches: Shape (n, 3, P, P), uint8, what the model saw; the first `MAX_SHOWN` are drawn.
         slide_ids: n of them; long texts are shortened in the middle.
-        said: n texts.
+        captions: n texts, what the model predicts; shortened alike.
 
     Returns:
         Shape (H, W, 3), uint8.
@@ -42,7 +42,7 @@ def suggested(patches: np.ndarray, slide_ids: Sequence[str], said: Sequence[str]
         axis.set_yticks([])
         for spine in axis.spines.values():
             spine.set_color(PALE)
-        axis.set_title(f"{i + 1} · {_short(slide_ids[i])}\n{_short(said[i])}", fontsize=7)
+        axis.set_title(f"{i + 1} · {_short(slide_ids[i])}\n{_short(captions[i])}", fontsize=7)
     return drawn(figure)
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from histo_monai.metrics import ALIKE, BETTER, UNTESTED, WORSE
-from histo_monai.reports.paper import PaperNumber, told
+from histo_monai.comparison.models import ALIKE, BETTER, UNTESTED, WORSE
+from histo_monai.reports.paper import PaperNumber, in_print
 
 METRICS = {
     "accuracy": "accuracy",
@@ -27,7 +27,7 @@ _TRAININGS = {"finetune": " fine-tuned", "paper": " + CR", "": ""}
 
 REFERENCE = "color_histogram"
 SUPERVISED = "random-finetune"
-"""The supervised baseline: the encoder at its random initialisation, fine-tuned."""
+"""The supervised baseline: the encoder at its random initialization, fine-tuned."""
 
 _HOW = (
     "Differences are paired: the same patches, the same seeds. Verdicts are by p-values adjusted after Holm for all "
@@ -80,9 +80,9 @@ class SplitTable:
     def against(self, model: str, other: str, metric: str) -> tuple[float, float, float, float, str]:
         """Of a model against another: difference, low, high, adjusted p, verdict."""
         tests = self.tests[self.tests["metric"] == metric]
-        found = tests[(tests["first"] == model) & (tests["second"] == other)]
-        if len(found):
-            row: Any = next(found.itertuples())
+        rows = tests[(tests["first"] == model) & (tests["second"] == other)]
+        if len(rows):
+            row: Any = next(rows.itertuples())
             return row.difference, row.low, row.high, row.p_holm, row.verdict
         row = next(tests[(tests["first"] == other) & (tests["second"] == model)].itertuples())
         turned = {BETTER: WORSE, WORSE: BETTER}.get(row.verdict, row.verdict)
@@ -112,7 +112,7 @@ def comparison_report(title: str, splits: Sequence[SplitTable], warnings: Sequen
 
     Args:
         title: of the page.
-        splits: in the order in which they are told.
+        splits: in the order in which they are shown.
         warnings: one line each.
     """
     parts = [f"# {title}", "\n".join(f"- {line}" for line in warnings)]
@@ -134,7 +134,7 @@ def _values(split: SplitTable) -> str:
             cells.append(f"**{text}**" if row.value == split.best(metric) else text)
             if metric in printed:
                 paper = PaperNumber(row.paper_value, row.paper_low, row.paper_high)
-                cells.append("" if pd.isna(row.paper_value) else told(paper))
+                cells.append("" if pd.isna(row.paper_value) else in_print(paper))
         lines.append(cells)
     return _table(head, lines)
 
@@ -180,15 +180,15 @@ def _pairs(models: Sequence[str], same: int) -> list[tuple[str, str]]:
 
 def _sentence(split: SplitTable, models: Sequence[str], baseline: str, metric: str) -> str:
     """ "accuracy: better: ...; not distinguishable: ..." """
-    found: dict[str, list[str]] = {}
+    models_of: dict[str, list[str]] = {}
     for model in models:
-        found.setdefault(split.against(model, baseline, metric)[-1], []).append(in_words(model))
-    told_of = (
-        f"{verdict}: {', '.join(found[verdict])}"
+        models_of.setdefault(split.against(model, baseline, metric)[-1], []).append(in_words(model))
+    parts = (
+        f"{verdict}: {', '.join(models_of[verdict])}"
         for verdict in (BETTER, WORSE, ALIKE, UNTESTED)
-        if verdict in found
+        if verdict in models_of
     )
-    return f"- **{METRICS.get(metric, metric)}** — {'; '.join(told_of)}."
+    return f"- **{METRICS.get(metric, metric)}** — {'; '.join(parts)}."
 
 
 def _differences(

@@ -112,7 +112,7 @@ class Paper:
         self.network.replace_teacher()
 
     def pairs(self, batch: Batch) -> tuple[np.ndarray, ...]:
-        """Weak views and what the teacher says of them, strong views and what the student says."""
+        """Weak views and the teacher's predictions of them, strong views and the student's."""
         self.network.eval()
         _, weak, strong = self.views(batch)
         parts = ((self.network.teacher, weak), (self.network.student, strong))

@@ -64,7 +64,7 @@ class SemiSupervised(Protocol):
         """What the network is shown, each of shape (n, 3, P, P), float32, 0..1."""
 
     def outputs(self, views: tuple[torch.Tensor, ...]) -> Any:
-        """What the network says of the views, with gradients where something trains."""
+        """Outputs of the network for the views, with gradients where something trains."""
 
     def measure(self, outputs: Any, batch: Batch) -> dict[str, torch.Tensor]:
         """`measures`, each of shape (n,); "loss" alone has a gradient."""
@@ -76,7 +76,7 @@ class SemiSupervised(Protocol):
         """Called at the end of an epoch, before its validation."""
 
     def pairs(self, batch: Batch) -> tuple[np.ndarray, ...]:
-        """For a picture: weak and strong views of the unlabeled patches, and what is said of each.
+        """For a picture: weak and strong views of the unlabeled patches, and the predictions of each.
 
         Returns:
             Two arrays (n, 3, P, P), float32, 0..1, and two of predictions (n, K).

@@ -9,11 +9,10 @@ import re
 import reprlib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 from histo_monai.errors import InputError
-from histo_monai.settings.registry import Registry
 from histo_monai.settings.rules import Ascending, NamedIn, NumberOf, Range, SectionsOf, Unique
 
 _SCIENTIFIC = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]{1,3}")
@@ -36,14 +35,38 @@ def read_section(cls: Any, tree: object, where: str) -> Any:
     if not isinstance(tree, Mapping):
         raise ParamsError(f"{name}: expected a section with keys, got {_show(tree)}")
     hints = typing.get_type_hints(cls, include_extras=True)
-    fields = [field.name for field in dataclasses.fields(cls)]
+    beside = {key: rule for key, hint in hints.items() if (rule := _beside(hint)) is not None}
+    fields = [field.name for field in dataclasses.fields(cls) if field.name not in beside]
+    parts = [name for rule in beside.values() for name in rule.names()]
     for key in tree:
-        if key not in fields:
-            raise ParamsError(f"{_join(where, key)}: unknown key; {_advice(key, fields)}")
+        if key not in fields and key not in parts:
+            raise ParamsError(f"{_join(where, key)}: unknown key{_advice(key, [*fields, *parts])}")
     for key in fields:
         if key not in tree:
             raise ParamsError(f"{_join(where, key)}: missing key; expected {_describe(hints[key])}")
-    return cls(**{key: _value(hints[key], tree[key], _join(where, key)) for key in fields})
+    values = {key: _value(hints[key], tree[key], _join(where, key)) for key in fields}
+    for key, rule in beside.items():
+        values[key] = _sections(rule, {name: tree[name] for name in tree if name in rule.names()}, where)
+    return cls(**values)
+
+
+def as_tree(value: Any) -> Any:
+    """A section as the file has it: `read_section` the other way round. Sections are dicts, lists stay tuples."""
+    if isinstance(value, Mapping):
+        return {key: as_tree(inner) for key, inner in value.items()}
+    if not dataclasses.is_dataclass(value):
+        return value
+    hints = typing.get_type_hints(type(value), include_extras=True)
+    tree: dict[str, Any] = {}
+    for field in dataclasses.fields(value):
+        inner = as_tree(getattr(value, field.name))
+        tree |= inner if _beside(hints[field.name]) else {field.name: inner}
+    return tree
+
+
+def _beside(hint: Any) -> SectionsOf | None:
+    rules = typing.get_args(hint)[1:] if typing.get_origin(hint) is Annotated else ()
+    return next((rule for rule in rules if isinstance(rule, SectionsOf) and rule.beside), None)
 
 
 def _value(hint: Any, value: Any, where: str) -> Any:
@@ -60,7 +83,7 @@ def _given(hint: Any, value: Any, where: str, expected: str) -> Any:
     if dataclasses.is_dataclass(hint):
         return read_section(hint, value, where)
     if rules and isinstance(rules[0], SectionsOf):
-        return _sections(rules[0].registry, value, where)
+        return _sections(rules[0], value, where)
     if typing.get_origin(hint) is tuple:
         if not isinstance(value, list):
             raise ParamsError(f"{where}: expected {expected}, got {_show(value)}")
@@ -72,22 +95,27 @@ def _given(hint: Any, value: Any, where: str, expected: str) -> Any:
         value = _scalar(hint, value, where, expected)
     for rule in rules:
         if not _holds(rule, value):
-            raise ParamsError(f"{where}: expected {expected}, got {_show(value)}")
+            advice = _did_you_mean(value, rule.registry) if isinstance(rule, NamedIn) else ""
+            raise ParamsError(f"{where}: expected {expected}, got {_show(value)}{advice}")
     return value
 
 
-def _sections(registry: Registry, tree: object, where: str) -> dict[str, Any]:
+def _sections(rule: SectionsOf, tree: object, where: str) -> dict[str, Any]:
     if not isinstance(tree, Mapping):
         raise ParamsError(f"{where}: expected a section with keys, got {_show(tree)}")
     for name in tree:
-        if name not in registry:
-            raise ParamsError(f"{_join(where, name)}: unknown key; {_advice(name, list(registry))}")
-    return {name: read_section(registry[name].Settings, tree[name], _join(where, name)) for name in tree}
+        if rule.section(name) is None:
+            raise ParamsError(f"{_join(where, name)}: unknown key{_advice(name, rule.names())}")
+    return {name: read_section(rule.section(name), tree[name], _join(where, name)) for name in tree}
 
 
 def _advice(key: object, known: list[str]) -> str:
-    close = difflib.get_close_matches(str(key), known, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(known)}"
+    return _did_you_mean(key, known) or f"; known here: {', '.join(known)}"
+
+
+def _did_you_mean(key: object, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(str(key), list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def _scalar(hint: type, value: Any, where: str, expected: str) -> Any:
@@ -117,7 +145,7 @@ def _holds(rule: object, value: Any) -> bool:
         enough = len(value) >= rule.at_least and rule.length in (None, len(value))
         return enough and all(a < b for a, b in itertools.pairwise(value))
     if isinstance(rule, NamedIn):
-        return value in rule.registry
+        return value in rule
     raise TypeError(f"no such rule: {rule!r}")
 
 

@@ -4,7 +4,27 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, MutableMapping
-from typing import Any
+from typing import Any, NamedTuple
+
+
+def loaded(part: Any) -> Any:
+    """The part that "module:name" names; any other is given back as it is."""
+    if not isinstance(part, str):
+        return part
+    module, _, attribute = part.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+class Part(NamedTuple):
+    """Where a part lies; nothing of it is imported before it is asked for.
+
+    Attributes:
+        source: "module:name" of the part.
+        settings: "module:name" of its `Settings`, in a file that imports little, so that params are read at once.
+    """
+
+    source: str
+    settings: str
 
 
 class Registry(MutableMapping[str, Any]):
@@ -16,7 +36,7 @@ class Registry(MutableMapping[str, Any]):
         METHODS["mine"] = Mine  # from anywhere, before the stage runs
 
     Args:
-        parts: by name.
+        parts: by name: the part itself, "module:name", or a `Part`.
     """
 
     def __init__(self, **parts: Any) -> None:
@@ -24,10 +44,15 @@ class Registry(MutableMapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         part = self._parts[name]
-        if isinstance(part, str):
-            module, _, attribute = part.partition(":")
-            part = self._parts[name] = getattr(importlib.import_module(module), attribute)
+        part = self._parts[name] = loaded(part.source if isinstance(part, Part) else part)
         return part
+
+    def settings(self, name: str, attribute: str = "Settings") -> Any:
+        """The class of a part's settings; imports the part only where no other file holds them."""
+        part = self._parts[name]
+        if isinstance(part, Part) and attribute == "Settings":
+            return loaded(part.settings)
+        return getattr(self[name], attribute)
 
     def __setitem__(self, name: str, part: Any) -> None:
         self._parts[name] = part

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
 from histo_monai.settings.registry import Registry
-
-Dataset = Literal["breastpathq", "camelyon16", "kather", "own"]
-Corpus = Literal["breastpathq", "camelyon16", "own"]
-Method = Literal["random", "pretrained", "vae", "moco", "rsp"]
 
 
 @dataclass(frozen=True)
@@ -53,22 +49,51 @@ class Ascending:
 
 @dataclass(frozen=True)
 class NamedIn:
-    """The name of a part in a registry."""
+    """The name of a part in a registry; of one whose attribute `with_` is not None, where that is given."""
 
     registry: Registry
+    with_: str = ""
+
+    def __contains__(self, name: str) -> bool:
+        if name not in self.registry:
+            return False
+        return not self.with_ or getattr(self.registry[name], self.with_) is not None
 
     def __str__(self) -> str:
-        return f"one of {', '.join(self.registry)}"
+        return f"one of {', '.join(name for name in self.registry if name in self)}"
 
 
 @dataclass(frozen=True)
 class SectionsOf:
-    """Settings of parts in a registry, by name: each is what the part's `Settings` says."""
+    """Settings of parts in a registry, by name: each is what the part's attribute `settings` says.
+
+    Attributes:
+        registry: of the parts.
+        settings: attribute of a part that holds a frozen dataclass; None there: it has no section of this kind.
+        each: the dataclass, where it is the same for every part; `settings` then says only which have a section.
+        beside: the sections stand beside the other fields of their own section, not in one of their name.
+    """
 
     registry: Registry
+    settings: str = "Settings"
+    each: type | None = None
+    beside: bool = False
+
+    def section(self, name: str) -> type | None:
+        """The dataclass of a part's section; None where no part of the name has one."""
+        if name not in self.registry:
+            return None
+        own: type | None = self.registry.settings(name, self.settings)
+        return None if own is None else self.each or own
+
+    def names(self) -> list[str]:
+        """Parts that have a section."""
+        if self.settings == "Settings":  # which every part has: none needs to be imported
+            return list(self.registry)
+        return [name for name in self.registry if self.section(name) is not None]
 
     def __str__(self) -> str:
-        return f"a section each for some of {', '.join(self.registry)}"
+        return f"a section each for some of {', '.join(self.names())}"
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 
 class Backend(Protocol):
@@ -14,7 +17,7 @@ class Backend(Protocol):
 
     def read_regions(
         self, level: int, corners_yx: Sequence[tuple[int, int]], size_yx: tuple[int, int]
-    ) -> Iterator[Any]:
+    ) -> Iterator[NDArray[np.uint8]]:
         """Regions inside a level, in the order given, each of shape (*size_yx, 3), uint8."""
 
     def close(self) -> None:

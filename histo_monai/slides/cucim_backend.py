@@ -1,4 +1,4 @@
-"""Slides in cuCIM: batches, the GPU; never its cache of decoded tiles.
+"""Slides in cuCIM, region by region: as fast as its batches, without a thread; never its cache of decoded tiles.
 
 cuCIM takes positions as (x, y) in level-0 pixels and rounds them down to whole pixels of the level.
 """
@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from histo_monai.errors import InputError
-from histo_monai.quiet import quiet_library
+from histo_monai.process.quiet import quiet_library
 from histo_monai.slides.complaints import Complaints
 from histo_monai.slides.errors import SlideError
 from histo_monai.slides.resample import WHITE
@@ -42,9 +43,6 @@ _COLORS = {
 }
 """TIFF's photometric interpretations that cuCIM reads, by codec."""
 
-_BATCH_BYTES = 16 * 2**20
-_MAX_BATCH = 16
-_MAX_DEVICE_DIFFERENCE = 2.0
 _ERRORS = (RuntimeError, ValueError, OverflowError, IndexError, MemoryError)
 """What cuCIM raises where a file is damaged."""
 
@@ -123,7 +121,7 @@ class CucimBackend:
 
     name = "cucim"
 
-    def __init__(self, path: Path, pages: Sequence[Page], device: str = "cpu", num_threads: int = 1) -> None:
+    def __init__(self, path: Path, pages: Sequence[Page]) -> None:
         """Open a file and decode one pixel of every level, so that an unreadable one shows now.
 
         Raises:
@@ -138,106 +136,68 @@ class CucimBackend:
             _page_of(size, tile, pages) for size, tile in zip(self.level_sizes_yx, tiles_yx, strict=True)
         ]
         self._guard = TileGuard(path, levels)
-        self._path, self._device, self._num_threads = path, device, num_threads
-        # One thread reads as fast call by call (no hand-over between threads). On the GPU, batches are for JPEG
-        # alone (nvJPEG): other codecs cuCIM decodes on the CPU, one region a call.
-        is_jpeg = all(page.compression == JPEG for page in levels)
-        self._can_batch = num_threads > 1 if device == "cpu" else is_jpeg
+        self._path = path
         for level in range(len(levels)):
             self._guard.check(level, (0, 0), (1, 1))
-            self._decode_one(level, (0, 0), (1, 1), "cpu")
-        if device != "cpu":
-            self._compare_devices()
+            self._decode(level, (0, 0), (1, 1))
 
     def read_regions(
         self, level: int, corners_yx: Sequence[tuple[int, int]], size_yx: tuple[int, int]
-    ) -> Iterator[Any]:
-        """See `backends.Backend`; on a GPU the pixels are CuPy arrays."""
+    ) -> Iterator[NDArray[np.uint8]]:
+        """See `backends.Backend`."""
         self._guard.check_unchanged()
         for corner in corners_yx:
             self._guard.check(level, corner, size_yx)
-        regions = self._decode(level, corners_yx, size_yx, self._device)
-        for corner, pixels in zip(corners_yx, regions, strict=True):
-            yield self._guard.whiten(level, corner, pixels, WHITE)
+        for corner in corners_yx:
+            yield self._guard.whiten(level, corner, self._decode(level, corner, size_yx), WHITE)
 
-    def _decode(
-        self, level: int, corners_yx: Sequence[tuple[int, int]], size_yx: tuple[int, int], device: str
-    ) -> Iterator[Any]:
-        if len(corners_yx) == 1 or not self._can_batch:
-            for corner in corners_yx:
-                yield self._decode_one(level, corner, size_yx, device)
-            return
-        batch_size = max(1, min(len(corners_yx), _MAX_BATCH, _BATCH_BYTES // (size_yx[0] * size_yx[1] * 3)))
+    def _decode(self, level: int, corner_yx: tuple[int, int], size_yx: tuple[int, int]) -> NDArray[np.uint8]:
         try:
-            with Complaints() as complaints:
-                batches = self._image.read_region(
-                    [value for corner in corners_yx for value in self._location(level, corner)],
-                    (size_yx[1], size_yx[0]),
-                    level,
-                    num_workers=self._num_threads,
-                    batch_size=batch_size,
-                    device=device,
-                )
-                for batch in batches:
-                    array = _array(batch, device)
-                    yield from array.reshape(-1, *size_yx, array.shape[-1])
+            pixels, complaint = self._decode_plainly(level, corner_yx, size_yx)
         except _ERRORS as error:
-            raise self._located(level, corners_yx, size_yx, str(error)) from error
-        if complaints.text:
-            self._blame(level, corners_yx, size_yx, complaints.text)
-
-    def _decode_one(
-        self, level: int, corner_yx: tuple[int, int], size_yx: tuple[int, int], device: str
-    ) -> Any:
-        try:
-            pixels, complaint = self._decode_plainly(level, corner_yx, size_yx, device)
-        except _ERRORS as error:
-            raise self._located(level, [corner_yx], size_yx, str(error)) from error
+            raise self._located(level, corner_yx, size_yx, str(error)) from error
         if complaint:
-            self._blame(level, [corner_yx], size_yx, complaint)
+            self._blame(level, corner_yx, size_yx, complaint)
         return pixels
 
     def _decode_plainly(
-        self, level: int, corner_yx: tuple[int, int], size_yx: tuple[int, int], device: str
-    ) -> tuple[Any, str]:
+        self, level: int, corner_yx: tuple[int, int], size_yx: tuple[int, int]
+    ) -> tuple[NDArray[np.uint8], str]:
         """One region, and what the decoder printed meanwhile."""
         with Complaints() as complaints:
-            region = self._image.read_region(
-                self._location(level, corner_yx), (size_yx[1], size_yx[0]), level, device=device
-            )
-            pixels = _array(region, device)
+            where = self._location(level, corner_yx)
+            pixels = np.asarray(self._image.read_region(where, (size_yx[1], size_yx[0]), level))
         if pixels.shape != (*size_yx, 3):
             raise InputError(f"level {level} has {pixels.shape[-1]} channels, not 3")
         return pixels, complaints.text
 
     def _blame(
-        self, level: int, corners_yx: Sequence[tuple[int, int]], size_yx: tuple[int, int], complaint: str
+        self, level: int, corner_yx: tuple[int, int], size_yx: tuple[int, int], complaint: str
     ) -> None:
         """Raise a complaint as an error with slide, level and tile; pass on what was not about these tiles."""
-        error = self._find_damage(level, corners_yx, size_yx)
+        error = self._find_damage(level, corner_yx, size_yx)
         if error is not None:
             raise error
         print(complaint, file=sys.stderr)
 
     def _located(
-        self, level: int, corners_yx: Sequence[tuple[int, int]], size_yx: tuple[int, int], why: str
+        self, level: int, corner_yx: tuple[int, int], size_yx: tuple[int, int], why: str
     ) -> SlideError:
         """What cuCIM raised, as an error with slide, level and tile."""
-        error = self._find_damage(level, corners_yx, size_yx)
+        error = self._find_damage(level, corner_yx, size_yx)
         return error or SlideError(self._path, f"level {level} cannot be decoded ({why}); copy it again")
 
     def _find_damage(
-        self, level: int, corners_yx: Sequence[tuple[int, int]], size_yx: tuple[int, int]
+        self, level: int, corner_yx: tuple[int, int], size_yx: tuple[int, int]
     ) -> SlideError | None:
-        """Decode the tiles under regions one by one: the error of the first that is complained about."""
-        for corner in corners_yx:
-            for place, tile_corner, tile_size in self._guard.written_under(level, corner, size_yx):
-                try:
-                    _, why = self._decode_plainly(level, tile_corner, tile_size, "cpu")
-                except _ERRORS as error:
-                    why = str(error)
-                if why:
-                    return self._guard.damaged(level, place, why)
+        """Decode the tiles under a region one by one: the error of the first that is complained about."""
+        for place, tile_corner, tile_size in self._guard.written_under(level, corner_yx, size_yx):
+            try:
+                _, why = self._decode_plainly(level, tile_corner, tile_size)
+            except _ERRORS as error:
+                why = str(error)
+            if why:
+                return self._guard.damaged(level, place, why)
         return None
 
     def _location(self, level: int, corner_yx: tuple[int, int]) -> tuple[int, int]:
@@ -245,19 +205,6 @@ class CucimBackend:
         downsample = self._downsamples[level]
         y, x = (int((value + 0.5) * downsample) for value in corner_yx)
         return x, y
-
-    def _compare_devices(self) -> None:
-        """Decode one field on both devices: a GPU decoder that differs must not go unnoticed."""
-        height, width = self.level_sizes_yx[0]
-        size_yx = (min(64, height), min(64, width))
-        corners = [((height - size_yx[0]) // 2, (width - size_yx[1]) // 2), (0, 0)]
-        on_cpu = [np.array(pixels, float) for pixels in self._decode(0, corners, size_yx, "cpu")]
-        on_gpu = [pixels.get().astype(float) for pixels in self._decode(0, corners, size_yx, self._device)]
-        difference = max(np.abs(one - other).mean() for one, other in zip(on_cpu, on_gpu, strict=True))
-        if difference > _MAX_DEVICE_DIFFERENCE:
-            raise SlideError(
-                self._path, f'decodes {difference:.1f} grey levels apart on the GPU; use device="cpu"'
-            )
 
     def close(self) -> None:
         """Close the file."""
@@ -269,7 +216,7 @@ def _page_of(size_yx: tuple[int, int], tile_yx: tuple[int, int], pages: Sequence
     """The page that is a level of cuCIM's.
 
     Raises:
-        InputError: If that cannot be told, or cuCIM would not read it as it is meant.
+        InputError: If that cannot be determined, or cuCIM would not read it as it is meant.
     """
     same = [page for page in pages if page.is_tiled and page.size_yx == size_yx]
     if len(same) != 1 or same[0].tile_yx != tile_yx:
@@ -278,11 +225,3 @@ def _page_of(size_yx: tuple[int, int], tile_yx: tuple[int, int], pages: Sequence
     if why is not None:
         raise InputError(why)
     return same[0]
-
-
-def _array(image: Any, device: str) -> Any:
-    if device == "cpu":
-        return np.asarray(image)
-    import cupy
-
-    return cupy.asarray(image)

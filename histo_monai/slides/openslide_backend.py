@@ -84,7 +84,7 @@ class OpenSlideBackend:
 
 
 def _on_white(rgba: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """White where there is no image. Half-covered pixels at the edge of a shifted image keep their colour."""
+    """White where there is no image. Half-covered pixels at the edge of a shifted image keep their color."""
     pixels = np.ascontiguousarray(rgba[..., :3])
     pixels[rgba[..., 3] < 128] = WHITE
     return pixels
@@ -94,7 +94,7 @@ def _undo_shift(pixels: NDArray[np.uint8], late_px: float, axis: int) -> NDArray
     """The level's own pixels out of ones that OpenSlide mixed to begin a fraction of a pixel late.
 
     Level-0 positions are whole numbers, so on a level whose downsample is not one (1.9999) OpenSlide begins up
-    to a quarter of a pixel off and mixes each pixel with its neighbour: y[n] = (1 - f) x[n] + f x[n + 1]. With
+    to a quarter of a pixel off and mixes each pixel with its neighbor: y[n] = (1 - f) x[n] + f x[n + 1]. With
     f below one half this is solved for x exactly, pixel after pixel.
     """
     fraction = round(abs(late_px) * _MIX_STEPS) / _MIX_STEPS

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from math import ceil
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import cv2
 import numpy as np
@@ -20,7 +19,6 @@ from histo_monai.slides.backends import Backend
 from histo_monai.slides.cucim_backend import SUFFIXES, CucimBackend, why_not_cucim
 from histo_monai.slides.errors import SlideError
 from histo_monai.slides.geometry import Box, choose_level, level_downsample
-from histo_monai.slides.gpu import patches_by_area, require_gpu
 from histo_monai.slides.openslide_backend import OpenSlideBackend
 from histo_monai.slides.resample import WHITE, Window, area_resample, make_patch, plan_window
 from histo_monai.slides.resolution import resolve_mpp
@@ -32,7 +30,6 @@ logger = logging.getLogger(__name__)
 _STRIP_PX = 16 * 2**20
 _MAX_PX = 2**28
 _TILE_ROW_PX = 256
-_GPU_BATCH = 32
 
 
 class Slide:
@@ -47,10 +44,9 @@ class Slide:
         backend: "cucim" or "openslide".
     """
 
-    def __init__(self, path: Path, mpp: float, backend: Backend, pages: Sequence[Page], device: str) -> None:
-        self.path, self.mpp, self.device = path, mpp, device
+    def __init__(self, path: Path, mpp: float, backend: Backend, pages: Sequence[Page]) -> None:
+        self.path, self.mpp = path, mpp
         self._backend = backend
-        self._xp: Any = np if device == "cpu" else importlib.import_module("cupy")
         for height, width in backend.level_sizes_yx:
             if not (0 < height <= MAX_SIDE_PX and 0 < width <= MAX_SIDE_PX):
                 raise SlideError(path, f"states a level of {width} x {height} px, more or less than a slide")
@@ -71,7 +67,7 @@ class Slide:
         """The library that decodes the slide."""
         return self._backend.name
 
-    def read(self, box: Box) -> Any:
+    def read(self, box: Box) -> NDArray[np.uint8]:
         """The patch of a box.
 
         Returns:
@@ -82,14 +78,13 @@ class Slide:
         """
         return self.read_many([box])[0]
 
-    def read_many(self, boxes: Sequence[Box]) -> Any:
+    def read_many(self, boxes: Sequence[Box]) -> NDArray[np.uint8]:
         """The patches of many boxes of one side; much faster than one by one.
 
         Pass concentric boxes flattened and reshape the result to (n, S, 3, side_px, side_px).
 
         Returns:
-            Shape (n, 3, side_px, side_px), uint8, RGB, in the order given; a NumPy array, or a CuPy array
-            on the GPU, which torch takes without a copy (`torch.from_dlpack`).
+            Shape (n, 3, side_px, side_px), uint8, RGB, in the order given.
 
         Raises:
             InputError: If there are no boxes or they differ in side_px.
@@ -103,29 +98,19 @@ class Slide:
         for number, box in enumerate(boxes):
             level, window = self._plan(box)
             groups[level, window.region_px, window.scale, window.is_aligned].append((number, window))
-        patches = self._xp.empty((len(boxes), 3, side, side), np.uint8)
-        fill = self._fill_on_cpu if self.device == "cpu" else self._fill_on_gpu
+        patches = np.empty((len(boxes), 3, side, side), np.uint8)
         for (level, *_), group in groups.items():
-            # Neighbours in the file one after the other: it is read in its own order.
+            # Neighbors in the file one after the other: it is read in its own order.
             group.sort(key=lambda item: (item[1].corner_yx[0] // _TILE_ROW_PX, item[1].corner_yx[1]))
-            fill(level, [number for number, _ in group], [window for _, window in group], patches)
+            self._fill(level, [number for number, _ in group], [window for _, window in group], patches)
         return patches
 
-    def _fill_on_cpu(
+    def _fill(
         self, level: int, numbers: Sequence[int], windows: Sequence[Window], patches: NDArray[np.uint8]
     ) -> None:
         for number, window, region in zip(numbers, windows, self._regions(level, windows), strict=True):
             # OpenCV splits the channels ten times as fast as a transposed copy.
             cv2.split(make_patch(region, window), list(patches[number]))
-
-    def _fill_on_gpu(
-        self, level: int, numbers: Sequence[int], windows: Sequence[Window], patches: Any
-    ) -> None:
-        regions = self._regions(level, windows)
-        for first in range(0, len(windows), _GPU_BATCH):
-            some = slice(first, first + _GPU_BATCH)
-            batch = self._xp.stack([next(regions) for _ in windows[some]])
-            patches[self._xp.asarray(numbers[some])] = patches_by_area(batch, windows[some], self._xp)
 
     def _plan(self, box: Box) -> tuple[int, Window]:
         try:
@@ -146,7 +131,7 @@ class Slide:
                 f"have {', '.join(f'{level_mpp:.4g}' for level_mpp in self.level_mpps)} µm/px: ask for less",
             )
 
-    def _regions(self, level: int, windows: Sequence[Window]) -> Iterator[Any]:
+    def _regions(self, level: int, windows: Sequence[Window]) -> Iterator[NDArray[np.uint8]]:
         """Regions of windows of one size, white where they leave the slide."""
         height, width = self._level_sizes_yx[level]
         region_px = windows[0].region_px
@@ -163,7 +148,7 @@ class Slide:
             if corner == window.corner_yx and size_yx == (region_px, region_px):
                 yield pixels
                 continue
-            canvas = self._xp.full((region_px, region_px, 3), WHITE, np.uint8)
+            canvas = np.full((region_px, region_px, 3), WHITE, np.uint8)
             top, left = (corner[axis] - window.corner_yx[axis] for axis in (0, 1))
             into = canvas[max(top, 0) : max(top + size_yx[0], 0), max(left, 0) : max(left + size_yx[1], 0)]
             if into.size:
@@ -193,13 +178,8 @@ class Slide:
             bottom = min(height, int(np.ceil((first + count) * scale)) + 1)
             (pixels,) = self._backend.read_regions(level, [(top, 0)], (bottom - top, width))
             start = (first * scale - top, 0.0)
-            out[first : first + count] = area_resample(
-                self._on_cpu(pixels), start, (scale, scale), (count, out_w)
-            )
+            out[first : first + count] = area_resample(pixels, start, (scale, scale), (count, out_w))
         return out
-
-    def _on_cpu(self, pixels: Any) -> NDArray[np.uint8]:
-        return np.asarray(pixels if self.device == "cpu" else pixels.get())
 
     def close(self) -> None:
         """Close the file."""
@@ -214,23 +194,17 @@ class Slide:
         self.close()
 
 
-def open_slide(
-    path: str | Path, mpp: float | None = None, device: str = "cpu", num_threads: int = 1
-) -> Slide:
+def open_slide(path: str | Path, mpp: float | None = None) -> Slide:
     """Open a slide with cuCIM, or with OpenSlide where cuCIM cannot read it (the log says why).
 
     Args:
         path: The file.
         mpp: µm per level-0 pixel from the manifest; wins over the file's own, with a warning where they
             differ by more than 5 %.
-        device: "cpu", or "cuda" to decode and resample on the GPU.
-        num_threads: Threads that decode; 1 inside loader workers.
 
     Raises:
         SlideError: If the file is missing, empty, truncated or no slide, or states no resolution.
-        InputError: If a CUDA device is asked for where there is none.
     """
-    require_gpu(device)
     path = Path(path)
     _check_file(path)
     # Vendors' own kinds of TIFF (.scn, .bif) OpenSlide knows better, but it trusts them; .ndpi alone bends the tables.
@@ -242,17 +216,15 @@ def open_slide(
     properties: dict[str, str] = {}
     if why is None:
         try:
-            backend = CucimBackend(path, pages, device, num_threads)
+            backend = CucimBackend(path, pages)
         except SlideError:
             raise
         except (ImportError, RuntimeError, ValueError) as error:
             why = str(error).splitlines()[0]
     if backend is None:
-        if device != "cpu":
-            raise SlideError(path, f'cuCIM cannot decode it on the GPU ({why}); use device="cpu"')
         backend = _open_with_openslide(path, str(why))
         properties = dict(backend.properties)
-    return Slide(path, resolve_mpp(path, mpp, pages, properties), backend, pages, device)
+    return Slide(path, resolve_mpp(path, mpp, pages, properties), backend, pages)
 
 
 def _check_file(path: Path) -> None:

@@ -18,7 +18,7 @@ _ALIGNED_PX = 1 / 64
 
 _UNIT_STEP = 0.06
 """Bilinear sampling averages one pixel's width, so steps this near to one pixel are sampled, not summed over
-exact areas: in white noise, the worst case, 2 grey levels of difference on average at 5 %, 0.6 before a
+exact areas: in white noise, the worst case, 2 gray levels of difference on average at 5 %, 0.6 before a
 reduction by 2; far less in tissue."""
 
 _MAX_WARP_REDUCTION = 3
@@ -108,7 +108,7 @@ def _shift(region: NDArray[np.uint8], start_yx: tuple[float, float], side_px: in
     """A square of the region that begins at a fraction of a pixel.
 
     Two weighted sums do what OpenCV's warp does, five times as fast. Each pixel is the exact mean over the
-    area it covers, but for rounding to whole grey levels twice.
+    area it covers, but for rounding to whole gray levels twice.
     """
     (top, left), (y, x) = (floor(start_yx[0]), floor(start_yx[1])), (start_yx[0] % 1, start_yx[1] % 1)
     flat = region.reshape(region.shape[0], -1)
@@ -139,7 +139,7 @@ def area_weights(start: float, scale: float, num_out: int, num_in: int) -> spars
 
     Output ``j`` covers ``[start + j * scale, start + (j + 1) * scale)`` of the input, whose pixel ``i``
     covers ``[i, i + 1)``; its weights are the overlaps divided by ``scale``. What lies outside the input is
-    left out and the rest normalised.
+    left out and the rest normalized.
 
     Returns:
         Sparse matrix of shape (num_out, num_in), float32, rows that sum to 1.
@@ -171,7 +171,7 @@ def area_resample(
         size_yx: Height and width of the output.
 
     Returns:
-        Shape (*size_yx, 3), uint8, rounded to the nearest grey level.
+        Shape (*size_yx, 3), uint8, rounded to the nearest gray level.
     """
     height, width = image.shape[:2]
     weights_y = area_weights(start_yx[0], scale_yx[0], size_yx[0], height)

@@ -35,22 +35,22 @@ def resolve_mpp(path: Path, stated: float | None, pages: list[Page], properties:
     Raises:
         SlideError: If nothing states a plausible resolution, or pixels are not square.
     """
-    found = _aperio_mpp(pages, properties) or _tag_mpp(path, pages) or _openslide_mpp(path, properties)
+    of_file = _aperio_mpp(pages, properties) or _tag_mpp(path, pages) or _openslide_mpp(path, properties)
     if stated is not None:
         if not _is_plausible(stated):
             raise SlideError(
                 path, f"mpp = {stated:g} in the manifest is no microscope resolution ({_range()})"
             )
-        if found is not None and abs(found - stated) > _CONTRADICTION * found:
+        if of_file is not None and abs(of_file - stated) > _CONTRADICTION * of_file:
             logger.warning(
-                "slide %s: the manifest says %g µm/px, the file %g; using the manifest", path, stated, found
+                "slide %s: the manifest says %g µm/px, the file %g; using the manifest", path, stated, of_file
             )
         return float(stated)
-    if found is None:
+    if of_file is None:
         raise SlideError(
             path, f"states no resolution ({_range()}); fill the manifest column mpp (µm per level-0 pixel)"
         )
-    return found
+    return of_file
 
 
 def _range() -> str:

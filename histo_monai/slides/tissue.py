@@ -12,7 +12,7 @@ _PURE_WHITE = 254
 _DARK = 50
 _BRIGHT = 190
 _FAINTEST, _STRONGEST = 0.05, 0.10
-_GREY = 0.04
+_GRAY = 0.04
 _PINK = 8
 _INK_SATURATION = 0.3
 _INK_MARGIN = 0.06
@@ -48,28 +48,28 @@ def tissue_mask(rgb: NDArray[np.uint8]) -> NDArray[np.bool_]:
     has_image = (rgb.min(axis=2) < _PURE_WHITE) & (rgb.max(axis=2) > _DARK)
     if not has_image.any():
         return np.zeros(rgb.shape[:2], bool)
-    # A little smoothing first: JPEG colours single pixels of the glass.
+    # A little smoothing first: JPEG colors single pixels of the glass.
     smooth = np.asarray(cv2.GaussianBlur(rgb, (0, 0), 1.0), np.uint8)
     balanced = smooth.astype(np.float32) / _background(smooth, has_image)
     red, green, blue = np.moveaxis(np.minimum(balanced, 1.0), 2, 0)
     brightest = np.maximum(np.maximum(red, green), blue)
     darkest = np.minimum(np.minimum(red, green), blue)
     saturation = 1 - darkest / np.maximum(brightest, 1e-3)
-    is_grey = brightest - darkest < _GREY  # The noise of dark grey is saturated, but hardly coloured.
+    is_gray = brightest - darkest < _GRAY  # The noise of dark gray is saturated, but hardly colored.
     threshold = np.clip(_otsu(saturation[has_image]), _FAINTEST, _STRONGEST)
     is_ink = (saturation > _INK_SATURATION) & (green > red + _INK_MARGIN)
-    return _clean((saturation > threshold) & has_image & ~is_grey & ~is_ink) & has_image
+    return _clean((saturation > threshold) & has_image & ~is_gray & ~is_ink) & has_image
 
 
 def _background(rgb: NDArray[np.uint8], has_image: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """Colour of the empty glass: of the brightest fifth of what may be glass; white where there is too little."""
+    """Color of the empty glass: of the brightest fifth of what may be glass; white where there is too little."""
     red, green, blue = np.moveaxis(rgb.astype(np.int16), 2, 0)
     is_pink = np.minimum(red, blue) - green > _PINK  # Glass is yellowed or bluish; pale tissue is pink.
     bright = rgb[has_image & (rgb.min(axis=2) > _BRIGHT) & ~is_pink]
     if len(bright) < max(16, 0.005 * has_image.sum()):
         return np.full(3, 255, np.float32)
-    grey = bright.mean(axis=1)
-    glass = bright[grey >= np.percentile(grey, 80)]
+    gray = bright.mean(axis=1)
+    glass = bright[gray >= np.percentile(gray, 80)]
     return np.median(glass, axis=0).astype(np.float32)
 
 

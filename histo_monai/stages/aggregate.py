@@ -14,10 +14,19 @@ from matplotlib import image
 
 from histo_monai import artifacts
 from histo_monai.artifacts import Run
-from histo_monai.datasets.outlines import read_regions
-from histo_monai.datasets.slide_scores import TOLD
-from histo_monai.datasets.tables import read_whole_slides
-from histo_monai.datasets.tasks import patient_or_slide
+from histo_monai.diagnosis.detections import find_detections
+from histo_monai.diagnosis.diagnose import (
+    Learning,
+    cell_auc,
+    diagnose,
+    shuffled_control,
+    slide_estimates,
+)
+from histo_monai.diagnosis.features import FEATURES, slide_features
+from histo_monai.diagnosis.lesions import LesionMask, evaluation_mask, match
+from histo_monai.files.outlines import read_regions
+from histo_monai.mapping.grid import Grid
+from histo_monai.mapping.heatmap import SEEN, Heatmap, read_heatmap
 from histo_monai.metrics import Estimate
 from histo_monai.metrics.froc import FALSE_POSITIVES_PER_SLIDE, Froc, froc
 from histo_monai.params import Params, load_params
@@ -26,17 +35,9 @@ from histo_monai.reports.slide_figures import froc_curves, roc
 from histo_monai.roles import MODELS
 from histo_monai.slides.annotations import Outline, Region
 from histo_monai.storage import whole_folder
-from histo_monai.wholeslide.detections import find_detections
-from histo_monai.wholeslide.diagnosis import (
-    Learning,
-    cell_auc,
-    diagnose,
-    shuffled_control,
-    slide_estimates,
-)
-from histo_monai.wholeslide.features import FEATURES, slide_features
-from histo_monai.wholeslide.heatmap import SEEN, Grid, Heatmap, read_heatmap
-from histo_monai.wholeslide.lesions import LesionMask, evaluation_mask, match
+from histo_monai.tables.columns import read_whole_slides
+from histo_monai.tables.slide_scores import ID_COLUMNS
+from histo_monai.tables.tasks import patient_or_slide
 
 _LOG = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ def run(method: str, student: str, seed: int) -> None:
     Without labels of slides on both sides, features are all there is, and metrics.json says why.
 
     Raises:
-        ValueError: scores are missing, or the slides to learn from are too few.
+        InputError: scores are missing, or the slides to learn from are too few.
     """
     of_run = Run(method, seed, student)
     params = load_params(artifacts.PARAMS)
@@ -69,23 +70,23 @@ def run(method: str, student: str, seed: int) -> None:
         (draft / CLASSIFIERS).mkdir()
         (draft / artifacts.PLOTS).mkdir()
         _write_features(draft / artifacts.FEATURES_CSV, slides, features)
-        told = slides[list(TOLD)]
+        rows = slides[list(ID_COLUMNS)]
         metrics: dict[str, Any] = {"warnings": why_not}
         if not why_not:
             more, metrics = _diagnose(draft, slides, maps, features, params, provenance)
-            told = told.join(more)
-        told.to_csv(draft / artifacts.MAPPED_CSV, index=False, float_format="%.6g")
-        write_metrics(draft, metrics, provenance, summary=summarise(metrics))
+            rows = rows.join(more)
+        rows.to_csv(draft / artifacts.MAPPED_CSV, index=False, float_format="%.6g")
+        write_metrics(draft, metrics, provenance, summary=summarize(metrics))
     for line in metrics["warnings"]:
         _LOG.warning("%s", line)
-    for name, value in summarise(metrics).items():
+    for name, value in summarize(metrics).items():
         _LOG.info("%s: %s", name, ", ".join(f"{model} {x:.3f}" for model, x in value.items()))
 
 
-def summarise(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+def summarize(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """The headlines: {"test_slide_auc": {"finetuned": 0.9, "student": 0.9}, ...}."""
     return {
-        f"test_{metric}": {model: found[metric]["value"] for model, found in metrics["test"].items()}
+        f"test_{metric}": {model: of_model[metric]["value"] for model, of_model in metrics["test"].items()}
         for metric in metrics.get("test", {}).get(MODELS[0], {})
         if not metric.startswith("sensitivity")
     }
@@ -108,7 +109,7 @@ def _features(maps: Mapping[str, Heatmap], model: str) -> dict[str, pd.DataFrame
 
 def _write_features(path: Path, slides: pd.DataFrame, features: Mapping[str, pd.DataFrame]) -> None:
     """One row per slide and map."""
-    parts = [slides[list(TOLD)].assign(map=name).join(table) for name, table in features.items()]
+    parts = [slides[list(ID_COLUMNS)].assign(map=name).join(table) for name, table in features.items()]
     pd.concat(parts).to_csv(path, index=False, float_format="%.9g")
 
 
@@ -142,7 +143,7 @@ def _diagnose(
     truth = {slide_id: read_regions(Path(file)) if file else [] for slide_id, file in files.items()}
     outlined = slides[test & slides["exhaustive"].to_numpy()]
     masks = {slide_id: _lesion_mask(maps[slide_id].grid, truth[slide_id]) for slide_id in outlined.index}
-    found: dict[str, dict[str, Estimate]] = {}
+    estimates: dict[str, dict[str, Estimate]] = {}
     scores: dict[str, pd.DataFrame] = {}
     curves: dict[str, Froc | None] = {}
     classifiers = {}
@@ -151,24 +152,26 @@ def _diagnose(
         classifier, scores[name] = diagnose(mine, seen, is_tumor, slides["split"], learning)
         classifier.save(folder / CLASSIFIERS / f"{name}.safetensors", without_ids(provenance))
         classifiers[name] = {"chosen": dict(classifier.chosen), "cv_auc": round(classifier.cv_auc, 6)}
-        found[name] = slide_estimates(is_tumor[test], slides.loc[test, "size"], scores[name][test])
+        estimates[name] = slide_estimates(is_tumor[test], slides.loc[test, "size"], scores[name][test])
         if section.num_permutations:
             control = shuffled_control(mine, is_tumor, slides["split"], learning, section.num_permutations)
-            found[name]["slide_auc_of_shuffled_labels"] = control
+            estimates[name]["slide_auc_of_shuffled_labels"] = control
         curves[name] = curve = _lesions(outlined, maps, masks, name, params)
         if curve is not None:
-            found[name] |= {"froc": curve.score} | {
+            estimates[name] |= {"froc": curve.score} | {
                 f"sensitivity_at_{x:g}": y for x, y in curve.sensitivities.items()
             }
     _draw(
         folder / artifacts.PLOTS,
         is_tumor[test],
         {n: table[test] for n, table in scores.items()},
-        found,
+        estimates,
         curves,
     )
     metrics = {
-        "test": {name: {metric: x.as_dict() for metric, x in some.items()} for name, some in found.items()},
+        "test": {
+            name: {metric: x.as_dict() for metric, x in some.items()} for name, some in estimates.items()
+        },
         "cell_auc": {name: _map_quality(slides, maps, truth, name) for name in MODELS},
         "classifiers": classifiers,
         "num_lesions": next((curve.num_lesions for curve in curves.values() if curve is not None), 0),
@@ -191,13 +194,13 @@ def _lesions(
     params: Params,
 ) -> Froc | None:
     """The FROC curve over slides whose lesions are all outlined; None where there is no lesion."""
-    found = []
+    matches = []
     for slide_id in slides.index:
         points = find_detections(
             maps[slide_id], model, **asdict(params.heatmap.detection), label=params.positive
         )
-        found.append(match(points, masks[slide_id]))
-    curve = froc(found, groups=patient_or_slide(slides).to_numpy(dtype=object), seed=params.aggregate.seed)
+        matches.append(match(points, masks[slide_id]))
+    curve = froc(matches, groups=patient_or_slide(slides).to_numpy(dtype=object), seed=params.aggregate.seed)
     return curve if curve.num_lesions else None
 
 
@@ -205,16 +208,16 @@ def _map_quality(
     slides: pd.DataFrame, maps: Mapping[str, Heatmap], truth: Mapping[str, list[Region]], model: str
 ) -> dict[str, float | None]:
     """AUC of cells inside the outlines: of slides that the model has not seen, and of those that it has."""
-    found = {}
+    aucs = {}
     for split in ("train", "validation", "test"):
         ids = list(slides.index[(slides["split"] == split) & slides["exhaustive"]])
         if not ids:
             continue
         some = {slide_id: maps[slide_id] for slide_id in ids}
-        found[split] = cell_auc(some, dict.fromkeys(ids, model), truth)
+        aucs[split] = cell_auc(some, dict.fromkeys(ids, model), truth)
         if all(f"{model}{SEEN}" in heatmap.values for heatmap in some.values()):
-            found[f"{split}{SEEN}"] = cell_auc(some, dict.fromkeys(ids, f"{model}{SEEN}"), truth)
-    return {name: round(value, 6) if np.isfinite(value) else None for name, value in found.items()}
+            aucs[f"{split}{SEEN}"] = cell_auc(some, dict.fromkeys(ids, f"{model}{SEEN}"), truth)
+    return {name: round(value, 6) if np.isfinite(value) else None for name, value in aucs.items()}
 
 
 def _warnings(test: pd.DataFrame) -> list[str]:
@@ -227,11 +230,11 @@ def _draw(
     folder: Path,
     is_tumor: np.ndarray,
     scores: Mapping[str, pd.DataFrame],
-    found: Mapping[str, Mapping[str, Estimate]],
+    estimates: Mapping[str, Mapping[str, Estimate]],
     curves: Mapping[str, Froc | None],
 ) -> None:
     """ROC of slides; FROC of lesions where there are any."""
-    areas = {name: metrics["slide_auc"] for name, metrics in found.items()}
+    areas = {name: metrics["slide_auc"] for name, metrics in estimates.items()}
     image.imsave(
         folder / "roc.png", roc(is_tumor, {name: table["score"] for name, table in scores.items()}, areas)
     )

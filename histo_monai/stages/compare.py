@@ -17,12 +17,10 @@ from scipy import stats
 
 from histo_monai import artifacts
 from histo_monai.artifacts import Run
-from histo_monai.datasets.predictions import Predictions, check_same_patches, read_predictions
-from histo_monai.datasets.slide_scores import check_same_slides, read_slide_scores
-from histo_monai.datasets.tasks import of_one_group, patient_or_slide
+from histo_monai.comparison.models import VERDICTS, Comparison, ModelValue, PairedTest, compare_models
 from histo_monai.errors import InputError
 from histo_monai.evaluation.runs import Read, by_model
-from histo_monai.metrics import VERDICTS, Comparison, ModelValue, PairedTest, auc, compare_models
+from histo_monai.metrics import auc
 from histo_monai.params import Params, load_params
 from histo_monai.provenance import made_from, write_metrics
 from histo_monai.reports.forest import forest
@@ -30,6 +28,9 @@ from histo_monai.reports.paper import PaperNumber, is_papers_experiment, paper_n
 from histo_monai.reports.tables import REFERENCE, SplitTable, comparison_report, model_id
 from histo_monai.roles import MODELS
 from histo_monai.storage import whole_folder
+from histo_monai.tables.predictions import Predictions, check_same_patches, read_predictions
+from histo_monai.tables.slide_scores import check_same_slides, read_slide_scores
+from histo_monai.tables.tasks import of_one_group, patient_or_slide
 
 _LOG = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ _ENCODER = (
     "seeds (`pretrain.seed`) to see it"
 )
 _ONE_SEED = (
-    "one seed: intervals and verdicts are of these trained models, and silent about other initialisations and orders "
+    "one seed: intervals and verdicts are of these trained models, and silent about other initializations and orders "
     "of the data; `-S 'seeds=[0,1,2,3,4]'` tells"
 )
 _F_BASED = (
@@ -77,36 +78,36 @@ def run() -> None:
     params = load_params(artifacts.PARAMS)
     read = _read(params)
     first = next(iter(read.values()))
-    found, warnings = [], []
+    tables, warnings = [], []
     for split in (split for split in SPLITS if split in first.splits):
         parts = {key: predictions.of_split(split) for key, predictions in read.items()}
         _LOG.info("%s: %d patches, %d tables", split, len(parts[next(iter(parts))].rows), len(parts))
-        found.append(_split_table(params, split, parts))
+        tables.append(_split_table(params, split, parts))
         warnings += _warnings(split, parts[next(iter(parts))])
-    if not found:
+    if not tables:
         raise InputError(f"{first.path}: no validation or test patches; run evaluate again")
-    headline = found[-1:]
+    headline = tables[-1:]
     if (slides := _slides_table(params)) is not None:
-        found, headline = [*found, slides], [*headline, slides]
+        tables, headline = [*tables, slides], [*headline, slides]
     warnings = [*_of_seeds(len(params.seeds), first.classes is None), *warnings, _ENCODER]
     files = [predictions.path for predictions in read.values()]
     if params.heatmap_section is not None:
         files += _diagnoses(params).values()
     provenance = made_from(params, files)
     with whole_folder(artifacts.COMPARISON) as draft:
-        _csv(draft / TABLE, [part.table.drop(columns="model") for part in found])
-        _csv(draft / TESTS, [part.tests for part in found])
-        report = comparison_report(_title(params), found[::-1], warnings)
+        _csv(draft / TABLE, [part.table.drop(columns="model") for part in tables])
+        _csv(draft / TESTS, [part.tests for part in tables])
+        report = comparison_report(_title(params), tables[::-1], warnings)
         (draft / REPORT).write_text(report, encoding="utf-8")
-        image.imsave(draft / PICTURE, forest(_title(params), found[::-1]))
-        write_metrics(draft, summarise(headline), provenance, summary=summarise(headline))
+        image.imsave(draft / PICTURE, forest(_title(params), tables[::-1]))
+        write_metrics(draft, summarize(headline), provenance, summary=summarize(headline))
     for line in warnings:
         _LOG.warning("%s", line)
-    told = " and ".join(part.split for part in headline)
-    _LOG.info("%s: verdicts %s", told, summarise(headline)["verdicts"])
+    splits = " and ".join(part.split for part in headline)
+    _LOG.info("%s: verdicts %s", splits, summarize(headline)["verdicts"])
 
 
-def summarise(parts: Sequence[SplitTable]) -> dict[str, dict[str, Any]]:
+def summarize(parts: Sequence[SplitTable]) -> dict[str, dict[str, Any]]:
     """Values of the models by metric, and how often each verdict was given."""
     values = {
         f"{part.split.partition(' ')[0]}_{metric}": {
@@ -129,7 +130,7 @@ def _read(params: Params) -> dict[Key, Predictions]:
             raise InputError(f"{path}: not found; run `dvc repro evaluate@{run.name}` first")
         read[key] = read_predictions(path)
         for name in (*MODELS, REFERENCE):
-            if name not in read[key].said:
+            if name not in read[key].predictions:
                 raise InputError(f"{path}: no predictions of {name!r}; run evaluate again")
         check_same_patches(next(iter(read.values())), read[key])
     return read
@@ -140,19 +141,20 @@ def _keys(params: Params) -> Iterable[Key]:
 
 
 def _by_model(params: Params, read: Read) -> dict[_Model, list[NDArray[np.float64]]]:
-    found = by_model(read, params.methods, params.students, params.seeds)
-    return {_Model(*names): values for names, values in found.items()}
+    predictions = by_model(read, params.methods, params.students, params.seeds)
+    return {_Model(*names): values for names, values in predictions.items()}
 
 
 def _split_table(params: Params, split: str, parts: Mapping[Key, Predictions]) -> SplitTable:
     first = next(iter(parts.values()))
-    said = _by_model(params, parts)
+    predictions = _by_model(params, parts)
     # Color alone knows no method.
     method, student = params.methods[0], params.students[0]
-    said[_Model(REFERENCE, "")] = [parts[method, student, seed].said[REFERENCE] for seed in params.seeds]
-    found = compare_models(
+    of_seeds = [parts[method, student, seed] for seed in params.seeds]
+    predictions[_Model(REFERENCE, "")] = [part.predictions[REFERENCE] for part in of_seeds]
+    comparison = compare_models(
         first.references,
-        {model.id: seeds for model, seeds in said.items()},
+        {model.id: seeds for model, seeds in predictions.items()},
         first.groups,
         seed=params.compare.seed,
         num_replicates=params.compare.num_replicates,
@@ -162,7 +164,7 @@ def _split_table(params: Params, split: str, parts: Mapping[Key, Predictions]) -
     about = f"{len(first.rows)} patches, seed{'s' * several} {', '.join(map(str, params.seeds))}"
     if first.unit != "patches":
         about = f"{len(set(first.groups))} {first.unit}, {about}"
-    return _table(params, split, about, {model.id: model for model in said}, found, over)
+    return _table(params, split, about, {model.id: model for model in predictions}, comparison, over)
 
 
 def _diagnoses(params: Params) -> dict[Key, Path]:
@@ -180,29 +182,30 @@ def _slides_table(params: Params) -> SplitTable | None:
     paths = _diagnoses(params)
     read = {key: read_slide_scores(path) for key, path in paths.items()}
     first = next(iter(read.values()))
-    if not first.said:
+    if not first.predictions:
         return None
     for other in read.values():
         check_same_slides(first, other)
-    said = _by_model(params, read)
+    predictions = _by_model(params, read)
     groups = patient_or_slide(first.rows)
     is_positive = (first.rows["label"] == params.positive).to_numpy()
-    found = compare_models(
+    comparison = compare_models(
         {"": is_positive.astype(int)},
-        {model.id: [_two_classes(scores) for scores in seeds] for model, seeds in said.items()},
+        {model.id: [_two_classes(scores) for scores in seeds] for model, seeds in predictions.items()},
         groups.to_numpy(dtype=object),
         seed=params.compare.seed,
         num_replicates=params.compare.num_replicates,
     )
     # AUC is of the ranks alone; where the border of a machine taught by a few slides lies is not compared.
-    values = [replace(one, metric="slide_auc") for one in found.values if one.metric == "macro_auc"]
+    values = [replace(one, metric="slide_auc") for one in comparison.values if one.metric == "macro_auc"]
     if len(params.seeds) == 1 and groups.is_unique:  # DeLong's own interval, as metrics.json has it.
-        alone = {model.id: auc(is_positive, seeds[0]) for model, seeds in said.items()}
+        alone = {model.id: auc(is_positive, seeds[0]) for model, seeds in predictions.items()}
         values = [replace(one, estimate=alone[one.model]) for one in values]
-    tests = [replace(one, metric="slide_auc") for one in found.tests if one.metric == "macro_auc"]
+    tests = [replace(one, metric="slide_auc") for one in comparison.tests if one.metric == "macro_auc"]
     over = "slides" + " and seeds" * (len(params.seeds) > 1)
     about = f"{is_positive.sum()} {params.positive} and {(~is_positive).sum()} other slides"
-    return _table(params, SLIDES, about, {model.id: model for model in said}, Comparison(values, tests), over)
+    models = {model.id: model for model in predictions}
+    return _table(params, SLIDES, about, models, Comparison(values, tests), over)
 
 
 def _two_classes(scores: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -212,10 +215,10 @@ def _two_classes(scores: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _table(
-    params: Params, split: str, about: str, models: Mapping[str, _Model], found: Comparison, over: str
+    params: Params, split: str, about: str, models: Mapping[str, _Model], comparison: Comparison, over: str
 ) -> SplitTable:
-    values = [_value_row(params, split, models[value.model], value, over) for value in found.values]
-    tests = [_test_row(split, test, over) for test in found.tests]
+    values = [_value_row(params, split, models[value.model], value, over) for value in comparison.values]
+    tests = [_test_row(split, test, over) for test in comparison.tests]
     return SplitTable(
         split, about, pd.DataFrame(values).astype({"mu": "Int64", "n_aug": "Int64"}), pd.DataFrame(tests)
     )

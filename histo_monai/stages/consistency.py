@@ -10,7 +10,7 @@ from matplotlib import image
 
 from histo_monai import artifacts
 from histo_monai.artifacts import Run
-from histo_monai.assembly import Assembly
+from histo_monai.assembly import Assembly, validation_metrics
 from histo_monai.engines.fit import Records
 from histo_monai.engines.resume import fingerprint
 from histo_monai.evaluation.choice import choose
@@ -21,7 +21,7 @@ from histo_monai.provenance import made_from, without_ids, write_metrics
 from histo_monai.randomness import derive_seed
 from histo_monai.roles import FINETUNED, STUDENT
 from histo_monai.storage import whole_folder, write_json
-from histo_monai.training import student_code, teach_student, validation_metrics
+from histo_monai.teaching import student_code, teach_student
 
 _LOG = logging.getLogger(__name__)
 
@@ -94,5 +94,5 @@ def run(method: str, student: str, seed: int) -> None:
         image.imsave(folder / artifacts.PAIRS, result.picture)
         write_metrics(folder, metrics, provenance, summary=metrics)
     artifacts.checkpoint_path(stage).unlink(missing_ok=True)
-    found = ", ".join(f"{name} {value:g}" for name, value in metrics.items())
-    _LOG.info("%s written: %s", of_run.student_folder, found)
+    values = ", ".join(f"{name} {value:g}" for name, value in metrics.items())
+    _LOG.info("%s written: %s", of_run.student_folder, values)

@@ -18,19 +18,20 @@ import pandas as pd
 from histo_monai import artifacts
 from histo_monai.artifacts import Run
 from histo_monai.assembly import Assembly, TrainingRows
-from histo_monai.datasets.folds import COLUMNS, assign_folds, slides_to_fold
-from histo_monai.datasets.tables import read_whole_slides
-from histo_monai.datasets.tasks import split_rows
 from histo_monai.engines.fit import Records
 from histo_monai.engines.resume import fingerprint
 from histo_monai.errors import InputError
+from histo_monai.finetuning import finetune_encoder
 from histo_monai.networks.checkpoint import save_model
 from histo_monai.params.selection import selected
 from histo_monai.provenance import made_from, without_ids, write_metrics
 from histo_monai.randomness import derive_seed, generator
 from histo_monai.roles import FINETUNED, STUDENT
 from histo_monai.storage import whole_folder
-from histo_monai.training import finetune_encoder, student_code, teach_student
+from histo_monai.tables.columns import read_whole_slides
+from histo_monai.tables.folds import COLUMNS, assign_folds, slides_to_fold
+from histo_monai.tables.tasks import split_rows
+from histo_monai.teaching import student_code, teach_student
 
 _LOG = logging.getLogger(__name__)
 
@@ -92,7 +93,7 @@ def _folds(slides: pd.DataFrame, num_folds: int, seed: int) -> pd.Series:
 def _train_fold(
     folder: Path, run: Run, fold: Any, held_out: set[str], assembly: Assembly, provenance: Mapping[str, Any]
 ) -> dict[str, float]:
-    """Fine-tuned model and student without the slides held out; what validation says of them."""
+    """Fine-tuned model and student without the slides held out; their measures on validation."""
     params, patches = assembly.params, assembly.patches
     known = patches[~patches["slide_id"].isin(held_out)].reset_index(drop=True)
     try:
@@ -140,13 +141,13 @@ def _train_fold(
     )
     save_model(folder / artifacts.fold_model(STUDENT, fold), model.state_dict(), described)
     quality = assembly.task.objective.MEASURES[1]
-    found = {FINETUNED: finetuned.validation[quality], STUDENT: taught.validation[quality]}
+    measures = {FINETUNED: finetuned.validation[quality], STUDENT: taught.validation[quality]}
     _LOG.info(
         "fold %d: without %d slides, %d labels: validation %s %s",
         *(fold, len(held_out), len(rows.labeled), quality),
-        ", ".join(f"{name} {value:.3f}" for name, value in found.items()),
+        ", ".join(f"{name} {value:.3f}" for name, value in measures.items()),
     )
-    return {f"{name}_{quality}": round(value, 6) for name, value in found.items()}
+    return {f"{name}_{quality}": round(value, 6) for name, value in measures.items()}
 
 
 def _no_picture(*_: object) -> np.ndarray:

@@ -13,9 +13,6 @@ from matplotlib import image
 from histo_monai import artifacts
 from histo_monai.artifacts import Run
 from histo_monai.assembly import Assembly
-from histo_monai.datasets.labeled_loaders import LabeledLoader, spread
-from histo_monai.datasets.predictions import predictions_table, write_predictions
-from histo_monai.datasets.tasks import of_one_group, split_rows
 from histo_monai.engines.task import Task
 from histo_monai.errors import InputError
 from histo_monai.evaluation.choice import read_choice
@@ -26,11 +23,14 @@ from histo_monai.evaluation.estimates import (
     estimate,
     predict_splits,
 )
+from histo_monai.loading.labeled import LabeledLoader, spread
 from histo_monai.pictures.predictions import answers
 from histo_monai.provenance import made_from, write_metrics
 from histo_monai.reports import figures
 from histo_monai.roles import MODELS, STUDENT
 from histo_monai.storage import read_json, whole_folder
+from histo_monai.tables.predictions import predictions_table, write_predictions
+from histo_monai.tables.tasks import of_one_group, split_rows
 
 _LOG = logging.getLogger(__name__)
 
@@ -57,10 +57,10 @@ def run(method: str, student: str, seed: int) -> None:
     predictions = predict_splits(models, task, loaders, learned)
     metrics: dict[str, Any] = {"choice": choice}
     for split, of_split in predictions.items():
-        found = estimate(task, rows[split], of_split, seed=params.evaluate.seed)
-        found["chosen"] = found[choice["chosen"]]
-        found |= differences(task, rows[split], of_split, seed=params.evaluate.seed)
-        metrics[split] = _plain(found)
+        estimates = estimate(task, rows[split], of_split, seed=params.evaluate.seed)
+        estimates["chosen"] = estimates[choice["chosen"]]
+        estimates |= differences(task, rows[split], of_split, seed=params.evaluate.seed)
+        metrics[split] = _plain(estimates)
     metrics["warnings"] = [
         *_warnings(artifacts.LABELS_JSON),
         *(warning for split, table in rows.items() for warning in of_one_group(table, split)),
@@ -75,18 +75,18 @@ def run(method: str, student: str, seed: int) -> None:
         )
         last = next(split for split in reversed(SPLITS) if split in predictions)
         _draw(draft / artifacts.PLOTS, task, rows[last], loaders[last], predictions[last])
-        write_metrics(draft, metrics, provenance, summary=summarise(metrics))
-    for name, value in summarise(metrics).items():
+        write_metrics(draft, metrics, provenance, summary=summarize(metrics))
+    for name, value in summarize(metrics).items():
         _LOG.info("%s: %s", name, ", ".join(f"{model} {x:.3f}" for model, x in value.items()))
 
 
-def summarise(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+def summarize(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """The headline of every split: {"test_accuracy": {"student": 0.9, ...}, ...}."""
     return {
         f"{split}_{name}": {
-            model: found[name]["value"]
-            for model, found in metrics[split].items()
-            if name in found and "_minus_" not in model
+            model: of_model[name]["value"]
+            for model, of_model in metrics[split].items()
+            if name in of_model and "_minus_" not in model
         }
         for split in SPLITS
         if split in metrics
@@ -97,7 +97,8 @@ def summarise(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
 
 def _plain(estimates: Estimates) -> dict[str, dict[str, Any]]:
     return {
-        model: {name: value.as_dict() for name, value in found.items()} for model, found in estimates.items()
+        model: {name: value.as_dict() for name, value in of_model.items()}
+        for model, of_model in estimates.items()
     }
 
 

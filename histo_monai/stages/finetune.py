@@ -10,9 +10,10 @@ from matplotlib import image
 
 from histo_monai import artifacts
 from histo_monai.artifacts import Run
-from histo_monai.assembly import Assembly
+from histo_monai.assembly import Assembly, validation_metrics
 from histo_monai.engines.fit import Records
 from histo_monai.engines.resume import fingerprint
+from histo_monai.finetuning import finetune_encoder
 from histo_monai.imports import stage_sha256
 from histo_monai.networks.checkpoint import save_model
 from histo_monai.params.selection import selected
@@ -20,7 +21,6 @@ from histo_monai.pictures.predictions import answers
 from histo_monai.provenance import made_from, without_ids, write_metrics
 from histo_monai.randomness import derive_seed
 from histo_monai.storage import whole_folder
-from histo_monai.training import finetune_encoder, validation_metrics
 
 _LOG = logging.getLogger(__name__)
 

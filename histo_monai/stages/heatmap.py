@@ -18,22 +18,22 @@ from matplotlib import image
 from histo_monai import artifacts
 from histo_monai.artifacts import Run
 from histo_monai.assembly import Assembly
-from histo_monai.datasets.folds import read_folds
-from histo_monai.datasets.outlines import read_regions
-from histo_monai.datasets.processes import map_over_processes
-from histo_monai.datasets.tables import read_whole_slides
-from histo_monai.engines.heatmap import MapSettings, SlideJob, map_slides, patches_mpp
+from histo_monai.engines.heatmap import MapPlan, SlideJob, map_slides, patches_mpp
 from histo_monai.engines.resume import fingerprint
 from histo_monai.environment import read_environment, torchrun_rank
 from histo_monai.errors import InputError
+from histo_monai.files.outlines import read_regions
+from histo_monai.files.processes import map_over_processes
 from histo_monai.imports import modules_sha256
+from histo_monai.mapping.heatmap import SEEN, read_heatmap
 from histo_monai.params import Params, load_params
 from histo_monai.provenance import made_from, write_metrics
 from histo_monai.reports.map_mosaic import map_mosaic
 from histo_monai.reports.slide_maps import MapStyle, SlidePicture, write_slide_maps
 from histo_monai.roles import FINETUNED, MODELS
 from histo_monai.storage import whole_folder
-from histo_monai.wholeslide.heatmap import SEEN, read_heatmap
+from histo_monai.tables.columns import read_whole_slides
+from histo_monai.tables.folds import read_folds
 
 _LOG = logging.getLogger(__name__)
 
@@ -125,13 +125,13 @@ def _jobs(run: Run, slides: pd.DataFrame, fold_of: Mapping[str, int]) -> list[Sl
     return jobs
 
 
-def _settings(run: Run, params: Params) -> tuple[MapSettings, str | None]:
+def _settings(run: Run, params: Params) -> tuple[MapPlan, str | None]:
     """How slides are mapped, and the class whose probability is (None: a score)."""
     section = params.heatmap_section
     assert section is not None
     path = run.models[FINETUNED]
     _, description = Assembly.read().load(path)
-    settings = MapSettings(
+    settings = MapPlan(
         patch_px=params.patch_px,
         mpp=patches_mpp(description, path),
         stride_um=section.stride_um,
@@ -164,7 +164,7 @@ def _write_maps(
 
 
 def _for_mosaic(slides: pd.DataFrame) -> list[int]:
-    """Test slides first; of each split those with tumour, macro- before micrometastases."""
+    """Test slides first; of each split those with tumor, macro- before micrometastases."""
     order = pd.DataFrame(
         {
             "split": slides["split"].map({"test": 0, "validation": 1, "train": 2}),

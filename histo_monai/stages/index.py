@@ -6,34 +6,27 @@ import dataclasses
 import logging
 import os
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from histo_monai import artifacts
-from histo_monai.datasets import own
-from histo_monai.datasets.audit.review import Surroundings, with_splits_of_patches
-from histo_monai.datasets.audit.views import look_at_slides, readable, refuse_unreadable
-from histo_monai.datasets.corpora import CORPORA
-from histo_monai.datasets.labeled import LabeledDataset, empty_table, write_patches
-from histo_monai.datasets.labels import LABELED, Labels, build_labels, count_patches, without_labels
-from histo_monai.datasets.own_slides import check_sha256
-from histo_monai.datasets.survey import Placement, build_pretraining_index
-from histo_monai.datasets.tables import SPLITS, whole_slide_table
-from histo_monai.datasets.whole_slides import WHOLE_SLIDES, corpus_slides
+from histo_monai.datasets.protocol import Reading
+from histo_monai.datasets.registry import DATASETS
 from histo_monai.environment import read_environment
 from histo_monai.errors import InputError
-from histo_monai.params import Camelyon16Labels, OwnLabels, Params, SlidesCorpus, load_params
+from histo_monai.index.audit.review import Surroundings, with_splits_of_patches
+from histo_monai.index.audit.views import look_at_slides, readable, refuse_unreadable
+from histo_monai.index.corpus import Placement, build_pretraining_index
+from histo_monai.index.labels import Labels, build_labels, count_patches, without_labels
+from histo_monai.params import Params, load_params
 from histo_monai.provenance import made_from, write_metrics
 from histo_monai.storage import whole_folder, write_json
+from histo_monai.tables.columns import corpus_slides, whole_slide_table
+from histo_monai.tables.patches import LabeledDataset, empty_table, write_patches
 
 _LOG = logging.getLogger(__name__)
 
 _MANIFESTS = (".csv", ".xml", ".geojson")
-_SHARED_WITH_CAMELYON16 = (
-    *("tissue_mpp", "min_tissue_fraction", "validation_fraction"),
-    *("seed", "skip_bad_slides"),
-)
 
 
 def run() -> None:
@@ -45,8 +38,8 @@ def run() -> None:
     params = load_params(artifacts.PARAMS)
     processes = read_environment().cpus
     corpus = read_corpus(params)
-    if "own" in (params.corpus, params.dataset):
-        _check_files_of_own(params, processes)
+    for name, key in {params.corpus: "corpus", params.dataset: "dataset"}.items():
+        DATASETS[name].check_files(_existing_folder(params.source, name, key), processes)
     section = params.corpus_section
     slides, centers, skipped = build_pretraining_index(
         corpus,
@@ -80,8 +73,8 @@ def run() -> None:
         write_json(folder / artifacts.LABELS_JSON.name, about_labels)
         provenance = made_from(params, _manifests(params), [slides, labels.table, whole_slides], labels.table)
         write_metrics(folder, counts, provenance, summary=counts)
-    told = ", ".join(f"{name} {n}" for name, n in counts.items())
-    _LOG.info("%s written: %s", artifacts.INDEX, told)
+    numbers = ", ".join(f"{name} {n}" for name, n in counts.items())
+    _LOG.info("%s written: %s", artifacts.INDEX, numbers)
 
 
 def _labels_and_whole_slides(
@@ -91,16 +84,17 @@ def _labels_and_whole_slides(
 
     Without labels of your own slides there are no patches.
     """
-    root = _existing_folder(params.source, params.dataset, "dataset")
-    section = params.labels_section
-    labeled = LabeledDataset(empty_table())
-    if not isinstance(section, OwnLabels) or own.is_labeled(root):
-        labeled = LABELED[params.dataset](root, **_label_settings(params, processes))
+    dataset, reading = DATASETS[params.dataset], _reading(params, processes)
+    missing = dataset.missing_labels(reading.root)
+    labeled = dataset.labeled_patches(reading) if missing is None else LabeledDataset(empty_table())
     paths = pd.Series({path: _portable(Path(path)) for path in labeled.table["path"].unique()}, dtype=str)
     labeled = dataclasses.replace(
         labeled, table=labeled.table.assign(path=labeled.table["path"].map(paths).astype(str))
     )
-    whole_slides, notes = _whole_slides(params, root)
+    given = dataset.whole_slides(reading)
+    whole_slides, notes = (whole_slide_table([]), []) if given is None else given
+    for column in ("path", "annotation"):
+        whole_slides[column] = [_portable(Path(path)) if path else "" for path in whole_slides[column]]
     squares = labeled.table[labeled.table["y"].notna()].assign(mpp=lambda rows: rows["slide_mpp"])
     files = pd.concat([some[["path", "mpp"]] for some in (squares, corpus, whole_slides)])
     looks = look_at_slides(files, processes)
@@ -111,10 +105,10 @@ def _labels_and_whole_slides(
         whole_slides,
         looks,
         shared_ids=params.corpus == params.dataset,
-        within_patients=isinstance(section, OwnLabels) and section.validation_within_patients,
+        within_patients=dataset.validation_within_patients(params.labels_section),
     )
-    if labeled.table.empty:
-        labels = without_labels(root / "patches.csv", around, processes)
+    if missing is not None:
+        labels = without_labels(missing, around, processes)
     else:
         labels = build_labels(
             labeled,
@@ -125,55 +119,20 @@ def _labels_and_whole_slides(
         )
     more = [line for line in (*notes, *left_out) if line not in labels.warnings]
     labels = dataclasses.replace(labels, warnings=[*labels.warnings, *more])
-    if params.dataset not in WHOLE_SLIDES:
+    if given is None:
         return labels, corpus_slides(corpus if params.dataset == params.corpus else corpus.iloc[:0])
     return labels, with_splits_of_patches(whole_slides, labels.table)
 
 
-def _whole_slides(params: Params, root: Path) -> tuple[pd.DataFrame, list[str]]:
-    """Slides of the dataset to map and to diagnose, and warnings; none where it has patches only."""
-    if params.dataset not in WHOLE_SLIDES:
-        return whole_slide_table([]), []
-    settings: dict[str, Any] = {}
-    if params.dataset == "camelyon16":
-        settings = {
-            "num_reserved_normal": params.corpora.camelyon16.num_normal,
-            "num_reserved_tumor": params.corpora.camelyon16.num_tumor,
-            **{
-                name: getattr(params.index, name)
-                for name in ("validation_fraction", "seed", "skip_bad_slides")
-            },
-        }
-    table, warnings = WHOLE_SLIDES[params.dataset](root, **settings)
-    for column in ("path", "annotation"):
-        table[column] = [_portable(Path(path)) if path else "" for path in table[column]]
-    return table, warnings
-
-
-def _label_settings(params: Params, processes: int) -> dict[str, Any]:
-    """What the reader of the dataset takes beside the folder."""
-    section = params.labels_section
-    if isinstance(section, OwnLabels):
-        return {
-            "patch_px": params.patch_px,
-            "region_mpp": section.regions.mpp,
-            "min_region_fraction": section.regions.min_fraction,
-            "num_per_region": section.regions.num_per_region,
-            "processes": processes,
-        }
-    if not isinstance(section, Camelyon16Labels):
-        return {field.name: getattr(section, field.name) for field in dataclasses.fields(section)}
-    counts = {split: getattr(section, split) for split in SPLITS}
-    return {
-        "num_reserved_normal": params.corpora.camelyon16.num_normal,
-        "num_reserved_tumor": params.corpora.camelyon16.num_tumor,
-        "patch_px": params.patch_px,
-        "mpp": section.mpp,
-        "min_tumor_fraction": section.min_tumor_fraction,
-        "wanted": {split: {"tumor": n.num_tumor, "normal": n.num_normal} for split, n in counts.items()},
-        **{name: getattr(params.index, name) for name in _SHARED_WITH_CAMELYON16},
-        "processes": processes,
-    }
+def _reading(params: Params, processes: int) -> Reading:
+    return Reading(
+        _existing_folder(params.source, params.dataset, "dataset"),
+        labels=params.labels_section,
+        corpus=params.corpora.get(params.dataset),
+        index=params.index,
+        patch_px=params.patch_px,
+        processes=processes,
+    )
 
 
 def read_corpus(params: Params) -> pd.DataFrame:
@@ -183,24 +142,15 @@ def read_corpus(params: Params) -> pd.DataFrame:
         InputError: the corpus's folder is missing or is not what its layout says.
     """
     root = _existing_folder(params.source, params.corpus, "corpus")
-    section = params.corpus_section
-    shared = {field.name for field in dataclasses.fields(SlidesCorpus)}
-    particular = {field.name for field in dataclasses.fields(section) if field.name not in shared}
-    table = CORPORA[params.corpus](root, **{name: getattr(section, name) for name in particular})
+    table = DATASETS[params.corpus].pretraining_slides(root, params.corpus_section)
     return table.assign(path=[_portable(path) for path in table["path"]])
-
-
-def _check_files_of_own(params: Params, processes: int) -> None:
-    root = _existing_folder(params.source, "own", "dataset")
-    if (root / "slides.csv").exists():  # images alone need none
-        check_sha256(root, processes)
 
 
 def _manifests(params: Params) -> list[Path]:
     """Tables and outlines that came with the data."""
     roots = {artifacts.dataset_folder(params.source, name) for name in (params.corpus, params.dataset)}
-    found = (path for root in roots for path in root.rglob("*") if path.suffix.lower() in _MANIFESTS)
-    return sorted(path for path in found if path.is_file())
+    paths = (path for root in roots for path in root.rglob("*") if path.suffix.lower() in _MANIFESTS)
+    return sorted(path for path in paths if path.is_file())
 
 
 def _existing_folder(source: str, name: str, key: str) -> Path:

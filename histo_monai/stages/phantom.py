@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 
 from histo_monai import artifacts
+from histo_monai.datasets.registry import DATASETS
 from histo_monai.environment import read_environment
 from histo_monai.params import load_params
-from histo_monai.phantom import write_cohort
+from histo_monai.phantom import CohortSize, write_cohort
 from histo_monai.provenance import made_from, write_metrics
+from histo_monai.settings.registry import loaded
 from histo_monai.storage import whole_folder
 
 _LOG = logging.getLogger(__name__)
@@ -17,21 +20,12 @@ _LOG = logging.getLogger(__name__)
 def run() -> None:
     """Write data/phantom/<dataset> for the dataset and the corpus of params.yaml; nothing where the source is raw."""
     params = load_params(artifacts.PARAMS)
-    section = params.phantom
     with whole_folder(artifacts.PHANTOM) as folder:
         if params.source == "raw":
             _LOG.info("source is raw: nothing to simulate")
             return
-        for dataset in sorted({params.dataset, params.corpus}):
-            write_cohort(
-                folder / dataset,
-                dataset=dataset,  # type: ignore[arg-type]  # params refuse 'own' here
-                seed=section.seed,
-                num_slides=section.num_slides,
-                num_test_slides=section.num_test_slides,
-                num_patches=section.num_patches,
-                slide_side_px=section.slide_side_px,
-                slide_mpp=section.slide_mpp,
-                processes=read_environment().cpus,
-            )
+        for name in sorted({params.dataset, params.corpus}):
+            cohort = loaded(DATASETS[name].phantom)
+            size = CohortSize(**dataclasses.asdict(params.phantom))
+            write_cohort(folder / name, cohort, size, read_environment().cpus)
         write_metrics(folder, {}, made_from(params))

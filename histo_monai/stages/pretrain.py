@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from functools import partial
 from pathlib import Path
@@ -15,23 +14,24 @@ from matplotlib import image
 from torch.utils.data import DataLoader
 
 from histo_monai import artifacts
-from histo_monai.datasets.loaders import ConcentricPatches, EpochBatches, patch_loader
-from histo_monai.datasets.tables import read_centers, read_surveyed_slides
 from histo_monai.engines.fit import Records
 from histo_monai.engines.pretrain import PretrainResult, pretrain
 from histo_monai.engines.ranks import run_in_ranks
 from histo_monai.engines.resume import fingerprint
 from histo_monai.environment import Environment, read_environment
-from histo_monai.errors import InputError
 from histo_monai.imports import stage_sha256
+from histo_monai.loading.loaders import ConcentricPatches, EpochBatches, patch_loader
 from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.start import EncoderStart
 from histo_monai.params import Params, load_params
 from histo_monai.params.selection import selected
-from histo_monai.pretext import PRETEXTS, Pretext
+from histo_monai.pretext import PRETEXTS
+from histo_monai.pretext.protocol import Pretext
 from histo_monai.provenance import made_from, without_ids, write_metrics
 from histo_monai.randomness import derive_seed
+from histo_monai.settings.reader import as_tree
 from histo_monai.storage import whole_folder
+from histo_monai.tables.columns import read_centers, read_surveyed_slides
 
 _LOG = logging.getLogger(__name__)
 
@@ -51,8 +51,6 @@ PARAM_NAMES = (
 def run(method: str) -> None:
     """Write data/models/<method>: encoder and its JSON, metrics.json, summary.json, curves.csv, answers.png."""
     params = load_params(artifacts.PARAMS)
-    if method not in PRETEXTS:
-        raise InputError(f"--method is {method!r}; known: {', '.join(PRETEXTS)}")
     environment = read_environment()
     run_in_ranks(
         _train,
@@ -98,23 +96,13 @@ def _train(device: torch.device, method: str, params: Params, environment: Envir
 
 
 def build_pretext(method: str, params: Params) -> Pretext:
-    """The method with its section of params, flattened: `lookahead.steps` becomes `lookahead_steps`."""
-    arguments = flatten(dataclasses.asdict(getattr(params.pretrain, method)))
-    encoder = params.encoder
-    start = EncoderStart(
-        name=encoder.name,
-        weights=None if encoder.weights is None else Path(encoder.weights),
-        sha256=encoder.sha256,
-        license=encoder.license,
-        mean=encoder.mean,
-        std=encoder.std,
-    )
+    """The method with its section of params."""
     return PRETEXTS[method](
-        start=start,
+        start=EncoderStart.of(params.encoder),
         patch_px=params.patch_px,
         mpps=params.corpus_section.mpps,
         augmentation_prob=params.pretrain.augmentation.prob,
-        **arguments,
+        settings=params.pretrain.methods[method],
     )
 
 
@@ -122,17 +110,6 @@ def _weights_read(pretext: Pretext, params: Params) -> list[Path]:
     """The file of weights, where the method starts from it."""
     used = pretext.description()["encoder"]["weights"] is not None
     return [Path(params.encoder.weights)] if used and params.encoder.weights else []
-
-
-def flatten(tree: dict[str, Any]) -> dict[str, Any]:
-    """{"a": {"b": 1}} -> {"a_b": 1}."""
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        if isinstance(value, dict):
-            flat.update({f"{key}_{name}": leaf for name, leaf in flatten(value).items()})
-        else:
-            flat[key] = value
-    return flat
 
 
 def _loader(
@@ -176,7 +153,7 @@ def _write(
         "source": params.source,
         "corpus": params.corpus,
         "metrics": metrics,
-        "params": dataclasses.asdict(params.pretrain),
+        "params": as_tree(params.pretrain),
         "provenance": without_ids(provenance),
     }
     with whole_folder(artifacts.model_folder(method)) as folder:
@@ -189,5 +166,5 @@ def _write(
         artifacts.write_curves(folder / artifacts.CURVES, result.curves, columns)
         image.imsave(folder / artifacts.ANSWERS, result.picture)
         write_metrics(folder, metrics, provenance, summary=metrics)
-    told = ", ".join(f"{name} {value:g}" for name, value in metrics.items())
-    _LOG.info("%s written: %s", artifacts.model_folder(method), told)
+    values = ", ".join(f"{name} {value:g}" for name, value in metrics.items())
+    _LOG.info("%s written: %s", artifacts.model_folder(method), values)

@@ -3,6 +3,7 @@
 from histo_monai.storage.atomic import check_replaceable, whole_file, whole_folder, write_json
 from histo_monai.storage.claim import claim
 from histo_monai.storage.errors import DiskFullError, OutputError, disk_full_in_words
+from histo_monai.storage.handles import HandlePool
 from histo_monai.storage.identity import FileIdentity, identify
 from histo_monai.storage.names import MAX_NAME_BYTES, check_name
 from histo_monai.storage.outputs import (
@@ -22,6 +23,7 @@ __all__ = [
     "MAX_NAME_BYTES",
     "DiskFullError",
     "FileIdentity",
+    "HandlePool",
     "InputFileError",
     "OutputError",
     "check_apart",

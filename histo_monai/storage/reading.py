@@ -53,7 +53,7 @@ def read_bytes(path: Path, limit: int) -> bytes:
     """
     try:
         about = check_regular(path)
-        with path.open("rb") as file:  # a read takes as much memory as it is told, whatever there is
+        with path.open("rb") as file:  # a read takes as much memory as it is asked for, whatever there is
             content = file.read(about.st_size + 1) if about.st_size <= limit else b""
     except OSError as error:
         raise InputFileError(f"{path}: cannot be read ({error.strerror})") from None
@@ -92,7 +92,7 @@ def read_json(path: Path, mend: str, keys: Iterable[str] = ()) -> dict[str, Any]
         InputFileError: see `read_text`; or it is not JSON, is no object, has a key twice or lacks one.
     """
     try:
-        found = json.loads(read_text(path, JSON_LIMIT), object_pairs_hook=_each_once)
+        content = json.loads(read_text(path, JSON_LIMIT), object_pairs_hook=_each_once)
     except InputFileError as error:
         raise InputFileError(f"{error}; {mend}") from None
     except RecursionError:
@@ -100,18 +100,18 @@ def read_json(path: Path, mend: str, keys: Iterable[str] = ()) -> dict[str, Any]
     except ValueError as error:  # also of a number with thousands of digits
         what = " ".join(str(error).split())
         raise InputFileError(f"{path}: not JSON that this project writes ({what[:200]}); {mend}") from None
-    if not isinstance(found, dict):
-        raise InputFileError(f"{path}: expected an object with keys, got {type(found).__name__}; {mend}")
-    missing = [key for key in keys if key not in found]
+    if not isinstance(content, dict):
+        raise InputFileError(f"{path}: expected an object with keys, got {type(content).__name__}; {mend}")
+    missing = [key for key in keys if key not in content]
     if missing:
         raise InputFileError(f"{path}: has no key {missing[0]!r}; {mend}")
-    return found
+    return content
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    content: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in content:
             raise InputError(f"key {key!r} stands in it twice")
-        found[key] = value
-    return found
+        content[key] = value
+    return content

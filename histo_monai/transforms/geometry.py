@@ -1,7 +1,7 @@
 """Affine geometry of views: small matrices are multiplied first, pixels are resampled once.
 
 A matrix maps **output** coordinates to **input** coordinates (what a sampler needs), homogeneous and
-normalised: ``(x, y, 1)`` with x, y from -1 (left, top edge of the image) to +1 (right, bottom edge),
+normalized: ``(x, y, 1)`` with x, y from -1 (left, top edge of the image) to +1 (right, bottom edge),
 whatever the size in pixels. "First a, then b" is therefore ``a @ b``. All matrices suppose square images.
 """
 
@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 
 def rotation_matrix(degrees: torch.Tensor) -> torch.Tensor:
-    """Turns the picture counter-clockwise about its centre.
+    """Turns the picture counter-clockwise about its center.
 
     Args:
         degrees: Angles, shape (...).
@@ -27,7 +27,7 @@ def rotation_matrix(degrees: torch.Tensor) -> torch.Tensor:
 
 
 def scale_matrix(factors: torch.Tensor) -> torch.Tensor:
-    """Enlarges the picture about its centre: 2 shows the central half at twice the size, 0.5 shrinks it.
+    """Enlarges the picture about its center: 2 shows the central half at twice the size, 0.5 shrinks it.
 
     Args:
         factors: Positive, shape (...).
@@ -177,7 +177,7 @@ def pixel_matrices(matrices: torch.Tensor, sizes_in_px: torch.Tensor, size_out_p
     """The same maps between indices of pixels, whole numbers at the pixels' centers: OpenCV's convention.
 
     Args:
-        matrices: Normalised, output to input, shape (N, 3, 3).
+        matrices: Normalized, output to input, shape (N, 3, 3).
         sizes_in_px: Side of each image sampled from, shape (N,).
         size_out_px: Side of the images asked for.
 

@@ -1,9 +1,13 @@
 """What one drawing of a policy decides, before any pixel is touched."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+
+from histo_monai.transforms.operations.base import Geometric, Operation, Photometric
+from histo_monai.transforms.sequence import UNUSED, compose_in_sequence
 
 
 @dataclass(frozen=True)
@@ -12,16 +16,16 @@ class ViewParameters:
 
     Attributes:
         matrices: The composed geometry, output to input, shape (N, S, 3, 3), float64.
-        schedule: Photometric operations in order of application, shape (N, at most 5): numbers into
-            `photometric.NAMES`, or `sequence.UNUSED`.
-        photometric: Parameters of each photometric operation, shape (N, S, k), float64; their columns are
-            described at `photometric.NAMES`. Empty for a policy that has none.
+        schedule: Numbers of `operations` in order of application, shape (N, steps), and `UNUSED` at the end.
+        operations: The photometric operations of the policy.
+        parameters: What each of them drew, shape (N, S, k), float64.
         noise_seed: Seed of the pixel noise.
     """
 
     matrices: torch.Tensor
     schedule: np.ndarray
-    photometric: tuple[torch.Tensor, ...]
+    operations: tuple[Photometric, ...]
+    parameters: tuple[torch.Tensor, ...]
     noise_seed: int
 
     @classmethod
@@ -31,7 +35,48 @@ class ViewParameters:
         Args:
             matrices: Output to input, shape (N, S, 3, 3), float64.
         """
-        return cls(matrices, np.empty((len(matrices), 0), np.int64), (), noise_seed=0)
+        return cls(matrices, np.empty((len(matrices), 0), np.int64), (), (), noise_seed=0)
+
+    @classmethod
+    def scheduled(
+        cls,
+        operations: Sequence[Operation],
+        drawn: Sequence[torch.Tensor],
+        schedule: np.ndarray,
+        *,
+        noise_seed: int = 0,
+        base: torch.Tensor | None = None,
+    ) -> "ViewParameters":
+        """Views to which each sample's operations are applied in its order.
+
+        The geometric ones are composed, in their order, into one warp, which comes first; the photometric ones
+        follow in their order.
+
+        Args:
+            operations: Of the policy.
+            drawn: What each of them drew.
+            schedule: Shape (N, steps): numbers of `operations`, or `UNUSED`.
+            noise_seed: Seed of the pixel noise.
+            base: Geometry before everything else, shape (N, S, 3, 3); none where it is None.
+        """
+        geometric = [number for number, one in enumerate(operations) if isinstance(one, Geometric)]
+        matrices = [drawn[number] for number in geometric]
+        if matrices:
+            warp = compose_in_sequence(matrices, _renumbered(schedule, geometric, len(operations)))
+            base = warp if base is None else base @ warp
+        elif base is None:
+            base = torch.eye(3, dtype=torch.float64).expand(*drawn[0].shape[:2], 3, 3)
+        photometric = {number: one for number, one in enumerate(operations) if isinstance(one, Photometric)}
+        # Unused steps go to the end: fewer, fuller groups for `apply_in_sequence`.
+        own = _renumbered(schedule, list(photometric), len(operations))
+        compact = np.take_along_axis(own, np.argsort(own == UNUSED, axis=1, kind="stable"), axis=1)
+        return cls(
+            base,
+            compact[:, : len(photometric)],
+            tuple(photometric.values()),
+            tuple(drawn[number] for number in photometric),
+            noise_seed,
+        )
 
     def rows(self, samples: slice) -> "ViewParameters":
         """The parameters of some of the samples: what one of several processes needs of its batch.
@@ -41,13 +86,19 @@ class ViewParameters:
         return ViewParameters(
             self.matrices[samples],
             self.schedule[samples],
-            tuple(part[samples] for part in self.photometric),
+            self.operations,
+            tuple(part[samples] for part in self.parameters),
             self.noise_seed + (samples.start or 0),
         )
 
     def patch_schedule(self) -> np.ndarray:
         """The schedule of every patch: that of its sample, shape (N S, steps)."""
         return self.schedule.repeat(self.matrices.shape[1], axis=0)
+
+    def needs_normals(self) -> bool:
+        """Whether a scheduled operation reads the batch's normal values."""
+        numbers = [number for number, one in enumerate(self.operations) if one.needs_normals]
+        return bool(np.isin(self.schedule, numbers).any())
 
 
 @dataclass(frozen=True)
@@ -65,3 +116,11 @@ class PairParameters:
     def rows(self, samples: slice) -> "PairParameters":
         """The parameters of some of the samples (`ViewParameters.rows`)."""
         return PairParameters(self.weak.rows(samples), self.strong.rows(samples))
+
+
+def _renumbered(schedule: np.ndarray, chosen: Sequence[int], num_operations: int) -> np.ndarray:
+    """The schedule in numbers of `chosen`; all others are `UNUSED`."""
+    # The last place is that of UNUSED, -1.
+    number = np.full(num_operations + 1, UNUSED)
+    number[list(chosen)] = np.arange(len(chosen))
+    return number[schedule]

@@ -8,7 +8,7 @@ import torch
 from histo_monai.transforms import geometry
 
 # (images (n, 3, H, W), this operation's parameters (n, k)) -> images
-Operation = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+Apply = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 UNUSED = -1
 
@@ -69,7 +69,7 @@ def compose_in_sequence(matrices: Sequence[torch.Tensor], schedule: np.ndarray) 
 def apply_in_sequence(
     images: torch.Tensor,
     schedule: np.ndarray,
-    operations: Sequence[Operation],
+    operations: Sequence[Apply],
     parameters: Sequence[torch.Tensor],
 ) -> torch.Tensor:
     """Runs every image through its own sequence of operations; what is not scheduled costs nothing.

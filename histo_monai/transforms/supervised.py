@@ -1,11 +1,22 @@
 """The augmentation of supervised fine-tuning: geometry only."""
 
+from collections.abc import Sequence
+
+import numpy as np
 import torch
 
-from histo_monai.transforms import geometry
-from histo_monai.transforms.augmentation import Augmentation, Range, check_range, render
+from histo_monai.transforms.augmentation import Augmentation, render
+from histo_monai.transforms.draws import Uniform, check_number
+from histo_monai.transforms.operations.base import Geometric
+from histo_monai.transforms.operations.geometric import Crop, Rotate, Scale
 from histo_monai.transforms.parameters import ViewParameters
-from histo_monai.transforms.sequence import compose_in_sequence, draw_schedule
+from histo_monai.transforms.sequence import UNUSED, draw_schedule
+
+SUPERVISED: tuple[Geometric, ...] = (
+    Rotate(Uniform(-90, 90)),
+    Scale(Uniform(0.8, 1.2)),
+    Crop(Uniform(0.7, 1.0)),
+)
 
 
 class SupervisedAugmentation(Augmentation[ViewParameters, torch.Tensor]):
@@ -23,12 +34,12 @@ class SupervisedAugmentation(Augmentation[ViewParameters, torch.Tensor]):
     Args:
         size_px: Side of the views.
         prob: Of each operation.
-        rotation_deg: Largest angle, either way.
-        scale: Smallest and largest magnification.
-        crop_area: Smallest and largest fraction of the area.
+        plain_share: Share of the samples that come out plain, as models are tested on them (`views.plain_view`): of
+            each batch to one sample, of many batches exactly. The authors' code has one plain view in three.
+        operations: What is drawn and scheduled.
 
     Raises:
-        ValueError: A range is empty or impossible.
+        ValueError: `prob` or `plain_share` is no probability, or `size_px` too small for one of the operations.
     """
 
     def __init__(
@@ -36,28 +47,28 @@ class SupervisedAugmentation(Augmentation[ViewParameters, torch.Tensor]):
         size_px: int,
         prob: float = 1.0,
         *,
-        rotation_deg: float = 90.0,
-        scale: Range = (0.8, 1.2),
-        crop_area: Range = (0.7, 1.0),
+        plain_share: float = 0.0,
+        operations: Sequence[Geometric] = SUPERVISED,
     ) -> None:
-        super().__init__(size_px, prob)
-        check_range("scale", scale, 0.01, 100)
-        check_range("crop_area", crop_area, 0.01, 1)
-        self.rotation_deg = rotation_deg
-        self.scale = scale
-        self.crop_area = crop_area
+        check_number("plain_share", plain_share, 0, 1)
+        super().__init__(size_px, operations, prob)
+        self.plain_share = plain_share
 
     def randomize(self, num_samples: int, num_scales: int) -> ViewParameters:
         """Draws selection, order and magnitudes of one batch: see `Augmentation.randomize`."""
-        shape = (num_samples, num_scales)
-        matrices = [
-            geometry.rotation_matrix(self._uniform(-self.rotation_deg, self.rotation_deg, shape)),
-            geometry.scale_matrix(self._uniform(*self.scale, shape)),
-            self._crop_matrix(self.crop_area, shape),
-        ]
-        schedule = draw_schedule(self.R, num_samples, len(matrices), self.prob)
-        return ViewParameters.of_geometry(compose_in_sequence(matrices, schedule))
+        source = self._source(num_samples, num_scales)
+        drawn = [operation.draw(source) for operation in self.operations]
+        schedule = draw_schedule(self.R, num_samples, len(self.operations), self.prob)
+        if self.plain_share > 0:
+            schedule[self._draw_plain(num_samples)] = UNUSED
+        return ViewParameters.scheduled(self.operations, drawn, schedule)
 
     def apply(self, patches: torch.Tensor, drawn: ViewParameters) -> torch.Tensor:
         """Augments one batch with parameters that are drawn already: see `Augmentation.apply`."""
         return render(patches, drawn, self.size_px)
+
+    def _draw_plain(self, num_samples: int) -> np.ndarray:
+        # Every 1 / share-th of a random order, from a random start.
+        places = self.R.rand(num_samples).argsort()
+        steps = self.R.rand() + places * self.plain_share
+        return np.floor(steps + self.plain_share) > np.floor(steps)

@@ -11,12 +11,12 @@ import tifffile
 import torch
 
 from histo_monai.active.candidates import Search, draw_candidates, slides_to_search
-from histo_monai.datasets.labeled import labeled_table
-from histo_monai.datasets.splits import labeled_rows
 from histo_monai.engines.embedding import embed
 from histo_monai.engines.prediction import predict
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel
+from histo_monai.tables.patches import labeled_table
+from histo_monai.tables.splits import labeled_rows
 from tests.waves import WaveTask
 
 GLASS, TISSUE = (240, 240, 240), (190, 110, 170)
@@ -125,9 +125,11 @@ def test_a_look_gives_the_predictions_of_each_model_and_the_features_of_the_trun
     models["student"].encoder.load_state_dict(models["finetuned"].encoder.state_dict())
     rows = labeled_rows(task.patches, 0.5)
     loader = task.in_order(rows, 5)
-    sight = embed(loader.loader, models, task, features_of="student")
+    embedding = embed(loader.loader, models, task, features_of="student")
     for name, model in models.items():
-        np.testing.assert_allclose(sight.predictions[name], predict(model, task, loader.loader), atol=1e-5)
+        np.testing.assert_allclose(
+            embedding.predictions[name], predict(model, task, loader.loader), atol=1e-5
+        )
     pixels = torch.cat([patches.squeeze(1) for patches, _ in loader.loader]) / 255
     with torch.no_grad():
-        np.testing.assert_allclose(sight.features, models["student"].encoder(pixels), atol=1e-4)
+        np.testing.assert_allclose(embedding.features, models["student"].encoder(pixels), atol=1e-4)

@@ -15,8 +15,8 @@ import yaml
 
 from histo_monai.__main__ import main
 from histo_monai.commands import curves
-from histo_monai.datasets.predictions import predictions_table, write_predictions
 from histo_monai.experiments import Experiments, families
+from histo_monai.tables.predictions import predictions_table, write_predictions
 
 NUM = 240
 CLASSES = ["normal", "tumor"]
@@ -45,17 +45,17 @@ class MadeUp:
             self.metrics[path] = {"num_labeled": round(600 * self.params["alpha"])}
 
     def fetch(self, path: Path, target: Path) -> None:
-        method, seed = path.parent.name.rsplit("-", 1)
+        method, _, seed = path.parent.name.rsplit("-", 2)
         gain = {"random": 0.0, "rsp": 0.08}[method]
         rows = _rows()
-        said = {}
+        predictions = {}
         for model, more in (("finetuned", 0.0), ("student", 0.01 * self.params["mu"])):
             right = np.random.default_rng(int(seed)).random(NUM) < 0.8 + gain + more + 0.1 * np.log10(
                 self.params["alpha"]
             )
             tumor = (rows["label"] == "tumor").to_numpy() == right
-            said[model] = np.stack([np.where(tumor, 0.1, 0.9), np.where(tumor, 0.9, 0.1)], axis=1)
-        write_predictions(target, [predictions_table(rows, said, CLASSES)])
+            predictions[model] = np.stack([np.where(tumor, 0.1, 0.9), np.where(tumor, 0.9, 0.1)], axis=1)
+        write_predictions(target, [predictions_table(rows, predictions, CLASSES)])
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ def test_families_differ_in_more_than_what_is_swept(tree: Any) -> None:
     slower["finetune"]["camelyon16"]["lr"] = 0.001
     elsewhere = json.loads(json.dumps(tree))
     elsewhere["finetune"]["kather"]["lr"] = 0.001  # not this experiment's dataset
-    found = families(
+    named = families(
         [
             MadeUp("a", tree),
             MadeUp("b", tree | {"alpha": 0.5, "n_aug": 2, "seeds": [3]}),
@@ -156,12 +156,12 @@ def test_families_differ_in_more_than_what_is_swept(tree: Any) -> None:
             MadeUp("e", elsewhere),
         ]  # type: ignore[list-item]
     )
-    assert [(family.name, [e.name for e in family.experiments]) for family in found] == [
+    assert [(family.name, [e.name for e in family.experiments]) for family in named] == [
         ("camelyon16", ["a", "b", "e"]),
         ("camelyon16-2", ["c"]),
         ("kather", ["d"]),
     ]
-    assert [family.differences for family in found] == ["", " (finetune.camelyon16.lr=0.001)", ""]
+    assert [family.differences for family in named] == ["", " (finetune.camelyon16.lr=0.001)", ""]
 
 
 def test_params_of_another_version_are_named(tree: Any) -> None:

@@ -42,8 +42,8 @@ def params(project: Path) -> Params:
 
 
 def _only(findings: Iterable[Finding], status: str) -> Finding:
-    (found,) = [finding for finding in findings if finding.status == status]
-    return found
+    (result,) = [finding for finding in findings if finding.status == status]
+    return result
 
 
 @pytest.fixture
@@ -108,16 +108,16 @@ def test_a_library_that_does_not_load_is_named_with_the_reason_and_both_are_a_fa
     monkeypatch.setattr(
         reading, "_PROGRAM", f"import sys; sys.path.insert(0, {str(hidden)!r}); {reading._PROGRAM}"
     )
-    found = {finding.what: finding for finding in reading.back_ends_and_formats(None)}
-    assert found["cuCIM"].status == "WARN"
-    assert "libcufile.so.0" in found["cuCIM"].message
-    assert "OpenSlide" in found["cuCIM"].remedy
-    assert found["OpenSlide"].status == "PASS"
-    assert found["TIFF, JPEG"].message == "read by openslide"
+    result = {finding.what: finding for finding in reading.back_ends_and_formats(None)}
+    assert result["cuCIM"].status == "WARN"
+    assert "libcufile.so.0" in result["cuCIM"].message
+    assert "OpenSlide" in result["cuCIM"].remedy
+    assert result["OpenSlide"].status == "PASS"
+    assert result["TIFF, JPEG"].message == "read by openslide"
     problem = {"problem": "none here"}
     monkeypatch.setattr(reading, "ask", lambda jobs: [problem for _ in jobs])
-    found = {finding.what: finding for finding in reading.back_ends_and_formats(None)}
-    assert {found["cuCIM"].status, found["OpenSlide"].status} == {"FAIL"}
+    result = {finding.what: finding for finding in reading.back_ends_and_formats(None)}
+    assert {result["cuCIM"].status, result["OpenSlide"].status} == {"FAIL"}
 
 
 def test_a_slide_that_kills_its_reader_is_a_line_and_the_next_is_read(

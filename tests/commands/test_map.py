@@ -19,12 +19,12 @@ import yaml
 
 from histo_monai.__main__ import main
 from histo_monai.engines import heatmap as heatmap_module
+from histo_monai.mapping.heatmap import read_heatmap
 from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel, describe_task_model
 from histo_monai.slides.annotations import read_geojson
 from histo_monai.storage import claim, file_sha256
-from histo_monai.wholeslide.heatmap import read_heatmap
 
 PATCH_PX, MPP = 32, 0.5
 SUFFIXES = ("csv", "geojson", "json", "png", "tif")
@@ -35,8 +35,8 @@ def _write_slide(path: Path, mpp: float | None = MPP, seed: int | None = None) -
     random = np.random.default_rng(len(path.name) if seed is None else seed)
     pixels = (190, 110, 170) + 25 * random.normal(0, 1, (128, 192, 1)) * np.ones(3)
     pixels[:, 96:] = 245
-    told = {"resolution": (1e4 / mpp, 1e4 / mpp), "resolutionunit": "CENTIMETER"} if mpp else {}
-    tifffile.imwrite(path, pixels.clip(0, 255).astype(np.uint8), tile=(64, 64), photometric="rgb", **told)
+    tags = {"resolution": (1e4 / mpp, 1e4 / mpp), "resolutionunit": "CENTIMETER"} if mpp else {}
+    tifffile.imwrite(path, pixels.clip(0, 255).astype(np.uint8), tile=(64, 64), photometric="rgb", **tags)
 
 
 def _write_model(path: Path, classes: list[str] | None, mpp: float | None = MPP, seed: int = 0) -> None:
@@ -288,9 +288,9 @@ def test_a_slide_that_changes_while_it_is_mapped_is_refused(
     original = heatmap_module.map_slide
 
     def replace(*arguments: Any, **options: Any) -> Any:
-        found = original(*arguments, **options)
+        values = original(*arguments, **options)
         _write_slide(folder / "a.tif", seed=99)
-        return found
+        return values
 
     monkeypatch.setattr(heatmap_module, "map_slide", replace)
     assert "a.tif: the file was changed while it was mapped" in _refused(capsys, "a.tif")
@@ -371,7 +371,7 @@ def test_a_number_that_cannot_be_meant_is_refused_before_a_slide_is_opened(
 def test_a_grid_beyond_memory_is_refused_before_it_is_made(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("histo_monai.wholeslide.heatmap.MOST_CELLS", 10**4)
+    monkeypatch.setattr("histo_monai.mapping.grid.MOST_CELLS", 10**4)
     line = _refused(capsys, "a.tif", "--stride-um", "0.5")
     assert "slide a.tif: stride_um 0.5 makes 2.5e+04 cells" in line
     assert "raise it to 0.784 or more" in line

@@ -16,13 +16,14 @@ import torch
 import yaml
 
 from histo_monai.__main__ import main
+from histo_monai.active.suggestion import choose_diverse
+from histo_monai.artifacts import Run
 from histo_monai.commands import suggest
-from histo_monai.datasets import own
+from histo_monai.datasets.own import reader as own
 from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel, describe_task_model
 from histo_monai.slides.annotations import read_geojson
-from histo_monai.wholeslide.suggestion import choose_diverse
 
 PATCH_PX, MPP, SIDE = 32, 0.5, 512
 SLIDES = {
@@ -57,10 +58,9 @@ def _write_models(classes: list[str] | None) -> None:
     )
     encoder |= {"method": "random", "source": "raw", "corpus": "own"}
     model = TaskModel(build_encoder(), "pair", len(classes or "1"))
-    for name in ("finetuned", "student"):
+    for path in Run("random", 0, "paper").models.values():
         with torch.no_grad():
             model.head.linear.weight *= 3
-        path = Path(f"data/models/random-0/{name}/model.safetensors")
         path.parent.mkdir(parents=True)
         about = describe_task_model(encoder, classes=classes, patch_px=PATCH_PX, mpp=MPP)
         save_model(path, model.state_dict(), about)
@@ -141,10 +141,10 @@ def test_suggestions_are_squares_of_training_slides_without_a_class(project: Pat
         assert np.min(drawn) >= 0
         assert np.max(drawn) <= SIDE
         assert [one.label for one in regions] + points == [""] * len(regions)
-        told = table[table["slide_id"] == slide_id]
-        assert [one.name for one in regions] == [f"suggestion {rank}" for rank in told["rank"]]
+        of_slide = table[table["slide_id"] == slide_id]
+        assert [one.name for one in regions] == [f"suggestion {rank}" for rank in of_slide["rank"]]
         for name, column in (("uncertainty", "uncertainty"), ("probability gland", "student_gland")):
-            assert [one.measurements[name] for one in regions] == told[column].tolist()
+            assert [one.measurements[name] for one in regions] == of_slide[column].tolist()
     np.testing.assert_allclose(table["student_gland"] + table["student_stroma"], 1, atol=2e-6)
 
 
@@ -169,8 +169,8 @@ def test_a_suggestion_with_a_class_becomes_a_labeled_patch_in_the_same_place(pro
     assert len(after) == len(before) + len(table)
     assert set(zip(new["label"], new["split"], new["side_px"], strict=True)) == {("gland", "train", PATCH_PX)}
     order = ["slide_id", "y", "x"]
-    found, wanted = (rows.sort_values(order)[["y", "x"]].to_numpy() for rows in (new, table))
-    np.testing.assert_allclose(found, wanted, atol=0.02)
+    result, wanted = (rows.sort_values(order)[["y", "x"]].to_numpy() for rows in (new, table))
+    np.testing.assert_allclose(result, wanted, atol=0.02)
     assert main(["index"]) == 0
     assert main(RUN) == 0  # and is not suggested again
     again = pd.read_csv(SUGGESTIONS / "suggestions.csv")

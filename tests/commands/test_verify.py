@@ -214,7 +214,7 @@ def test_a_description_without_its_model_fails(finished: Path, verify: Any, tmp_
 def test_images_of_patches_that_were_replaced_are_noticed(
     root: Path, verify: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from histo_monai.datasets.labeled import labeled_table, write_patches
+    from histo_monai.tables.patches import labeled_table, write_patches
 
     monkeypatch.chdir(tmp_path)
     shutil.copy(root / "params.yaml", tmp_path)

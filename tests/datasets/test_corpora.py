@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from histo_monai.datasets import breastpathq, camelyon16, own
+from histo_monai.datasets.breastpathq import reader as breastpathq
+from histo_monai.datasets.camelyon16 import reader as camelyon16
+from histo_monai.datasets.own import reader as own
 
 
 def _touch(root: Path, *names: str) -> None:

@@ -5,10 +5,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from histo_monai.datasets import own
-from histo_monai.datasets.audit.review import with_splits_of_patches
-from histo_monai.datasets.tables import read_whole_slides, whole_slide_table
-from histo_monai.datasets.whole_slides import corpus_slides
+from histo_monai.datasets.own import reader as own
+from histo_monai.index.audit.review import with_splits_of_patches
+from histo_monai.tables.columns import corpus_slides, read_whole_slides, whole_slide_table
 
 
 def test_own_slides_bring_their_labels_outlines_and_splits(tmp_path: Path) -> None:

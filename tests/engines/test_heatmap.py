@@ -24,7 +24,7 @@ from torch import nn
 
 from histo_monai.engines import heatmap as heatmap_module
 from histo_monai.engines.heatmap import (
-    MapSettings,
+    MapPlan,
     PatchModels,
     SlideJob,
     load_models,
@@ -33,16 +33,17 @@ from histo_monai.engines.heatmap import (
     shares,
     value_of,
 )
+from histo_monai.mapping import blocks as blocks_module
+from histo_monai.mapping.grid import Grid
+from histo_monai.mapping.heatmap import Heatmap, read_heatmap, write_heatmap
 from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.slides import Box, SlideError, open_slide
-from histo_monai.wholeslide import blocks as blocks_module
-from histo_monai.wholeslide.heatmap import Grid, Heatmap, read_heatmap, write_heatmap
 
 CPU = torch.device("cpu")
 PINK = (210, 130, 180)
-SETTINGS = MapSettings(32, 1.0, 16.0, 8.0, 0.5, 50)
+SETTINGS = MapPlan(32, 1.0, 16.0, 8.0, 0.5, 50)
 
 
 def _write_pyramid(path: Path, image: NDArray[np.uint8], factors: Sequence[int]) -> Path:
@@ -112,9 +113,9 @@ def _save(path: Path, seed: int, classes: list[str] | None = None, **changes: ob
     torch.manual_seed(seed)
     model = TaskModel(build_encoder(), "linear", len(classes or [0]))
     about = model.encoder.description(architecture="", head="linear", patch_px=32, mpps=[1.0])
-    told = {**about, **dict.fromkeys(("method", "source", "corpus"), "")}
+    complete = {**about, **dict.fromkeys(("method", "source", "corpus"), "")}
     description = {"kind": "task model", "head": "linear", "classes": classes, "patch_px": 32, "mpp": 1.0}
-    save_model(path, model.state_dict(), {**told, **description, **changes})
+    save_model(path, model.state_dict(), {**complete, **description, **changes})
     return path
 
 
@@ -131,26 +132,26 @@ def test_values_are_those_of_one_read_and_one_pass_for_every_cell(
     tissue: Path, files: dict[str, Path]
 ) -> None:
     models = load_models(files, "tumor", SETTINGS, CPU)
-    found = _map(tissue, 0.5, models)
-    assert len(found.cells) > 2 * SETTINGS.batch_size
+    result = _map(tissue, 0.5, models)
+    assert len(result.cells) > 2 * SETTINGS.batch_size
     with open_slide(tissue, 0.5) as slide, torch.no_grad():
-        for i in range(0, len(found.cells), 7):
-            y, x = (found.cells[i] + 0.5) * 16 / 0.5
+        for i in range(0, len(result.cells), 7):
+            y, x = (result.cells[i] + 0.5) * 16 / 0.5
             patch = torch.from_numpy(slide.read(Box((y, x), 32, 1.0)))[None].float() / 255
             for name, outputs in models.network(patch).items():
-                assert found.values[name][i] == pytest.approx(float(outputs.softmax(1)[0, 1]), abs=1e-5)
+                assert result.values[name][i] == pytest.approx(float(outputs.softmax(1)[0, 1]), abs=1e-5)
 
 
 def test_values_stand_at_the_cells_they_were_seen_at_whatever_the_blocks(
     tissue: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(blocks_module, "_SOURCE_PX", 300)
-    found = _map(tissue, 0.5)
+    result = _map(tissue, 0.5)
     with open_slide(tissue, 0.5) as slide:
-        boxes = [Box((y, x), 32, 1.0) for y, x in found.grid.centers_yx(found.cells).tolist()]
+        boxes = [Box((y, x), 32, 1.0) for y, x in result.grid.centers_yx(result.cells).tolist()]
         expected = Centroids()(torch.from_numpy(slide.read_many(boxes)).float() / 255)
     for name, values in expected.items():
-        np.testing.assert_allclose(found.values[name], values[:, 0].clamp(0, 1), atol=1e-5)
+        np.testing.assert_allclose(result.values[name], values[:, 0].clamp(0, 1), atol=1e-5)
 
 
 def test_a_reading_process_changes_no_byte(tissue: Path) -> None:
@@ -172,34 +173,40 @@ def test_a_gpu_gives_the_same_map_as_the_cpu(tissue: Path, files: dict[str, Path
 
 
 def test_progress_counts_every_patch_once(tissue: Path) -> None:
-    told: list[tuple[int, int]] = []
-    found = map_slide(
-        tissue, 0.5, CENTROIDS, SETTINGS, device=CPU, workers=0, advance=lambda *counts: told.append(counts)
+    counts_of_batches: list[tuple[int, int]] = []
+    result = map_slide(
+        tissue,
+        0.5,
+        CENTROIDS,
+        SETTINGS,
+        device=CPU,
+        workers=0,
+        advance=lambda *counts: counts_of_batches.append(counts),
     )
-    num = len(found.cells)
-    assert [done for done, _ in told] == [50] * (num // 50) + [num % 50]
-    assert {total for _, total in told} == {num}
+    num = len(result.cells)
+    assert [done for done, _ in counts_of_batches] == [50] * (num // 50) + [num % 50]
+    assert {total for _, total in counts_of_batches} == {num}
 
 
 def test_a_slide_without_tissue_has_a_map_without_cells(tmp_path: Path) -> None:
     blank = _write_pyramid(tmp_path / "blank.tif", np.full((200, 200, 3), 245, np.uint8), (1,))
     write_heatmap(tmp_path / "blank.csv", _map(blank, 1.0))
-    found = read_heatmap(tmp_path / "blank.csv")
-    assert len(found.cells) == 0
-    assert list(found.values) == ["mass", "in_y", "in_x"]
+    result = read_heatmap(tmp_path / "blank.csv")
+    assert len(result.cells) == 0
+    assert list(result.values) == ["mass", "in_y", "in_x"]
 
 
 @pytest.fixture
 def jobs(tissue: Path, files: dict[str, Path], tmp_path: Path) -> list[SlideJob]:
     """Four slides, of different size on disk; one has a model of its own."""
-    found = []
+    result = []
     for number in range(4):
         path = tmp_path / "slides" / f"{number}.tif"
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(tissue.read_bytes() + b"\0" * number)
         models = files if number else {"student": files["student"]}
-        found.append(SlideJob(f"slide.{number}", path, 0.5, models))
-    return found
+        result.append(SlideJob(f"slide.{number}", path, 0.5, models))
+    return result
 
 
 def _run(jobs: Sequence[SlideJob], folder: Path, ranks: int = 1) -> dict[str, bytes]:
@@ -249,9 +256,11 @@ def test_a_killed_run_goes_on_after_its_last_whole_slide_and_ends_in_the_same_by
     jobs: list[SlideJob], tmp_path: Path
 ) -> None:
     whole = _run(jobs, tmp_path / "whole")
-    folder, told = tmp_path / "killed", tmp_path / "jobs.pickle"
-    told.write_bytes(pickle.dumps((jobs, SETTINGS)))
-    with subprocess.Popen([sys.executable, "-c", _RUN, told, folder], stderr=subprocess.DEVNULL) as process:
+    folder, pickled = tmp_path / "killed", tmp_path / "jobs.pickle"
+    pickled.write_bytes(pickle.dumps((jobs, SETTINGS)))
+    with subprocess.Popen(
+        [sys.executable, "-c", _RUN, pickled, folder], stderr=subprocess.DEVNULL
+    ) as process:
         while not list(folder.glob("slide*.json")):
             assert process.poll() is None
             time.sleep(0.005)
@@ -259,8 +268,8 @@ def test_a_killed_run_goes_on_after_its_last_whole_slide_and_ends_in_the_same_by
     done = {path: path.stat().st_mtime_ns for path in folder.glob("slide*.json")}
     assert 1 <= len(done) < len(jobs)
     drafts = {path.name for path in folder.glob(".*.draft")}
-    found = {name: content for name, content in _run(jobs, folder).items() if name not in drafts}
-    assert found == whole
+    result = {name: content for name, content in _run(jobs, folder).items() if name not in drafts}
+    assert result == whole
     assert all(path.stat().st_mtime_ns == before for path, before in done.items())
 
 

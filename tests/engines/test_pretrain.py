@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +10,17 @@ import torch
 import torch.nn.functional as F
 from torch.utils.data import Dataset
 
-from histo_monai.datasets.loaders import EpochBatches, patch_loader
 from histo_monai.engines.fit import Records
 from histo_monai.engines.handlers import TrainingDivergedError
 from histo_monai.engines.pretrain import PretrainResult, pretrain
 from histo_monai.engines.ranks import run_in_ranks
+from histo_monai.loading.loaders import EpochBatches, patch_loader
 from histo_monai.networks.start import EncoderStart
-from histo_monai.pretext import Task
+from histo_monai.pretext.protocol import Task
 from histo_monai.pretext.random.method import Random
 from histo_monai.pretext.rsp.method import RSP
+from histo_monai.pretext.rsp.settings import LookaheadSettings, RSPSettings
+from histo_monai.pretext.settings import PretextSettings
 from histo_monai.randomness import Step
 
 SIDE = 32
@@ -41,22 +44,23 @@ class Stripes(Dataset[Any]):
         return self.patches[rows], torch.tensor(rows)
 
 
-def _rsp(**changes: Any) -> RSP:
+def _rsp(kind: type[RSP] = RSP, augmentation_prob: float = 0.0, **changes: Any) -> RSP:
     torch.manual_seed(0)
-    settings = {
-        "start": EncoderStart(),
-        "patch_px": SIDE,
-        "mpps": (1.0, 2.0, 4.0),
-        "augmentation_prob": 0.0,
-        "epochs": 2,
-        "batch_size": 8,
-        "lr": 0.01,
-        "momentum": 0.9,
-        "weight_decay": 1e-4,
-        "lookahead_steps": 5,
-        "lookahead_slow_step": 0.5,
-    }
-    return changes.pop("kind", RSP)(**{**settings, **changes})
+    settings = RSPSettings(
+        epochs=2,
+        batch_size=8,
+        lr=0.01,
+        momentum=0.9,
+        weight_decay=1e-4,
+        lookahead=LookaheadSettings(steps=5, slow_step=0.5),
+    )
+    return kind(
+        start=EncoderStart(),
+        patch_px=SIDE,
+        mpps=(1.0, 2.0, 4.0),
+        augmentation_prob=augmentation_prob,
+        settings=replace(settings, **changes),
+    )
 
 
 class DoubleRSP(RSP):
@@ -119,9 +123,15 @@ def test_the_weights_kept_are_those_of_the_lowest_validation_loss(tmp_path: Path
     assert result.validation["loss"] == pytest.approx(min(losses), abs=1e-6)
 
 
-def test_no_epoch_keeps_the_initialisation() -> None:
+def test_no_epoch_keeps_the_initialization() -> None:
     torch.manual_seed(0)
-    random = Random(start=EncoderStart(), patch_px=SIDE, mpps=(1.0, 2.0, 4.0), augmentation_prob=0.5)
+    random = Random(
+        start=EncoderStart(),
+        patch_px=SIDE,
+        mpps=(1.0, 2.0, 4.0),
+        augmentation_prob=0.5,
+        settings=PretextSettings(),
+    )
     before = {name: value.clone() for name, value in random.network.state_dict().items()}
     result = _pretrain(random)
     assert result.curves == []

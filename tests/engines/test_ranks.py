@@ -17,6 +17,7 @@ from torch.multiprocessing.spawn import start_processes
 from histo_monai.__main__ import _one_line
 from histo_monai.engines.means import attach_means
 from histo_monai.engines.ranks import RankHungError, device_of_rank, note_step, run_in_ranks
+from histo_monai.errors import InputError
 
 CPU = torch.device("cpu")
 
@@ -49,7 +50,7 @@ def _is_killed(device: torch.device) -> None:
 
 
 def _is_wrong(device: torch.device) -> None:
-    raise ValueError(f"slide {idist.get_rank()}.tif: truncated")
+    raise InputError(f"slide {idist.get_rank()}.tif: truncated")
 
 
 def _notes_its_mean(device: torch.device, folder: str) -> None:
@@ -110,8 +111,8 @@ def test_ranks_that_torchrun_started_on_the_cpu_leave_the_gpus_alone(tmp_path: P
     ],
 )
 def test_a_rank_has_the_device_that_was_asked_for(asked: str, num_ranks: int, devices: list[str]) -> None:
-    found = [device_of_rank(torch.device(asked), rank, num_ranks) for rank in range(num_ranks)]
-    assert [str(device) for device in found] == devices
+    result = [device_of_rank(torch.device(asked), rank, num_ranks) for rank in range(num_ranks)]
+    assert [str(device) for device in result] == devices
 
 
 @pytest.mark.usefixtures("two_gpus")

@@ -11,10 +11,10 @@ import pytest
 import torch
 from ignite.engine import Engine
 
-from histo_monai.datasets.tasks import split_rows
 from histo_monai.engines import semisupervised as engine_module
 from histo_monai.engines.fit import Records
 from histo_monai.engines.semisupervised import StudentResult, StudentStep, train_student
+from histo_monai.loading.streams import two_streams
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.networks.teacher_student import TeacherStudent
@@ -22,6 +22,7 @@ from histo_monai.randomness import Step
 from histo_monai.schedule import Schedule
 from histo_monai.semisupervised.paper import Paper, PaperSettings
 from histo_monai.semisupervised.protocol import Batch
+from histo_monai.tables.tasks import split_rows
 from histo_monai.transforms.supervised import SupervisedAugmentation
 from tests.waves import WaveTask
 
@@ -51,7 +52,7 @@ def _train(
 ) -> StudentResult:
     """An epoch of STEPS: 24 unlabeled patches in batches of eight, six labeled ones in batches of four."""
     train = split_rows(task.patches, "train")
-    labeled, unlabeled = task.reading.side_by_side(train.head(6), train, B, mu=MU, seed=0)
+    labeled, unlabeled = two_streams(task.reading, train.head(6), train, B, mu=MU, seed=0)
     return train_student(
         method,
         task,
@@ -123,7 +124,7 @@ def test_the_student_of_an_epoch_teaches_the_next(
 
 
 def _ids_seen(task: WaveTask, monkeypatch: pytest.MonkeyPatch, shuffle: bool) -> list[tuple[Any, Any]]:
-    """Ids of the weak and the strong views that the trunk is given in each step: every image is a plain grey, its id.
+    """Ids of the weak and the strong views that the trunk is given in each step: every image is a plain gray, its id.
 
     Only geometry is left in the strong views, which keeps a plain image as it is.
     """
@@ -219,11 +220,11 @@ def test_curves_and_tensorboard_tell_of_both_losses_and_of_the_pseudo_labels(
 ) -> None:
     task = wave_task()
     result = _train(_paper(task), task, records=Records(tensorboard=tmp_path / "events"))
-    told = {
+    columns = {
         "train_loss", "train_supervised", "train_consistency", "train_accuracy", "train_teacher_accuracy",
         "train_agreement", "train_teacher_entropy", "train_student_entropy", "validation_accuracy",
     }  # fmt: skip
-    assert told <= set(result.curves[-1])
+    assert columns <= set(result.curves[-1])
     assert any((tmp_path / "events").iterdir())
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from histo_monai.datasets.tasks import split_rows
 from histo_monai.engines.fit import Records
 from histo_monai.engines.handlers import TrainingDivergedError
 from histo_monai.engines.prediction import predict
@@ -16,6 +15,7 @@ from histo_monai.engines.supervised import FinetuneResult, finetune
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.schedule import Schedule
+from histo_monai.tables.tasks import split_rows
 from tests.waves import WaveTask
 
 TaskBuilder = Callable[..., WaveTask]
@@ -36,7 +36,7 @@ def _finetune(model: TaskModel, task: WaveTask, **changes: Any) -> FinetuneResul
         task.in_order(split_rows(task.patches, "validation"), 16),
         schedule=Schedule(**{**settings, **changes}),
         seed=0,
-        picture=lambda patches, said, targets: np.zeros((2, 2, 3), np.uint8),
+        picture=lambda patches, predicted, targets: np.zeros((2, 2, 3), np.uint8),
         records=records,
     )
 
@@ -48,11 +48,11 @@ def test_finetuning_learns_what_can_be_seen(wave_task: TaskBuilder, scores: bool
     model = _model(task)
     _finetune(model, task, epochs=12, optimizer="adam", lr=1e-3)
     test = task.in_order(split_rows(task.patches, "test"), 16)
-    said = predict(model, task, test.loader)
+    predictions = predict(model, task, test.loader)
     if scores:
-        assert float(np.corrcoef(said[:, 0], test.targets)[0, 1]) > 0.8
+        assert float(np.corrcoef(predictions[:, 0], test.targets)[0, 1]) > 0.8
     else:
-        assert float(task.objective.right(said, test.targets).mean()) > 0.9
+        assert float(task.objective.right(predictions, test.targets).mean()) > 0.9
 
 
 def test_the_kept_weights_are_those_of_the_best_epoch(wave_task: TaskBuilder) -> None:

@@ -8,24 +8,24 @@ import pytest
 import torch
 from torch import nn
 
-from histo_monai.datasets.labeled_loaders import LabeledLoader
-from histo_monai.datasets.tasks import dependence_groups, split_rows
+from histo_monai.comparison.models import compare_models
 from histo_monai.evaluation.choice import Choice, choose, read_choice
-from histo_monai.metrics import compare_models
+from histo_monai.loading.labeled import LabeledLoader
+from histo_monai.tables.tasks import dependence_groups, split_rows
 from tests.waves import WaveTask
 
 
 class Says(nn.Module):
-    """Says what it was told to, whatever it sees."""
+    """Gives the outputs it was built with, whatever it sees."""
 
     def __init__(self, outputs: torch.Tensor) -> None:
         super().__init__()
         self.outputs, self.at = outputs, 0
 
     def forward(self, patches: torch.Tensor) -> torch.Tensor:
-        said = self.outputs[self.at : self.at + len(patches)]
+        predictions = self.outputs[self.at : self.at + len(patches)]
         self.at += len(patches)
-        return said
+        return predictions
 
 
 def _choose(task: WaveTask, finetuned: torch.Tensor, student: torch.Tensor) -> Choice:
@@ -43,15 +43,15 @@ def test_the_student_is_chosen_only_where_it_is_shown_to_be_better(
     targets = task.in_order(split_rows(task.patches, "validation"), 7).targets
 
     def with_errors(count: int) -> torch.Tensor:
-        said = nn.functional.one_hot(targets, 2).float()
+        outputs = nn.functional.one_hot(targets, 2).float()
         flipped = torch.linspace(0, 36, max(count, 1)).long()[:count]  # not as many of each patient
-        said[flipped] = 1 - nn.functional.one_hot(targets[flipped], 2).float()
-        return said
+        outputs[flipped] = 1 - nn.functional.one_hot(targets[flipped], 2).float()
+        return outputs
 
-    found = _choose(task, with_errors(wrong_before), with_errors(wrong_after))
-    assert found.chosen == chosen
-    assert found.difference.value == pytest.approx((wrong_before - wrong_after) / 40)
-    assert found.difference.n == 10  # patients
+    choice = _choose(task, with_errors(wrong_before), with_errors(wrong_after))
+    assert choice.chosen == chosen
+    assert choice.difference.value == pytest.approx((wrong_before - wrong_after) / 40)
+    assert choice.difference.n == 10  # patients
 
 
 def test_the_choice_has_the_interval_of_the_comparison(wave_task: Callable[..., WaveTask]) -> None:
@@ -60,16 +60,16 @@ def test_the_choice_has_the_interval_of_the_comparison(wave_task: Callable[..., 
     targets = task.in_order(rows, 7).targets
     right = nn.functional.one_hot(targets, 2).float()
     some = torch.arange(40)[:, None] % 7 == 0
-    found = choose(
+    choice = choose(
         Says(torch.where(some, 1 - right, right)), Says(right), task, rows, task.in_order(rows, 7), seed=3
     )
-    said = {
+    predictions = {
         "student": [right.softmax(1).double().numpy()],
         "finetuned": [torch.where(some, 1 - right, right).softmax(1).double().numpy()],
     }
-    compared = compare_models({"": targets.numpy()}, said, dependence_groups(rows), seed=3)
+    compared = compare_models({"": targets.numpy()}, predictions, dependence_groups(rows), seed=3)
     (test,) = (test for test in compared.tests if test.metric == "accuracy")
-    assert found.difference.as_dict() == test.difference.as_dict()
+    assert choice.difference.as_dict() == test.difference.as_dict()
 
 
 def test_what_few_patients_show_by_chance_does_not_choose_the_student(
@@ -99,10 +99,10 @@ def test_scores_are_compared_by_their_squared_errors(wave_task: Callable[..., Wa
     task = wave_task(40, scores=True)
     targets = task.in_order(split_rows(task.patches, "validation"), 7).targets.unsqueeze(1)
     error = torch.linspace(0.1, 0.3, 40).unsqueeze(1)
-    found = _choose(task, targets + error * (targets < 0.5) - error * (targets >= 0.5), targets)
-    assert found.chosen == "student"
-    assert found.difference.value == pytest.approx(float(error.square().mean()), rel=1e-4)
-    assert found.as_dict()["measure"] == "negative squared error"
+    choice = _choose(task, targets + error * (targets < 0.5) - error * (targets >= 0.5), targets)
+    assert choice.chosen == "student"
+    assert choice.difference.value == pytest.approx(float(error.square().mean()), rel=1e-4)
+    assert choice.as_dict()["measure"] == "negative squared error"
 
 
 @pytest.mark.parametrize("chosen", ["teacher", "", None, 1, ["student"], {"student": 1}])

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from histo_monai.datasets.tasks import split_rows
 from histo_monai.evaluation.estimates import differences, estimate, predict_splits
+from histo_monai.tables.tasks import split_rows
 from tests.waves import WaveTask
 
 TaskBuilder = Callable[..., WaveTask]
@@ -40,14 +40,14 @@ def test_every_split_has_predictions_of_every_model_in_the_order_of_its_rows(
     loaders = {
         split: task.in_order(split_rows(task.patches, split), 7) for split in ("train", "validation", "test")
     }
-    found = predict_splits(models, task, loaders, loaders.pop("train"))
-    assert set(found) == {"validation", "test"}
-    for split, said in found.items():
-        assert set(said) == {"finetuned", "student", "color_mean", "color_histogram"}
+    predictions = predict_splits(models, task, loaders, loaders.pop("train"))
+    assert set(predictions) == {"validation", "test"}
+    for split, predicted in predictions.items():
+        assert set(predicted) == {"finetuned", "student", "color_mean", "color_histogram"}
         loader = task.in_order(split_rows(task.patches, split), 24).loader
         patches = next(iter(loader))[0].squeeze(1).float() / 255
         expected = task.objective.predictions(models["student"](patches)).numpy()
-        np.testing.assert_allclose(said["student"], expected, atol=1e-6)
+        np.testing.assert_allclose(predicted["student"], expected, atol=1e-6)
 
 
 def test_perfect_predictions_have_perfect_numbers_and_the_difference_is_that_of_the_accuracies(
@@ -56,25 +56,27 @@ def test_perfect_predictions_have_perfect_numbers_and_the_difference_is_that_of_
     task = wave_task(24)
     rows = split_rows(task.patches, "test")
     right = np.eye(2)[task.in_order(rows, 24).targets.numpy()]
-    said = {"student": right, "finetuned": np.where(np.arange(24)[:, None] < 6, 1 - right, right)}
-    found = estimate(task, rows, said, seed=0)
-    assert found["student"]["accuracy"].value == 1.0
-    assert found["finetuned"]["accuracy"].value == pytest.approx(0.75)
-    assert found["finetuned"]["accuracy"].n == 6  # patients
-    difference = differences(task, rows, said, seed=0)["student_minus_finetuned"]["accuracy"]
+    predictions = {"student": right, "finetuned": np.where(np.arange(24)[:, None] < 6, 1 - right, right)}
+    estimates = estimate(task, rows, predictions, seed=0)
+    assert estimates["student"]["accuracy"].value == 1.0
+    assert estimates["finetuned"]["accuracy"].value == pytest.approx(0.75)
+    assert estimates["finetuned"]["accuracy"].n == 6  # patients
+    difference = differences(task, rows, predictions, seed=0)["student_minus_finetuned"]["accuracy"]
     assert difference.value == pytest.approx(0.25)
 
 
 def test_two_raters_give_agreement_with_each_and_the_human_ceiling(wave_task: TaskBuilder) -> None:
     task = wave_task(24, scores=True)
     rows = split_rows(task.patches, "test")
-    said = {"student": rows[["score"]].to_numpy()}
-    assert set(estimate(task, rows, said, seed=0)["student"]) >= {"icc", "pk", "mae"}
+    predictions = {"student": rows[["score"]].to_numpy()}
+    assert set(estimate(task, rows, predictions, seed=0)["student"]) >= {"icc", "pk", "mae"}
     rated = rows.assign(rater_a=rows["score"], rater_b=np.clip(rows["score"] + 0.1, 0, 1))
-    found = estimate(task, rated, said, seed=0)
-    assert found["student"]["icc_a"].value == pytest.approx(1.0)
-    assert found["student"]["mae_b"].value == pytest.approx(np.abs(rated["rater_b"] - rated["score"]).mean())
-    assert found["human"]["icc"].value == pytest.approx(found["student"]["icc_b"].value)
+    estimates = estimate(task, rated, predictions, seed=0)
+    assert estimates["student"]["icc_a"].value == pytest.approx(1.0)
+    assert estimates["student"]["mae_b"].value == pytest.approx(
+        np.abs(rated["rater_b"] - rated["score"]).mean()
+    )
+    assert estimates["human"]["icc"].value == pytest.approx(estimates["student"]["icc_b"].value)
 
 
 def test_a_model_of_other_classes_or_patches_is_refused(wave_task: TaskBuilder) -> None:

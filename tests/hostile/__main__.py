@@ -54,13 +54,13 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory(prefix="hostile-") as folder:
         base = arguments.project.absolute() if arguments.project else Path(folder).resolve() / "base"
-        found, seconds = try_cases(cases, base, Path(folder).resolve())
+        result, seconds = try_cases(cases, base, Path(folder).resolve())
     if arguments.json:
-        arguments.json.write_text(json.dumps(found, indent=1))
-    print(table(found))
+        arguments.json.write_text(json.dumps(result, indent=1))
+    print(table(result))
     for title in sorted(seconds, key=lambda title: -seconds[title])[: arguments.slowest]:
         print(f"{seconds[title]:6.2f} s  {title}")
-    return int(any(faults for names in found.values() for faults in names.values()))
+    return int(any(faults for names in result.values() for faults in names.values()))
 
 
 def try_cases(
@@ -73,7 +73,7 @@ def try_cases(
     _build_quietly(base, folder / "built.log")
     os.chdir(here)
     print(f"the project is made: {time.perf_counter() - began:.0f} s", flush=True)
-    found: dict[str, dict[str, list[str]]] = {}
+    result: dict[str, dict[str, list[str]]] = {}
     seconds = {}
     for case in cases:
         start = time.perf_counter()
@@ -82,13 +82,13 @@ def try_cases(
         except BrokenCaseError as error:
             faults = [f"cannot be prepared: {str(error)[-600:]}"]
         seconds[case.title] = time.perf_counter() - start
-        found.setdefault(case.kind, {})[case.name] = faults
+        result.setdefault(case.kind, {})[case.name] = faults
         for fault in faults:
             print(f"FAILED {case.title}: {fault}", flush=True)
     print(
         f"{len(cases)} cases: {sum(seconds.values()):.0f} s, with the project {sum(os.times()[:4]):.0f} s of a core"
     )
-    return found, seconds
+    return result, seconds
 
 
 def _build_quietly(base: Path, log: Path) -> None:
@@ -111,10 +111,13 @@ def _build_quietly(base: Path, log: Path) -> None:
                 os.close(copy)
 
 
-def table(found: dict[str, dict[str, list[str]]]) -> str:
+def table(faults_by_kind: dict[str, dict[str, list[str]]]) -> str:
     """Tried and passed by kind."""
-    width = max(map(len, (*found, "all kinds")))
-    rows = [(kind, len(names), sum(not faults for faults in names.values())) for kind, names in found.items()]
+    width = max(map(len, (*faults_by_kind, "all kinds")))
+    rows = [
+        (kind, len(names), sum(not faults for faults in names.values()))
+        for kind, names in faults_by_kind.items()
+    ]
     rows.append(("all kinds", sum(row[1] for row in rows), sum(row[2] for row in rows)))
     lines = [f"{kind:{width}} {tried:6d} {passed:7d}" for kind, tried, passed in rows]
     return "\n".join([f"{'kind':{width}} {'tried':>6} {'passed':>7}", *lines])

@@ -1,4 +1,4 @@
-"""Annotation files made to hurt, by name: their content, and what is said of them."""
+"""Annotation files made to hurt, by name: their content, and the messages about them."""
 
 from __future__ import annotations
 

@@ -96,12 +96,12 @@ def snapshot(folder: Path) -> Snapshot:
 
     Large files are linked to those of the project that this one is a copy of: their inode, size and time are compared.
     """
-    found = {}
+    result = {}
     for where, folders, names in os.walk(folder):
         for name in (*folders, *names):
             path = Path(where, name)
-            found[str(path.relative_to(folder))] = _describe(path)
-    return found
+            result[str(path.relative_to(folder))] = _describe(path)
+    return result
 
 
 def _describe(path: Path) -> str:
@@ -123,42 +123,42 @@ def faults(case: Case, outcome: Outcome) -> list[str]:
     """What is not as it must be, a line each; none where the case is passed."""
     lines = [line for line in re.split(r"[\r\n]", outcome.err) if line.strip()]
     wanted = (REFUSED, ACCEPTED) if case.code is EITHER else (case.code,)
-    found = []
+    result = []
     if outcome.ended not in wanted:
-        found.append(f"{_ended(outcome.ended)}, not {' or '.join(map(str, wanted))}: {_short(lines[-1:])}")
+        result.append(f"{_ended(outcome.ended)}, not {' or '.join(map(str, wanted))}: {_short(lines[-1:])}")
     if "Traceback (most recent call last)" in outcome.err:
-        found.append(f"a traceback: {_short(lines[-1:])}")
+        result.append(f"a traceback: {_short(lines[-1:])}")
     printed = [line for line in re.split(r"[\r\n]", outcome.out) if line and not _LOG_LINE.match(line)]
     if printed:
-        found.append(f"prints {_short(printed)}")
+        result.append(f"prints {_short(printed)}")
     errors = [line for line in lines if "error: " in line]
     if outcome.ended == ACCEPTED:
-        found += _faults_of_accepted(case, outcome, errors)
+        result += _faults_of_accepted(case, outcome, errors)
     else:
-        found += _faults_of_refused(case, outcome, errors)
+        result += _faults_of_refused(case, outcome, errors)
     if outcome.ended != WRONG_CALL:
         strays = [line for line in lines if line not in errors and not _LOG_LINE.match(line)]
         strays = [line for line in strays if not _PROGRESS.search(line)]
         if strays and "Traceback" not in outcome.err:
-            found.append(f"a library prints {_short(strays)}")
+            result.append(f"a library prints {_short(strays)}")
     dirty = [line for line in lines if _control_characters(line) and not _PROGRESS.search(line)]
     if dirty:
-        found.append(f"control characters {_short(dirty)}")
-    return found
+        result.append(f"control characters {_short(dirty)}")
+    return result
 
 
 def _faults_of_refused(case: Case, outcome: Outcome, errors: list[str]) -> list[str]:
-    found = []
+    result = []
     if len(errors) != 1:
-        found.append(f"{len(errors)} lines of error")
+        result.append(f"{len(errors)} lines of error")
     for line in errors[:1]:
         if len(line) >= MAX_CHARACTERS:
-            found.append(f"a line of {len(line)} characters")
-        found += [f"does not say {text!r}: {_short([line])}" for text in case.says if text not in line]
+            result.append(f"a line of {len(line)} characters")
+        result += [f"does not say {text!r}: {_short([line])}" for text in case.says if text not in line]
     changed = _changed(case, outcome)
     if changed:
-        found.append(f"not what it was: {_short(changed)}")
-    return found
+        result.append(f"not what it was: {_short(changed)}")
+    return result
 
 
 def _changed(case: Case, outcome: Outcome) -> list[str]:
@@ -168,16 +168,16 @@ def _changed(case: Case, outcome: Outcome) -> list[str]:
 
 
 def _faults_of_accepted(case: Case, outcome: Outcome, errors: list[str]) -> list[str]:
-    found = [f"an error, and 0: {_short(errors)}"] if errors else []
+    result = [f"an error, and 0: {_short(errors)}"] if errors else []
     if case.code == ACCEPTED:
-        found += [f"does not say {text!r} in the log" for text in case.says if text not in outcome.err]
+        result += [f"does not say {text!r} in the log" for text in case.says if text not in outcome.err]
     changed = [path for path in _changed(case, outcome) if path in outcome.before and _is_input(path)]
     if changed:
-        found.append(f"inputs changed: {_short(changed)}")
+        result.append(f"inputs changed: {_short(changed)}")
     left = [path for path in outcome.after if _LEFTOVER.search(path) and path not in outcome.before]
     if left:
-        found.append(f"left behind: {_short(left)}")
-    return found
+        result.append(f"left behind: {_short(left)}")
+    return result
 
 
 def _is_input(path: str) -> bool:

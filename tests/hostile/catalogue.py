@@ -37,9 +37,9 @@ KINDS = tuple(dict.fromkeys(case.kind for module in _MODULES for case in module.
 
 def all_cases() -> list[Case]:
     """Every case; names are unique within a kind."""
-    found = [case for module in _MODULES for case in module.cases()]
-    titles = [case.title for case in found]
+    result = [case for module in _MODULES for case in module.cases()]
+    titles = [case.title for case in result]
     twice = {title for title in titles if titles.count(title) > 1}
     if twice:
         raise ValueError(f"two cases of one name: {', '.join(sorted(twice))}")
-    return found
+    return result

@@ -40,33 +40,33 @@ def valid_files(rng: random.Random) -> dict[str, list[bytes]]:
     """Files of either format as this project writes them, and as others do."""
     squares = [np.array([(0, 0), (0, 9), (9, 9), (9, 0)], float) * scale for scale in (1, 10, 0.37)]
     hole = np.array([(1, 1), (1, 2), (2, 2)], float)
-    found: dict[str, list[bytes]] = {".xml": [], ".geojson": []}
+    result: dict[str, list[bytes]] = {".xml": [], ".geojson": []}
     with tempfile.TemporaryDirectory() as name:
         for number, square in enumerate(squares):
             regions = [
                 Region(square, (hole * (number + 1) / 4,), "Tumor", "a & b\n"),
                 Region(square + 500, (), "_1"),
             ]
-            for suffix, some in found.items():
+            for suffix, some in result.items():
                 path = Path(name) / f"{number}{suffix}"
                 write_annotations(path, regions, [Point((1, 2.5), "Mitosis")])
                 some.append(path.read_bytes())
-    many: dict[str, Any] = json.loads(found[".geojson"][0])
+    many: dict[str, Any] = json.loads(result[".geojson"][0])
     feature = many["features"][0]
     feature["properties"]["childObjects"] = [json.loads(json.dumps(many["features"][1]))]
     feature["properties"]["classification"] = {"name": "Positive", "parentClass": {"name": "Tumor"}}
     feature["properties"]["measurements"] = [{"name": "n", "value": 3}, {"name": "x", "value": None}]
     rings = feature["geometry"]["coordinates"]
     feature["geometry"] = {"type": "MultiPolygon", "coordinates": [rings, rings]}
-    found[".geojson"] += [json.dumps(many).encode(), json.dumps(many["features"]).encode("utf-16")]
-    comma = found[".xml"][1].replace(b".", b",").replace(b'<?xml version="1,0"?>', b"")
-    found[".xml"] += [
+    result[".geojson"] += [json.dumps(many).encode(), json.dumps(many["features"]).encode("utf-16")]
+    comma = result[".xml"][1].replace(b".", b",").replace(b'<?xml version="1,0"?>', b"")
+    result[".xml"] += [
         comma,
-        found[".xml"][2].decode().replace('"1.0"', '"1.0" encoding="utf-16"').encode("utf-16"),
+        result[".xml"][2].decode().replace('"1.0"', '"1.0" encoding="utf-16"').encode("utf-16"),
     ]
-    for some in found.values():
+    for some in result.values():
         rng.shuffle(some)
-    return found
+    return result
 
 
 def mutated(data: bytes, other: bytes, rng: random.Random) -> bytes:
@@ -98,8 +98,8 @@ def mutated(data: bytes, other: bytes, rng: random.Random) -> bytes:
 
 def word_at(text: bytearray, at: int) -> tuple[int, int]:
     """Where the first word or number from a place on begins and ends."""
-    found = re.compile(rb"[\w.-]+").search(text, at)
-    return found.span() if found else (at, at)
+    result = re.compile(rb"[\w.-]+").search(text, at)
+    return result.span() if result else (at, at)
 
 
 def outcome(path: Path) -> str:
@@ -162,8 +162,8 @@ def main() -> int:
     arguments = parser.parse_args()
     start = time.monotonic()
     counts = fuzz(arguments.num, arguments.seed, Path(tempfile.mkdtemp()))
-    told = ", ".join(f"{name} {num:,}" for name, num in sorted(counts.items()))
-    print(f"{sum(counts.values()):,} files: {told}; none otherwise; {time.monotonic() - start:.0f} s")
+    by_kind = ", ".join(f"{name} {num:,}" for name, num in sorted(counts.items()))
+    print(f"{sum(counts.values()):,} files: {by_kind}; none otherwise; {time.monotonic() - start:.0f} s")
     return 0
 
 

@@ -228,8 +228,8 @@ def _kills(
             shutil.rmtree(hurt / output)
             continue
         assert process.exitcode == -9, (hurt / "log").read_text()[-2000:]
-        found = contents(hurt / output)
-        half = differences(contents(whole / output), found) if found else []
+        contents_now = contents(hurt / output)
+        half = differences(contents(whole / output), contents_now) if contents_now else []
         assert not half, f"{' '.join(stage)} was killed and left half a folder: {', '.join(half)}"
         num -= 1
         yield time.monotonic() - start

@@ -69,8 +69,8 @@ def _outcome(case: Case, folder: Path, room: Path) -> Outcome:
         raise BrokenCaseError(f"{case.title}: {err.read_text(errors='replace')}")
     before = pickle.loads(about.read_bytes())
     after = snapshot(folder)
-    told = [path.read_bytes().decode("utf-8", "surrogateescape") for path in (out, err)]
-    return Outcome(ended, *told, before, after)
+    printed = [path.read_bytes().decode("utf-8", "surrogateescape") for path in (out, err)]
+    return Outcome(ended, *printed, before, after)
 
 
 def _wait(child: int) -> int | str:

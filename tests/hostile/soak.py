@@ -62,21 +62,21 @@ def soak(num_turns: int, pretexts: Sequence[str]) -> dict[str, list[Turn]]:
         finetune__own__epochs=num_turns,
         consistency__own__epochs=num_turns,
     )()
-    found: dict[str, list[Turn]] = {}
+    result: dict[str, list[Turn]] = {}
     run("index")
     run("pretrain", "--method", "random")
     for method in pretexts:
         epochs_of(
-            found.setdefault(f"epochs of {method}", []),
+            result.setdefault(f"epochs of {method}", []),
             lambda method=method: run("pretrain", "--method", method),
         )
     for stage in ("finetune", "consistency"):
-        epochs_of(found.setdefault(f"epochs of {stage}", []), lambda stage=stage: run(stage, *RUN))
-    maps = found.setdefault("maps", [])
+        epochs_of(result.setdefault(f"epochs of {stage}", []), lambda stage=stage: run(stage, *RUN))
+    maps = result.setdefault("maps", [])
     for number in range(num_turns):
         run(*MAP[:-1], f"maps/{number}")
         maps.append(look())
-    return found
+    return result
 
 
 def main() -> int:
@@ -93,9 +93,9 @@ def main() -> int:
     into = arguments.json.resolve()
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
         os.chdir(folder)
-        found = soak(arguments.turns, arguments.pretext or PRETEXTS[:1])
+        faults = soak(arguments.turns, arguments.pretext or PRETEXTS[:1])
         os.chdir(into.parent)
-    into.write_text(json.dumps(found))
+    into.write_text(json.dumps(faults))
     return 0
 
 

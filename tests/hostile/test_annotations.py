@@ -129,14 +129,14 @@ def test_every_encoding_of_unicode_is_read(tmp_path: Path, encode: str) -> None:
 
 @pytest.mark.parametrize("case", READ)
 def test_odd_geojson_keeps_its_area_and_what_is_left_out_is_told(tmp_path: Path, case: str) -> None:
-    content, area, told = READ[case]
+    content, area, messages = READ[case]
     path = tmp_path / "a.geojson"
     path.write_text(content)
     left_out: list[LeftOut] = []
     regions, _ = read_geojson(path, left_out.append)
     mask = rasterize_regions(regions, downsample=0.25, shape=(200, 200), corner_yx=(-40, -40))
     assert mask.sum() / 16 == pytest.approx(area, rel=0.05)
-    for line, says in zip(map(str, left_out), told, strict=True):
+    for line, says in zip(map(str, left_out), messages, strict=True):
         one_line(line)
         assert says in line
 

@@ -20,7 +20,7 @@ EVERY = os.environ.get("HOSTILE_EVERY", "3")
 
 
 @pytest.fixture(scope="module")
-def found(
+def faults_by_kind(
     root: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> dict[str, dict[str, list[str]]]:
     """Faults of every case tried, by kind and name."""
@@ -40,9 +40,9 @@ def found(
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_hostile_input_is_one_line_and_nothing_is_lost(
-    kind: str, found: dict[str, dict[str, list[str]]]
+    kind: str, faults_by_kind: dict[str, dict[str, list[str]]]
 ) -> None:
-    failing = {name: faults for name, faults in found[kind].items() if faults}
+    failing = {name: faults for name, faults in faults_by_kind[kind].items() if faults}
     assert not failing, "\n".join(f"{name}: {fault}" for name, faults in failing.items() for fault in faults)
 
 

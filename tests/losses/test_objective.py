@@ -66,9 +66,9 @@ def test_the_model_of_higher_accuracy_is_kept_and_of_equal_ones_that_of_lower_lo
 
 def test_entropy_of_an_even_guess_is_the_log_of_the_classes() -> None:
     even = torch.zeros(2, 3)
-    said = Classification(CLASSES).pseudo_measure(even, torch.tensor([[9.0, 0.0, 0.0], [0.0, 9.0, 0.0]]))
-    torch.testing.assert_close(said["student_entropy"], torch.full((2,), math.log(3)))
-    assert said["agreement"].tolist() == [1.0, 0.0]
+    measures = Classification(CLASSES).pseudo_measure(even, torch.tensor([[9.0, 0.0, 0.0], [0.0, 9.0, 0.0]]))
+    torch.testing.assert_close(measures["student_entropy"], torch.full((2,), math.log(3)))
+    assert measures["agreement"].tolist() == [1.0, 0.0]
 
 
 def test_one_class_is_no_classification() -> None:

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score, roc_auc_score
 
+from histo_monai.comparison.replicates import metric_replicates
 from histo_monai.metrics import (
     Resampling,
     bootstrap,
     grouped_bootstrap,
-    metric_replicates,
     paired_difference,
     ranking,
     weighted_mean,
@@ -154,18 +154,18 @@ def test_fewer_replicates_at_a_time_are_the_same_replicates(rows, grouped, monke
 
     def drawn():
         resampling = Resampling(60, groups, seed=5, num_replicates=70)
-        blocks = [list(found) for found in (resampling.blocks(), resampling.row_weights())]
-        return blocks, [np.hstack(found) for found in blocks]
+        blocks = [list(result) for result in (resampling.blocks(), resampling.row_weights())]
+        return blocks, [np.hstack(result) for result in blocks]
 
     blocks, expected = drawn()
-    assert [len(found) for found in blocks] == [3, 3]
+    assert [len(result) for result in blocks] == [3, 3]
     monkeypatch.setattr(bootstrap, "_BLOCK_BYTES", 60 * 8 * 5)  # five columns of 60 rows
-    blocks, found = drawn()
+    blocks, result = drawn()
     assert max(len(block.T) for block in blocks[1]) == 5
-    for one, other in zip(found, expected, strict=True):
+    for one, other in zip(result, expected, strict=True):
         assert np.array_equal(one, other)
     assert np.array_equal(
-        found[1], found[0][np.unique(rows[0], return_inverse=True)[1]] if grouped else found[0]
+        result[1], result[0][np.unique(rows[0], return_inverse=True)[1]] if grouped else result[0]
     )
 
 
@@ -179,10 +179,10 @@ def test_areas_are_those_of_the_resampled_rows_however_few_rows_are_passed_at_a_
     scores = np.round(scores, decimals)  # with 0 most rows are tied, with 1 some, with 9 none
     resampling = Resampling(60, groups, seed=5, num_replicates=20)
     (counts,) = resampling.blocks()
-    found = ranking.RankedScores(labels == 1, scores, resampling.group_of_row).auc(counts)
+    ranked = ranking.RankedScores(labels == 1, scores, resampling.group_of_row).auc(counts)
     chosen = [np.repeat(np.arange(60), times.astype(int)) for times in resampling.weights(counts).T]
     expected = [defined_auc(labels[drawn], scores[drawn]) for drawn in chosen]
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    np.testing.assert_allclose(ranked, expected, rtol=1e-12)
 
 
 def test_a_score_that_all_rows_share_orders_nothing(monkeypatch):

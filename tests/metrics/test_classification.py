@@ -69,14 +69,14 @@ def test_calibration_error_and_reliability_equal_a_loop_over_bins(num_bins):
         if cell
     )
     assert metrics.expected_calibration_error(labels, shares, num_bins) == pytest.approx(expected)
-    for found, cell in zip(metrics.reliability(labels, shares, num_bins), bins, strict=True):
-        assert found.count == len(cell)
+    for result, cell in zip(metrics.reliability(labels, shares, num_bins), bins, strict=True):
+        assert result.count == len(cell)
         if cell:
-            assert found.confidence == pytest.approx(np.mean([c for c, _ in cell]))
-            assert found.accuracy == pytest.approx(np.mean([r for _, r in cell]))
-            assert found.low < found.confidence <= found.high
+            assert result.confidence == pytest.approx(np.mean([c for c, _ in cell]))
+            assert result.accuracy == pytest.approx(np.mean([r for _, r in cell]))
+            assert result.low < result.confidence <= result.high
         else:
-            assert np.isnan([found.confidence, found.accuracy]).all()
+            assert np.isnan([result.confidence, result.accuracy]).all()
 
 
 def test_a_confidence_on_an_edge_belongs_to_the_bin_below_it():

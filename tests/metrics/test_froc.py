@@ -1,13 +1,7 @@
 import numpy as np
 import pytest
 
-from histo_monai.metrics import (
-    FALSE_POSITIVES_PER_SLIDE,
-    Resampling,
-    SlideDetections,
-    froc,
-    froc_replicates,
-)
+from histo_monai.metrics import FALSE_POSITIVES_PER_SLIDE, Resampling, SlideDetections, froc, froc_replicates
 
 
 def cohort(seed, num_slides=24, ties=True):
@@ -29,8 +23,8 @@ def froc_by_loops(slides):
     points = [(0.0, 0.0)]
     for threshold in sorted({*false, *lesions} - {0}, reverse=True):
         fps = sum(score >= threshold for score in false) / len(slides)
-        found = sum(score >= threshold for score in lesions) / len(lesions)
-        points.append((fps, found))
+        result = sum(score >= threshold for score in lesions) / len(lesions)
+        points.append((fps, result))
     sensitivities = []
     for target in (0.25, 0.5, 1, 2, 4, 8):
         below = [point for point in points if point[0] <= target]
@@ -43,8 +37,8 @@ def froc_by_loops(slides):
     return points, sensitivities
 
 
-def values(found):
-    return [found.sensitivities[target].value for target in FALSE_POSITIVES_PER_SLIDE]
+def values(curve):
+    return [curve.sensitivities[target].value for target in FALSE_POSITIVES_PER_SLIDE]
 
 
 def test_a_worked_example():
@@ -53,12 +47,12 @@ def test_a_worked_example():
     (false positives per slide, sensitivity): (0, 1/3), (1/2, 1/3), (1/2, 2/3), (1, 2/3), (3/2, 2/3).
     """
     slides = [SlideDetections([0.8, 0.4], [0.9, 0.0]), SlideDetections([0.3], [0.6])]
-    found = froc(slides, seed=0)
-    np.testing.assert_allclose(found.fps_per_slide, [0, 0, 0.5, 0.5, 1, 1.5])
-    np.testing.assert_allclose(found.sensitivity, np.array([0, 1, 1, 2, 2, 2]) / 3)
-    np.testing.assert_allclose(values(found), np.array([1, 2, 2, 2, 2, 2]) / 3)
-    assert found.score.value == pytest.approx((1 + 5 * 2) / 18)
-    assert (found.num_lesions, found.num_slides, found.score.n) == (3, 2, 2)
+    curve = froc(slides, seed=0)
+    np.testing.assert_allclose(curve.fps_per_slide, [0, 0, 0.5, 0.5, 1, 1.5])
+    np.testing.assert_allclose(curve.sensitivity, np.array([0, 1, 1, 2, 2, 2]) / 3)
+    np.testing.assert_allclose(values(curve), np.array([1, 2, 2, 2, 2, 2]) / 3)
+    assert curve.score.value == pytest.approx((1 + 5 * 2) / 18)
+    assert (curve.num_lesions, curve.num_slides, curve.score.n) == (3, 2, 2)
 
 
 def test_between_two_thresholds_the_sensitivity_is_interpolated():
@@ -70,11 +64,11 @@ def test_between_two_thresholds_the_sensitivity_is_interpolated():
 @pytest.mark.parametrize("seed", range(6))
 def test_the_curve_is_the_challenges_by_naive_loops(seed):
     slides = cohort(seed)
-    found = froc(slides, seed=0, num_replicates=2)
+    curve = froc(slides, seed=0, num_replicates=2)
     points, sensitivities = froc_by_loops(slides)
-    np.testing.assert_allclose(np.column_stack([found.fps_per_slide, found.sensitivity]), points)
-    np.testing.assert_allclose(values(found), sensitivities)
-    assert found.score.value == pytest.approx(np.mean(sensitivities))
+    np.testing.assert_allclose(np.column_stack([curve.fps_per_slide, curve.sensitivity]), points)
+    np.testing.assert_allclose(values(curve), sensitivities)
+    assert curve.score.value == pytest.approx(np.mean(sensitivities))
 
 
 @pytest.mark.parametrize("groups", [None, np.arange(24) // 3])
@@ -89,9 +83,9 @@ def test_replicates_are_the_scores_of_the_resampled_slides(groups):
     ]
     expected = [np.mean(froc_by_loops([slides[n] for n in rows])[1]) for rows in drawn]
     np.testing.assert_allclose(replicates, expected)
-    found = froc(slides, groups=groups, seed=3, num_replicates=40)
-    assert found.score == resampling.estimate(value, replicates)
-    assert found.score.low < found.score.value < found.score.high
+    curve = froc(slides, groups=groups, seed=3, num_replicates=40)
+    assert curve.score == resampling.estimate(value, replicates)
+    assert curve.score.low < curve.score.value < curve.score.high
 
 
 def test_the_interval_covers_the_truth_about_as_often_as_it_says():
@@ -107,9 +101,9 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says():
 
 def test_all_lesions_found_without_a_false_positive_is_one():
     slides = [SlideDetections([], [0.7]), SlideDetections([], [0.7, 0.7]), SlideDetections([], [])]
-    found = froc(slides, seed=0)
-    assert values(found) == [1] * 6
-    assert (found.score.value, found.score.low, found.score.high) == (1, 1, 1)
+    curve = froc(slides, seed=0)
+    assert values(curve) == [1] * 6
+    assert (curve.score.value, curve.score.low, curve.score.high) == (1, 1, 1)
 
 
 def test_all_lesions_found_below_the_false_positives_count_too():
@@ -118,9 +112,9 @@ def test_all_lesions_found_below_the_false_positives_count_too():
 
 
 def test_without_detections_nothing_is_found():
-    found = froc([SlideDetections([], [0.0]), SlideDetections([], [])], seed=0)
-    assert values(found) == [0] * 6
-    assert found.score.value == 0
+    curve = froc([SlideDetections([], [0.0]), SlideDetections([], [])], seed=0)
+    assert values(curve) == [0] * 6
+    assert curve.score.value == 0
 
 
 def test_false_positives_alone_find_nothing():
@@ -128,9 +122,9 @@ def test_false_positives_alone_find_nothing():
 
 
 def test_without_a_lesion_the_sensitivity_is_undefined():
-    found = froc([SlideDetections([0.4], []), SlideDetections([], [])], seed=0)
-    assert np.isnan([found.score.value, found.score.low, *values(found), *found.sensitivity]).all()
-    assert found.num_lesions == 0
+    curve = froc([SlideDetections([0.4], []), SlideDetections([], [])], seed=0)
+    assert np.isnan([curve.score.value, curve.score.low, *values(curve), *curve.sensitivity]).all()
+    assert curve.num_lesions == 0
 
 
 def test_one_slide_tells_nothing_of_others():
@@ -144,7 +138,7 @@ def test_two_patients_with_four_slides_are_two_groups():
 
 
 @pytest.mark.parametrize(
-    ("slides", "told"),
+    ("slides", "message"),
     [
         ([], "at least one row"),
         ([SlideDetections([0.0], [0.5])], "slide 0: a false positive has score 0"),
@@ -152,8 +146,8 @@ def test_two_patients_with_four_slides_are_two_groups():
         ([SlideDetections([np.nan], [])], "slide 0: false positive scores"),
     ],
 )
-def test_what_is_no_detection_is_refused(slides, told):
-    with pytest.raises(ValueError, match=told):
+def test_what_is_no_detection_is_refused(slides, message):
+    with pytest.raises(ValueError, match=message):
         froc(slides, seed=0)
 
 

@@ -162,10 +162,10 @@ def test_a_model_is_built_again_from_its_description_alone(name: str, tmp_path: 
     about |= {"method": "pretrained", "source": "raw", "corpus": "own"}
     described = describe_task_model(about, classes=["a", "b"], patch_px=PX, mpp=0.5)
     save_model(tmp_path / "model.safetensors", model.state_dict(), described)
-    found, description = from_task_model(tmp_path / "model.safetensors")
-    assert torch.equal(found.eval()(_patches()), model.eval()(_patches()))
-    assert isinstance(found.head, LinearHead)
-    assert found.encoder.description(architecture="", head="linear", patch_px=PX, mpps=[0.5]) == {
+    loaded, description = from_task_model(tmp_path / "model.safetensors")
+    assert torch.equal(loaded.eval()(_patches()), model.eval()(_patches()))
+    assert isinstance(loaded.head, LinearHead)
+    assert loaded.encoder.description(architecture="", head="linear", patch_px=PX, mpps=[0.5]) == {
         key: about[key] for key in ("architecture", "head", "patch_px", "mpps", "encoder")
     }
     assert description["encoder"] == {

@@ -21,7 +21,7 @@ def test_layers_have_the_sizes_of_the_paper() -> None:
     assert _sizes(OrderHead()) == [(768, 128), (128, 6)]
 
 
-def test_encoder_gives_512_features_at_any_size_and_normalises_itself() -> None:
+def test_encoder_gives_512_features_at_any_size_and_normalizes_itself() -> None:
     encoder = build_encoder(mean=(0.1, 0.2, 0.3), std=(0.5, 0.6, 0.7)).eval()
     patches = torch.rand(2, 3, 64, 64)
     by_hand = torch.stack(

@@ -46,11 +46,11 @@ def test_every_model_gives_what_it_gives_alone(
 ) -> None:
     models = {"finetuned": finetuned, "student": student, "other.one": _model("linear", 1)}
     with torch.no_grad():
-        found = SharedTrunk(models)(patches)
-        assert list(found) == list(models)
+        trunk = SharedTrunk(models)(patches)
+        assert list(trunk) == list(models)
         for name, model in models.items():
-            torch.testing.assert_close(found[name], model.eval()(patches), rtol=1e-5, atol=1e-5)
-    assert not torch.allclose(found["finetuned"], found["student"], atol=1e-3)
+            torch.testing.assert_close(trunk[name], model.eval()(patches), rtol=1e-5, atol=1e-5)
+    assert not torch.allclose(trunk["finetuned"], trunk["student"], atol=1e-3)
 
 
 def test_a_trunk_runs_once_for_the_models_that_share_it(

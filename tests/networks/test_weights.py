@@ -112,16 +112,16 @@ def test_torchvisions_weights_give_torchvisions_features(
 ) -> None:
     path = _save(tmp_path / "weights.pth", LAYOUTS[layout](resnet.state_dict()))
     with torch.no_grad():
-        found = _load(path)(_patches())
+        encoder = _load(path)(_patches())
     expected = _features(resnet, normalize(_patches(), IMAGENET_MEAN, IMAGENET_STD))
     accuracy = 2e-2 if layout == "half precision" else 0.0
-    torch.testing.assert_close(found, expected, rtol=accuracy, atol=accuracy)
+    torch.testing.assert_close(encoder, expected, rtol=accuracy, atol=accuracy)
 
 
 @pytest.mark.parametrize("suffix", [".safetensors", ".pt", ".ckpt", ".tar", ".bin"])
 def test_every_kind_of_file_is_read(suffix: str, resnet: nn.Module, tmp_path: Path) -> None:
-    found = _load(_save(tmp_path / f"weights{suffix}", resnet.state_dict()))
-    assert torch.equal(found.trunk.conv1.weight, resnet.conv1.weight)
+    encoder = _load(_save(tmp_path / f"weights{suffix}", resnet.state_dict()))
+    assert torch.equal(encoder.trunk.conv1.weight, resnet.conv1.weight)
 
 
 def test_timms_transformer_gives_timms_features(tmp_path: Path) -> None:
@@ -129,9 +129,9 @@ def test_timms_transformer_gives_timms_features(tmp_path: Path) -> None:
     theirs = timm.create_model("test_vit", pretrained=False, img_size=PX, num_classes=5).eval()
     path = _save(tmp_path / "vit.safetensors", theirs.state_dict())
     with torch.no_grad():
-        found = _load(path, "test_vit")(_patches())
+        encoder = _load(path, "test_vit")(_patches())
         expected = theirs.forward_head(theirs.forward_features(2 * _patches() - 1), pre_logits=True)
-    assert torch.equal(found, expected)
+    assert torch.equal(encoder, expected)
 
 
 def test_positions_of_another_image_size_are_resampled_as_timm_does(tmp_path: Path) -> None:
@@ -171,8 +171,8 @@ def test_published_rsp_weights_bring_the_trunk_the_pair_mlp_and_pixels_of_0_to_2
     first, second = _patches(), _patches().flip(-1)
     encoder = started.encoder.eval()
     with torch.no_grad():
-        found = pair_mlp(encoder(first), encoder(second))
-        torch.testing.assert_close(found, theirs(255 * first, 255 * second), rtol=1e-4, atol=1e-3)
+        pair = pair_mlp(encoder(first), encoder(second))
+        torch.testing.assert_close(pair, theirs(255 * first, 255 * second), rtol=1e-4, atol=1e-3)
 
 
 def test_an_encoder_of_this_project_brings_its_normalization_and_pair_mlp(tmp_path: Path) -> None:
@@ -189,8 +189,8 @@ def test_an_encoder_of_this_project_brings_its_normalization_and_pair_mlp(tmp_pa
 def test_mean_and_std_that_are_given_go_before_those_published(resnet: nn.Module, tmp_path: Path) -> None:
     path = _save(tmp_path / "weights.pt", resnet.state_dict())
     with torch.no_grad():
-        found = _load(path, mean=(0.0,) * 3, std=(1.0,) * 3)(_patches())
-    assert torch.equal(found, _features(resnet, _patches()))
+        encoder = _load(path, mean=(0.0,) * 3, std=(1.0,) * 3)(_patches())
+    assert torch.equal(encoder, _features(resnet, _patches()))
 
 
 def test_digest_and_license_are_in_the_description(resnet: nn.Module, tmp_path: Path) -> None:

@@ -13,12 +13,17 @@ import yaml
 from histo_monai.__main__ import main
 from histo_monai.networks.encoder import ENCODERS
 from histo_monai.params import ParamsError, load_params
+from histo_monai.pretext import PRETEXTS
 from histo_monai.semisupervised import METHODS
-from tests.hostile.project import OWN, PARAMS, RUN, SPLITS, write_slide
+from tests.hostile.project import OWN, PARAMS, SPLITS, write_slide
 from tests.parts.toy_encoder import NUM_FEATURES, TOY_ENCODER
+from tests.parts.toy_pretext import ToyPretext
 from tests.parts.toy_student import ToyStudent
 
 STUDENTS = ("toy", "paper")
+METHOD = ("--method", "quarters")
+RUN = (*METHOD, "--seed", "0")
+PRETEXT = {"epochs": 2, "batch_size": 4, "lr": 0.01}
 
 
 @pytest.fixture
@@ -27,6 +32,7 @@ def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     monkeypatch.chdir(tmp_path)
     for name, value in (("DEVICE", "cpu"), ("CPUS", "1"), ("WORKERS", "0")):
         monkeypatch.setenv(f"HISTO_MONAI_{name}", value)
+    monkeypatch.setitem(PRETEXTS, "quarters", ToyPretext)
     monkeypatch.setitem(METHODS, "toy", ToyStudent)
     monkeypatch.setitem(ENCODERS, "toy", TOY_ENCODER)
     tree = yaml.safe_load((root / "params.yaml").read_text())
@@ -39,6 +45,7 @@ def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     tree["encoder"]["name"] = "toy"
     tree["students"] = list(STUDENTS)
     tree["consistency"]["methods"]["toy"] = {"decay": 0.5}
+    tree |= {"methods": ["quarters"], "pretrain": tree["pretrain"] | {"quarters": PRETEXT}}
     Path("params.yaml").write_text(yaml.safe_dump(tree))
     slides, patches = ["slide_id,path,patient_id,label,split"], ["slide_id,y,x,mpp,label"]
     for number, split in enumerate(SPLITS):
@@ -53,8 +60,8 @@ def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 
 @pytest.mark.slow
-def test_a_toy_student_on_a_toy_encoder_goes_through_all_stages(project: Path) -> None:
-    stages = [("index",), ("pretrain", "--method", "random"), ("finetune", *RUN)]
+def test_a_toy_pretext_student_and_encoder_go_through_all_stages(project: Path) -> None:
+    stages = [("index",), ("pretrain", *METHOD), ("finetune", *RUN)]
     stages += [
         (name, *RUN, "--student", student)
         for student in STUDENTS
@@ -62,14 +69,20 @@ def test_a_toy_student_on_a_toy_encoder_goes_through_all_stages(project: Path) -
     ]
     for call in (*stages, ("compare",)):
         assert main(call) == 0, call
-    folders = {name: Path(f"data/models/random-{name}-0/student") for name in STUDENTS}
+    encoder = json.loads(Path("data/models/quarters/encoder.json").read_text())
+    assert (encoder["method"], encoder["params"]["quarters"]) == ("quarters", PRETEXT)
+    assert encoder["mpps"] == [4.0]
+    pretraining = pd.read_csv("data/models/quarters/curves.csv")
+    assert list(pretraining["epoch"]) == [1, 2]
+    assert pretraining["train_loss"].nunique() == 2  # it trains
+    folders = {name: Path(f"data/models/quarters-{name}-0/student") for name in STUDENTS}
     description = json.loads((folders["toy"] / "model.json").read_text())
     assert description["encoder"]["name"] == "toy"
     assert description["encoder"]["num_features"] == NUM_FEATURES
     assert description["semisupervised"] == {"method": "toy", "decay": 0.5}
     before, after, papers = (
         safetensors.numpy.load_file(folder / "model.safetensors")
-        for folder in (Path("data/models/random-0/finetuned"), *folders.values())
+        for folder in (Path("data/models/quarters-0/finetuned"), *folders.values())
     )
     assert before.keys() == after.keys() == papers.keys()
     trunk = [name for name in before if name.endswith("trunk.0.weight")]
@@ -79,13 +92,13 @@ def test_a_toy_student_on_a_toy_encoder_goes_through_all_stages(project: Path) -
     assert {"train_loss", "train_supervised", "train_distance", "validation_loss"} <= set(curves.columns)
     table = pd.read_csv("data/comparison/table.csv", keep_default_na=False).query("split == 'test'")
     assert table["training"].unique().tolist() == ["finetune", *STUDENTS, ""]
-    assert "random + toy" in Path("data/comparison/report.md").read_text()
+    assert "quarters + toy" in Path("data/comparison/report.md").read_text()
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (("students", ["toi"]), "students[0]: expected one of paper, toy, got 'toi'"),
+        (("students", ["toi"]), "students[0]: expected one of paper, toy, got 'toi'; did you mean 'toy'?"),
         (("methods", {"toi": {"decay": 0.5}}), "consistency.methods.toi: unknown key; did you mean 'toy'?"),
         (
             ("methods", {"toy": {"decay": 2.0}}),
@@ -104,6 +117,25 @@ def test_settings_of_a_part_are_checked_as_all_params_are(
     tree = yaml.safe_load(Path("params.yaml").read_text())
     key, value = change
     (tree if key == "students" else tree["consistency"])[key] = value
+    Path("params.yaml").write_text(yaml.safe_dump(tree))
+    with pytest.raises(ParamsError) as caught:
+        load_params(Path("params.yaml"))
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("section", "says"),
+    [
+        (PRETEXT | {"lr": 0}, "pretrain.quarters.lr: expected a number in (0, inf), got 0.0"),
+        ({}, "pretrain.quarters.epochs: missing key; expected an integer"),
+        (None, "pretrain.quarters: expected a section with keys, got nothing"),
+    ],
+)
+def test_settings_of_a_pretext_from_outside_are_checked_as_all_params_are(
+    project: Path, section: object, says: str
+) -> None:
+    tree = yaml.safe_load(Path("params.yaml").read_text())
+    tree["pretrain"]["quarters"] = section
     Path("params.yaml").write_text(yaml.safe_dump(tree))
     with pytest.raises(ParamsError) as caught:
         load_params(Path("params.yaml"))

@@ -9,10 +9,12 @@ import openslide
 import pytest
 import tifffile
 
-from histo_monai.phantom import write_cohort
-from histo_monai.phantom.bowel import CLASSES
-from histo_monai.phantom.breastpathq import RATERS, rate
-from histo_monai.phantom.camelyon16 import slide_specs
+from histo_monai.errors import InputError
+from histo_monai.phantom import CohortSize, write_cohort
+from histo_monai.phantom.cohorts import breastpathq, camelyon16, kather
+from histo_monai.phantom.cohorts.breastpathq import RATERS, rate
+from histo_monai.phantom.cohorts.camelyon16 import slide_specs
+from histo_monai.phantom.plans.bowel import CLASSES
 
 SMALL: dict[str, Any] = {
     "seed": 3,
@@ -21,8 +23,8 @@ SMALL: dict[str, Any] = {
     "num_patches": 40,
     "slide_side_px": 600,
     "slide_mpp": 1.0,
-    "processes": 1,
 }
+COHORTS = {"camelyon16": camelyon16.COHORT, "breastpathq": breastpathq.COHORT, "kather": kather.COHORT}
 
 
 def digests(root: Path) -> dict[str, str]:
@@ -35,11 +37,11 @@ def digests(root: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def trees(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    found = {}
-    for dataset in ("camelyon16", "breastpathq", "kather"):
-        found[dataset] = tmp_path_factory.mktemp(dataset)
-        write_cohort(found[dataset], dataset=dataset, **SMALL)  # type: ignore[arg-type]
-    return found
+    result = {}
+    for dataset in COHORTS:
+        result[dataset] = tmp_path_factory.mktemp(dataset)
+        write_cohort(result[dataset], COHORTS[dataset], CohortSize(**SMALL), processes=1)
+    return result
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -141,18 +143,17 @@ def test_kather_has_nine_even_classes_in_two_sets(trees: dict[str, Path]) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dataset", ["camelyon16", "breastpathq", "kather"])
+@pytest.mark.parametrize("dataset", COHORTS)
 def test_two_processes_write_the_same_bytes_as_one(
     trees: dict[str, Path], tmp_path: Path, dataset: Any
 ) -> None:
-    write_cohort(tmp_path, dataset=dataset, **(SMALL | {"processes": 2}))
+    write_cohort(tmp_path, COHORTS[dataset], CohortSize(**SMALL), processes=2)
     assert digests(tmp_path) == digests(trees[dataset])
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"dataset": "camelyon17"}, "dataset: expected one of breastpathq, camelyon16, kather"),
         ({"seed": -1}, "seed: expected 0 or more"),
         ({"num_slides": 1}, "num_slides: expected 2 or more"),
         ({"num_test_slides": -1}, "num_test_slides: expected 0 or more"),
@@ -166,7 +167,8 @@ def test_two_processes_write_the_same_bytes_as_one(
 def test_arguments_out_of_range_are_refused_before_anything_is_written(
     tmp_path: Path, change: dict[str, Any], message: str
 ) -> None:
-    arguments = {"dataset": "camelyon16", **SMALL, **change}
-    with pytest.raises(ValueError, match=message):
-        write_cohort(tmp_path / "cohort", **arguments)
+    arguments = {"dataset": "camelyon16", "processes": 1, **SMALL, **change}
+    cohort, processes = COHORTS[arguments.pop("dataset")], arguments.pop("processes")
+    with pytest.raises(InputError, match=message):
+        write_cohort(tmp_path / "cohort", cohort, CohortSize(**arguments), processes)
     assert not (tmp_path / "cohort").exists()

@@ -1,4 +1,4 @@
-"""Colour alone must not solve the tasks: measured with classifiers of scikit-learn, split by slide."""
+"""Color alone must not solve the tasks: measured with classifiers of scikit-learn, split by slide."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -16,11 +16,11 @@ from sklearn.model_selection import GroupKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from histo_monai.phantom import breastpathq, camelyon16, kather
-from histo_monai.phantom.breast import Breast
-from histo_monai.phantom.lattice import Grid
-from histo_monai.phantom.render import render
-from histo_monai.phantom.world import World
+from histo_monai.phantom.cohorts import breastpathq, camelyon16, kather
+from histo_monai.phantom.plans.breast import Breast
+from histo_monai.phantom.raster.lattice import Grid
+from histo_monai.phantom.tissue.render import render
+from histo_monai.phantom.tissue.world import World
 
 pytestmark = pytest.mark.slow
 Images = list[NDArray[np.uint8]]
@@ -81,16 +81,16 @@ def explained(images: Images, scores: list[float], slides: list[int], describe: 
 
 
 def compare(measure: Callable, images: Images, truth: list, slides: list[int], task: str) -> list[float]:
-    """The measure by mean colour, by colour histogram and by texture; printed for the record."""
-    found = [measure(images, truth, slides, describe) for describe in (mean_rgb, color_histogram, texture)]
+    """The measure by mean color, by color histogram and by texture; printed for the record."""
+    result = [measure(images, truth, slides, describe) for describe in (mean_rgb, color_histogram, texture)]
     print(
-        f"{task}, {len(images)} patches: mean {found[0]:.3f} histogram {found[1]:.3f} texture {found[2]:.3f}"
+        f"{task}, {len(images)} patches: mean {result[0]:.3f} histogram {result[1]:.3f} texture {result[2]:.3f}"
     )
-    return found
+    return result
 
 
 def node_patches(mpp: float, side_px: int, per_slide: int = 10) -> tuple[Images, list[str], list[int]]:
-    """Windows in lesions and in healthy node (normal and tumour slides alike), half of each."""
+    """Windows in lesions and in healthy node (normal and tumor slides alike), half of each."""
     images, labels, slides = [], [], []
     specs = camelyon16.slide_specs(5, 20, 0, int(1700 / mpp), mpp)
     for number, spec in enumerate(specs.values()):
@@ -119,7 +119,7 @@ def node_patches(mpp: float, side_px: int, per_slide: int = 10) -> tuple[Images,
 
 
 @pytest.mark.parametrize("mpp", [0.5, 1.0])
-def test_color_does_not_tell_tumour_from_normal_node_but_texture_does(mpp: float) -> None:
+def test_color_does_not_tell_tumor_from_normal_node_but_texture_does(mpp: float) -> None:
     images, labels, slides = node_patches(mpp, 128)
     by_mean, by_histogram, by_texture = compare(accuracy, images, labels, slides, f"node, {mpp} µm/px")
     assert by_mean < 0.72

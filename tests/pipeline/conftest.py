@@ -21,10 +21,10 @@ Shell = Callable[..., str]
 
 
 class Finished(NamedTuple):
-    """A clone, what its first `dvc repro` told, and what `git status` showed then. Its dvc.lock is committed."""
+    """A clone, what its first `dvc repro` printed, and what `git status` showed then. Its dvc.lock is committed."""
 
     folder: Path
-    told: str
+    output: str
     untracked: str
 
 
@@ -38,7 +38,7 @@ class Server(NamedTuple):
 
 @pytest.fixture(scope="session")
 def shell() -> Shell:
-    """Runs a command in a folder and gives what it told; one that fails where it should not fails the test."""
+    """Runs a command in a folder and gives its output; one that fails where it should not fails the test."""
     who = {f"GIT_{role}_NAME": "test" for role in ("AUTHOR", "COMMITTER")}
     where = {f"GIT_{role}_EMAIL": "test@example.org" for role in ("AUTHOR", "COMMITTER")}
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -49,9 +49,9 @@ def shell() -> Shell:
         done = subprocess.run(
             command, shell=True, cwd=cwd, env=environment, capture_output=True, text=True, check=False
         )
-        told = done.stdout + done.stderr
-        assert (done.returncode != 0) == fails, f"{command}: exit status {done.returncode}\n{told}"
-        return told
+        output = done.stdout + done.stderr
+        assert (done.returncode != 0) == fails, f"{command}: exit status {done.returncode}\n{output}"
+        return output
 
     return run
 
@@ -79,10 +79,10 @@ def finished(root: Path, shell: Shell, tmp_path_factory: pytest.TempPathFactory)
         params[stage][dataset] |= {"epochs": 1, "batch_size": 4}
     (folder / "params.yaml").write_text(yaml.safe_dump(params))
     shell("git init -q && git add -A && git commit -qm start", folder)
-    told = shell("dvc repro", folder)
+    output = shell("dvc repro", folder)
     untracked = shell("git status --porcelain", folder)
     shell("git add data/.gitignore dvc.lock && git commit -qm run", folder)  # as DVC advises
-    return Finished(folder, told, untracked)
+    return Finished(folder, output, untracked)
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.pipeline.names import run_of
+
 METHODS = ("random", "vae", "moco", "rsp")
 OF_METHOD = ("pretrain", "finetune", "consistency", "evaluate", "crossfit", "heatmap", "aggregate")
 
@@ -30,8 +32,8 @@ def test_a_dry_run_goes_through_all_stages(
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(params | {"dataset": dataset, "corpus": corpus}))
     for folder in {dataset, corpus}:
         (tmp_path / "data/raw" / folder).mkdir(parents=True)
-    told = shell("git init -q && dvc repro --dry --force --keep-going --allow-missing", tmp_path)
-    ran = set(re.findall(r"Running stage '([^']+)'", told))
+    output = shell("git init -q && dvc repro --dry --force --keep-going --allow-missing", tmp_path)
+    ran = set(re.findall(r"Running stage '([^']+)'", output))
     pairs = itertools.product(OF_METHOD, METHODS)
-    runs = {f"{stage}@{method}" + "-0" * (stage != "pretrain") for stage, method in pairs}
+    runs = {run_of(stage, method) for stage, method in pairs}
     assert ran == runs | {"phantom", "index", "compare"}

@@ -46,8 +46,8 @@ def published(
     shell(f"dvc remote add -d storage ssh://{server.address}{server.storage}", folder)
     shell("dvc remote modify storage verify true && git commit -qam remote && git tag v1", folder)
     _use_key(folder, server, shell)
-    told = shell("dvc push", folder)
-    assert "files pushed" in told
+    output = shell("dvc push", folder)
+    assert "files pushed" in output
     stages = yaml.safe_load((folder / "dvc.lock").read_text())["stages"].values()
     outs = [out for stage in stages for out in stage["outs"]]
     return Published(folder, {out["path"]: out["md5"] for out in outs}, server)
@@ -93,8 +93,8 @@ def _md5(path: Path) -> str:
 def test_a_fresh_clone_that_pulls_evaluates_to_the_same_bytes(
     fresh: Path, published: Published, shell: Shell
 ) -> None:
-    told = shell(f"dvc pull {READ_BY_EVALUATE}", fresh)
-    assert MODEL in told
+    output = shell(f"dvc pull {READ_BY_EVALUATE}", fresh)
+    assert MODEL in output
     assert not list(fresh.glob("data/models/*/encoder.*"))
     assert not (fresh / "data/evaluation").exists()
     shell("python -m histo_monai evaluate --method rsp --seed 0", fresh)
@@ -109,8 +109,8 @@ def test_a_fresh_clone_that_pulls_evaluates_to_the_same_bytes(
 def test_a_changed_byte_in_the_remote_is_refused_by_its_name_until_it_is_mended(
     fresh: Path, published: Published, damaged: list[Path], shell: Shell
 ) -> None:
-    told = shell("dvc pull consistency@rsp-paper-0", fresh, fails=True)
-    refused = told[told.index("Checkout failed for following targets") :]
+    output = shell("dvc pull consistency@rsp-paper-0", fresh, fails=True)
+    refused = output[output.index("Checkout failed for following targets") :]
     assert MODEL in refused
     assert DESCRIPTION in refused
     assert "curves.csv" not in refused
@@ -191,7 +191,7 @@ def test_a_remote_that_does_not_answer_is_said_and_leaves_nothing(
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     shell(f"dvc remote modify --local storage url ssh://127.0.0.1:{port}/nowhere", fresh)
-    told = shell("dvc pull consistency@rsp-paper-0", fresh, fails=True)
-    assert "failed to connect to ssh" in told
-    assert str(port) in told
+    output = shell("dvc pull consistency@rsp-paper-0", fresh, fails=True)
+    assert "failed to connect to ssh" in output
+    assert str(port) in output
     assert not (fresh / "data/models").exists()

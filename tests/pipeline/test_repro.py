@@ -16,11 +16,13 @@ import pytest
 import yaml
 from sklearn.metrics import roc_auc_score
 
+from histo_monai.artifacts import Run
 from histo_monai.checkup.pipeline import lock_file
 from histo_monai.checkup.results import verify_folder
+from histo_monai.mapping.heatmap import read_heatmap
+from histo_monai.mapping.tiff_map import read_map
 from histo_monai.slides.annotations import rasterize_regions, read_geojson
-from histo_monai.wholeslide.heatmap import read_heatmap
-from histo_monai.wholeslide.tiff_map import read_map
+from tests.pipeline.names import run_of
 
 Shell = Callable[..., str]
 
@@ -30,9 +32,9 @@ def clone(finished: Any) -> Path:
     return finished.folder
 
 
-def _ran(told: str) -> set[str]:
+def _ran(output: str) -> set[str]:
     """Stages that ran, as DVC tells."""
-    return set(re.findall(r"Running stage '([^']+)'", told))
+    return set(re.findall(r"Running stage '([^']+)'", output))
 
 
 def _would_run(shell: Shell, clone: Path, key: str, value: object) -> set[str]:
@@ -46,13 +48,13 @@ def _would_run(shell: Shell, clone: Path, key: str, value: object) -> set[str]:
         section = section[name]
     section[last] = value
     path.write_text(yaml.safe_dump(tree))
-    told = shell("dvc repro --dry", clone)
+    output = shell("dvc repro --dry", clone)
     path.write_text(before)
-    return _ran(told)
+    return _ran(output)
 
 
 def _of_both(*stages: str) -> set[str]:
-    return {f"{stage}@{method}-0" for stage in stages for method in ("random", "rsp")}
+    return {run_of(stage, method) for stage in stages for method in ("random", "rsp")}
 
 
 TRAININGS = _of_both("finetune", "consistency", "evaluate", "crossfit")
@@ -63,20 +65,20 @@ EVERY = TRAININGS | _of_both("heatmap", "aggregate") | {"compare"}
 def test_repro_makes_models_and_metrics_and_then_has_nothing_to_do(
     finished: Any, clone: Path, shell: Shell
 ) -> None:
-    assert _ran(finished.told) == EVERY | {"phantom", "index", "pretrain@random", "pretrain@rsp"}
+    assert _ran(finished.output) == EVERY | {"phantom", "index", "pretrain@random", "pretrain@rsp"}
     assert "Data and pipelines are up to date" in shell("dvc status", clone)
     for method in ("random", "rsp"):
         assert (clone / f"data/models/{method}/encoder.safetensors").stat().st_size > 40e6
         assert len(pd.read_csv(clone / f"data/models/{method}/curves.csv")) == {"random": 0, "rsp": 2}[method]
-        for model in ("finetuned", "student"):
-            assert (clone / f"data/models/{method}-0/{model}/model.safetensors").stat().st_size > 40e6
+        for model in Run(method, 0, "paper").models.values():
+            assert (clone / model).stat().st_size > 40e6
         metrics = json.loads((clone / f"data/evaluation/{method}-paper-0/metrics.json").read_text())
         for split, model in itertools.product(
             ("validation", "test"), ("finetuned", "student", "chosen", "color_mean")
         ):
-            told = metrics[split][model]["accuracy"]
-            assert set(told) == {"value", "low", "high", "n"}
-            assert 0.0 <= told["value"] <= 1.0
+            estimate = metrics[split][model]["accuracy"]
+            assert set(estimate) == {"value", "low", "high", "n"}
+            assert 0.0 <= estimate["value"] <= 1.0
         predictions = pd.read_csv(clone / f"data/evaluation/{method}-paper-0/predictions.csv")
         right = predictions["student_tumor"] > 0.5
         of_test = predictions["split"] == "test"
@@ -113,14 +115,14 @@ def test_repro_maps_and_diagnoses_every_slide_once(clone: Path) -> None:
                 above = rasterize_regions(regions, downsample=grid.downsample, shape=grid.shape)
                 np.testing.assert_array_equal(above, np.nan_to_num(scores.raster(model)) >= 0.5)
                 assert (folder / f"{model}/{slide_id}.png").is_file()
-        told = json.loads((clone / f"data/diagnosis/{method}-paper-0/metrics.json").read_text())["test"][
+        metrics = json.loads((clone / f"data/diagnosis/{method}-paper-0/metrics.json").read_text())["test"][
             "student"
         ]
-        assert set(told["slide_auc"]) == {"value", "low", "high", "n"}
+        assert set(metrics["slide_auc"]) == {"value", "low", "high", "n"}
         scores = pd.read_csv(clone / f"data/diagnosis/{method}-paper-0/slides.csv")
         test = scores[scores["split"] == "test"]
         area = roc_auc_score(test["label"] == "tumor", test["student_score"])
-        assert told["slide_auc"]["value"] == pytest.approx(area)
+        assert metrics["slide_auc"]["value"] == pytest.approx(area)
         summary = json.loads((clone / "data/comparison/summary.json").read_text())
         assert summary["test_slide_auc"][f"{method}-paper"] == pytest.approx(area)
 
@@ -161,9 +163,9 @@ def test_a_lock_file_of_no_bytes_is_refused_and_is_written_anew_from_the_run_cac
     assert finding.status == "FAIL"
     assert "rm dvc.lock" in finding.remedy
     shell("rm dvc.lock", clone)
-    told = shell("dvc repro finetune@rsp-0", clone)
-    assert _ran(told) == set()
-    assert told.count("cached - skipping run") == 4
+    output = shell("dvc repro finetune@rsp-0", clone)
+    assert _ran(output) == set()
+    assert output.count("cached - skipping run") == 4
     stages = yaml.safe_load(lock.read_text())["stages"]
     before = yaml.safe_load(whole)["stages"]
     assert stages == {name: before[name] for name in ("phantom", "index", "pretrain@rsp", "finetune@rsp-0")}
@@ -207,8 +209,8 @@ def test_metrics_and_plots_are_shown(clone: Path, shell: Shell) -> None:
 
 @pytest.mark.slow
 def test_another_dataset_is_one_setting_and_shares_the_pretraining(clone: Path, shell: Shell) -> None:
-    told = shell("dvc exp run -S dataset=kather -S 'methods=[rsp]'", clone)
-    assert _ran(told) == {name for name in EVERY if "random" not in name} | {"phantom", "index"}
+    output = shell("dvc exp run -S dataset=kather -S 'methods=[rsp]'", clone)
+    assert _ran(output) == {name for name in EVERY if "random" not in name} | {"phantom", "index"}
     summary = json.loads((clone / "data/evaluation/rsp-paper-0/summary.json").read_text())
     assert 0.0 <= summary["test_accuracy"]["student"] <= 1.0
     warnings = json.loads((clone / "data/evaluation/rsp-paper-0/metrics.json").read_text())["warnings"]
@@ -218,6 +220,6 @@ def test_another_dataset_is_one_setting_and_shares_the_pretraining(clone: Path, 
         "slides": 0,
         "cells": 0,
     }
-    told = json.loads((clone / "data/diagnosis/rsp-paper-0/metrics.json").read_text())
-    assert told["warnings"][0].startswith("no diagnosis of slides")
+    output = json.loads((clone / "data/diagnosis/rsp-paper-0/metrics.json").read_text())
+    assert output["warnings"][0].startswith("no diagnosis of slides")
     assert "test_slide_auc" not in json.loads((clone / "data/comparison/summary.json").read_text())

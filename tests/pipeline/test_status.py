@@ -12,6 +12,8 @@ import pytest
 import yaml
 from dvc.repo import Repo
 
+from tests.pipeline.names import run_of
+
 Shell = Callable[..., str]
 
 METHODS = ("random", "rsp", "moco")
@@ -40,7 +42,8 @@ def clone(root: Path, shell: Shell, tmp_path_factory: pytest.TempPathFactory) ->
 def _write_outputs(folder: Path, stage: Any) -> None:
     paths = itertools.chain.from_iterable(stage.get(kind, ()) for kind in ("outs", "metrics", "plots"))
     for path, method in itertools.product(paths, METHODS):
-        output = folder / path.replace("${item.method}", method).replace("${item.seed}", "0")
+        path = path.replace("${item.student}", "paper").replace("${item.seed}", "0")
+        output = folder / path.replace("${item.method}", method)
         _write(output if output.suffix else output / "file")
 
 
@@ -62,16 +65,16 @@ def changed(clone: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., set[s
         for path, text in files.items():
             path.write_bytes(text + b"\n# a line\n")
         with Repo() as repo:  # as `dvc status` does, without starting Python for each
-            told = repo.status()
+            status = repo.status()
         for path, text in files.items():
             path.write_bytes(text)
-        return set(told)
+        return set(status)
 
     return change
 
 
 def _of_each(*stages: str, methods: tuple[str, ...] = METHODS) -> set[str]:
-    return {f"{stage}@{method}-0" for stage in stages for method in methods}
+    return {run_of(stage, method) for stage in stages for method in methods}
 
 
 def test_nothing_has_changed_at_first(clone: Path, shell: Shell) -> None:
@@ -105,3 +108,21 @@ def test_a_change_in_the_students_network_reaches_no_encoder_and_no_finetuned_mo
 
 def test_a_change_in_a_command_reaches_nothing(changed: Callable[..., set[str]]) -> None:
     assert changed("commands/*.py", "checkup/*.py", "__init__.py") == set()
+
+
+@pytest.mark.parametrize("dataset", ["breastpathq", "kather", "own"])
+def test_a_change_in_the_reader_of_another_dataset_reaches_nothing(
+    dataset: str, changed: Callable[..., set[str]]
+) -> None:
+    assert changed(f"datasets/{dataset}/*.py") == set()
+
+
+def test_a_change_in_the_reader_of_the_dataset_in_use_reaches_the_index(
+    changed: Callable[..., set[str]],
+) -> None:
+    assert changed("datasets/camelyon16/reader.py") == {"index"}
+    assert changed("datasets/camelyon16/release.py") == {"index"}
+
+
+def test_a_change_in_what_loads_batches_reaches_no_index(changed: Callable[..., set[str]]) -> None:
+    assert changed("loading/streams.py") == _of_each("finetune", "consistency", "crossfit")

@@ -48,8 +48,8 @@ def test_the_sweep_pretrains_not_at_all_and_fine_tunes_once(swept: Path) -> None
 
 
 def test_curves_collects_what_ended_well(swept: Path, shell: Shell) -> None:
-    told = shell("python -m histo_monai curves", swept)
-    assert "experiment too-few failed and is left out" in told
+    output = shell("python -m histo_monai curves", swept)
+    assert "experiment too-few failed and is left out" in output
     points = pd.read_csv(swept / "data/curves/points.csv").query("metric == 'accuracy' and method == 'rsp'")
     settings = {
         (training, alpha, mu)

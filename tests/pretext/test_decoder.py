@@ -11,15 +11,15 @@ from histo_monai.pretext.vae.decoder import Decoder, ResidualUp
 
 def _sizes(decoder: Decoder) -> list[tuple[int, ...]]:
     """(C, H) of what goes into each block, and of what comes out of the last."""
-    found: list[tuple[int, ...]] = []
+    result: list[tuple[int, ...]] = []
 
     def note(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
-        found.append(tuple(inputs[0].shape[1:3]))
+        result.append(tuple(inputs[0].shape[1:3]))
 
     for module in (*decoder.blocks, decoder.norm):
         module.register_forward_pre_hook(note)
     decoder(torch.randn(2, 512))
-    return found
+    return result
 
 
 @pytest.mark.parametrize("patch_px", [32, 64, 128, 256])
@@ -62,7 +62,7 @@ def _doubled(maps: torch.Tensor) -> torch.Tensor:
     return torch.from_numpy(np.repeat(np.repeat(maps.detach().numpy(), 2, axis=2), 2, axis=3))
 
 
-def _normalised(maps: torch.Tensor, norm: nn.BatchNorm2d) -> torch.Tensor:
+def _normalized(maps: torch.Tensor, norm: nn.BatchNorm2d) -> torch.Tensor:
     mean, variance = maps.mean((0, 2, 3)), maps.var((0, 2, 3), unbiased=False)
     weight, bias = norm.weight / (variance + norm.eps).sqrt(), norm.bias
     return (maps - mean.view(1, -1, 1, 1)) * weight.view(1, -1, 1, 1) + bias.view(1, -1, 1, 1)
@@ -75,8 +75,8 @@ def test_a_block_is_what_the_paper_of_biggan_draws() -> None:
         nn.init.normal_(norm.weight)
         nn.init.normal_(norm.bias)
     maps = torch.randn(3, 6, 5, 5, dtype=torch.float64)
-    hidden = F.conv2d(_doubled(_normalised(maps, block.norm1).relu()), *_parameters(block.conv1), padding=1)
-    hidden = F.conv2d(_normalised(hidden, block.norm2).relu(), *_parameters(block.conv2), padding=1)
+    hidden = F.conv2d(_doubled(_normalized(maps, block.norm1).relu()), *_parameters(block.conv1), padding=1)
+    hidden = F.conv2d(_normalized(hidden, block.norm2).relu(), *_parameters(block.conv2), padding=1)
     skip = F.conv2d(_doubled(maps), *_parameters(block.skip))
     torch.testing.assert_close(block(maps), hidden + skip)
 

@@ -36,8 +36,8 @@ def test_kl_is_that_of_torch_distributions() -> None:
     ],
 )
 def test_kl_of_posteriors_worked_by_hand(mean: list[float], log_variance: list[float], nats: float) -> None:
-    found = kl_to_standard_normal(torch.tensor([mean]), torch.tensor([log_variance]))
-    assert found.item() == pytest.approx(nats, rel=1e-6)
+    divergence = kl_to_standard_normal(torch.tensor([mean]), torch.tensor([log_variance]))
+    assert divergence.item() == pytest.approx(nats, rel=1e-6)
 
 
 def test_reconstruction_worked_by_hand() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import math
 from collections import deque
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,35 +14,32 @@ import torch
 import torchvision
 from torch.utils.data import DataLoader, Dataset
 
-from histo_monai.datasets.loaders import EpochBatches, patch_loader
 from histo_monai.engines.fit import Records
 from histo_monai.engines.pretrain import PretrainResult, pretrain, training_step
 from histo_monai.engines.ranks import run_in_ranks
+from histo_monai.loading.loaders import EpochBatches, patch_loader
 from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.start import EncoderStart
 from histo_monai.networks.task_model import LinearHead, from_encoder
 from histo_monai.networks.teacher_student import TeacherStudent
 from histo_monai.pretext.moco.method import MoCo
+from histo_monai.pretext.moco.settings import MoCoSettings
 from histo_monai.pretext.protocol import Task
 from histo_monai.randomness import Step
 
 SIDE = 32
 CPU = torch.device("cpu")
 
-SETTINGS = {
-    "start": EncoderStart(),
-    "patch_px": SIDE,
-    "mpps": (1.0, 2.0, 4.0),
-    "augmentation_prob": 0.5,
-    "epochs": 2,
-    "batch_size": 4,
-    "lr": 0.02,
-    "momentum": 0.9,
-    "weight_decay": 1e-4,
-    "queue_size": 10,
-    "key_momentum": 0.9,
-    "temperature": 0.2,
-}
+SETTINGS = MoCoSettings(
+    epochs=2,
+    batch_size=4,
+    lr=0.02,
+    momentum=0.9,
+    weight_decay=1e-4,
+    queue_size=10,
+    key_momentum=0.9,
+    temperature=0.2,
+)
 
 
 class Textures(Dataset[Any]):
@@ -54,9 +52,9 @@ class Textures(Dataset[Any]):
         distance = torch.hypot(axis[:, None], axis[None, : SIDE // 2 + 1].abs())
         band = torch.exp(-0.5 * (distance - self.frequency.view(-1, 1, 1)).square() / 0.5**2)
         noise = torch.fft.irfft2(torch.fft.rfft2(torch.randn(num, SIDE, SIDE, generator=generator)) * band)
-        grey = 128 + 45 * noise / noise.std(dim=(1, 2), keepdim=True)
+        gray = 128 + 45 * noise / noise.std(dim=(1, 2), keepdim=True)
         tint = torch.tensor([1.0, 0.8, 0.9]).view(1, 1, 3, 1, 1)
-        self.patches = (grey.view(num, 1, 1, SIDE, SIDE) * tint).clamp(0, 255).to(torch.uint8)
+        self.patches = (gray.view(num, 1, 1, SIDE, SIDE) * tint).clamp(0, 255).to(torch.uint8)
 
     def __len__(self) -> int:
         return len(self.patches)
@@ -65,9 +63,15 @@ class Textures(Dataset[Any]):
         return self.patches[rows], torch.tensor(rows)
 
 
-def _moco(kind: type[MoCo] = MoCo, **changes: Any) -> MoCo:
+def _moco(kind: type[MoCo] = MoCo, mpps: tuple[float, ...] = (1.0, 2.0, 4.0), **changes: Any) -> MoCo:
     torch.manual_seed(0)
-    return kind(**{**SETTINGS, **changes})
+    return kind(
+        start=EncoderStart(),
+        patch_px=SIDE,
+        mpps=mpps,
+        augmentation_prob=0.5,
+        settings=replace(SETTINGS, **changes),
+    )
 
 
 class DoubleMoCo(MoCo):
@@ -129,7 +133,7 @@ class NaiveMoCo:
         weights |= {f"fc.{name}": w for name, w in moco.network.query.projection.state_dict().items()}
         self.query.load_state_dict(weights)
         self.key = copy.deepcopy(self.query).eval()
-        self.held: deque[tuple[int, torch.Tensor]] = deque(maxlen=SETTINGS["queue_size"])
+        self.held: deque[tuple[int, torch.Tensor]] = deque(maxlen=SETTINGS.queue_size)
         self.optimizer = torch.optim.SGD(
             self.query.parameters(), lr=0.02, momentum=0.9, weight_decay=1e-4, nesterov=True
         )
@@ -174,7 +178,7 @@ def test_training_counts_the_keys_of_other_patches_and_validation_those_of_the_b
     points = torch.eye(128)
     moco.network.enqueue(points[[0, 0, 1]], torch.tensor([7, 3, 3]))
     outputs, task = (points[[0, 0, 0]], points[[0, 0, 2]]), Task((), torch.tensor([7, 3, 5]))
-    e = math.exp(1 / SETTINGS["temperature"])
+    e = math.exp(1 / SETTINGS.temperature)
     in_training = moco.measure(outputs, task)
     moco.network.eval()
     in_validation = moco.measure(outputs, task)

@@ -3,14 +3,15 @@ import pytest
 import torch
 
 from histo_monai.pretext.moco.views import ContrastiveViews
-from histo_monai.transforms import geometry, intensity, photometric
+from histo_monai.transforms import geometry
+from histo_monai.transforms.operations.brightness_contrast import BrightnessContrast
+from histo_monai.transforms.operations.hue_saturation import HueSaturation
 from histo_monai.transforms.views import plain_view
 
 SIDE = 32
 
-NAMES = ("hue_saturation", "brightness_contrast")
-HUE_SATURATION, BRIGHTNESS_CONTRAST = (photometric.NAMES.index(name) for name in NAMES)
-NO_COLOUR = {"jitter": (1.0, 1.0), "hue": 0.0}
+HUE_SATURATION, BRIGHTNESS_CONTRAST = 0, 1
+NO_COLOR = {"jitter": (1.0, 1.0), "hue": 0.0}
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def drawn(num=4000, **settings):
 def test_magnitudes_fill_the_paper_s_ranges(view):
     own = drawn()[view]
     hue_saturation, brightness_contrast = (
-        own.photometric[number] for number in (HUE_SATURATION, BRIGHTNESS_CONTRAST)
+        own.parameters[number] for number in (HUE_SATURATION, BRIGHTNESS_CONTRAST)
     )
     areas = torch.linalg.det(own.matrices).abs()
     for values, low, high in (
@@ -90,7 +91,7 @@ def test_the_two_views_of_a_patch_are_drawn_independently():
     query, key = drawn()
 
     def columns(view):
-        jitter = [view.photometric[number].flatten(1) for number in (HUE_SATURATION, BRIGHTNESS_CONTRAST)]
+        jitter = [view.parameters[number].flatten(1) for number in (HUE_SATURATION, BRIGHTNESS_CONTRAST)]
         return torch.cat([view.matrices[:, 0, :2].flatten(1), *jitter], dim=1).numpy()
 
     first, second = columns(query), columns(key)
@@ -108,19 +109,17 @@ def test_views_are_one_warp_and_then_the_jitters_in_their_order(patches):
         for row in range(len(patches)):
             image = expected[row : row + 1]
             for operation in own.schedule[row]:
-                a, b = own.photometric[operation][row].float().unbind(1)
-                if operation == HUE_SATURATION:
-                    image = intensity.adjust_hue_saturation(image, a, b)
-                else:
-                    image = intensity.adjust_contrast(intensity.adjust_brightness(image, a), b)
+                parameters = own.parameters[operation][row].float()
+                kind = HueSaturation if operation == HUE_SATURATION else BrightnessContrast
+                image = kind.with_torch(image, parameters, torch.empty(0))
             expected[row] = image[0]
         torch.testing.assert_close(view[:, 0], expected, atol=1e-4, rtol=0)
         assert view.dtype == torch.float32
         assert view.shape == patches.shape
 
 
-def test_without_colour_and_crop_a_right_angle_is_a_permutation_of_the_pixels(patches):
-    augment = ContrastiveViews(SIDE, crop_area=(1.0, 1.0), **NO_COLOUR).set_random_state(0)
+def test_without_color_and_crop_a_right_angle_is_a_permutation_of_the_pixels(patches):
+    augment = ContrastiveViews(SIDE, crop_area=(1.0, 1.0), **NO_COLOR).set_random_state(0)
     pair = augment.randomize(*patches.shape[:2])
     pair.query.matrices[:] = geometry.rotation_matrix(torch.tensor(90.0, dtype=torch.float64))
     view = augment.apply(patches, pair)[0]

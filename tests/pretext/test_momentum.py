@@ -112,11 +112,11 @@ def test_weights_and_statistics_of_the_key_network_follow_by_the_momentum(key_mo
             moved += not torch.equal(value, before[name])
         else:
             assert torch.equal(value, query[name])
-    # 62 weights and biases, 20 batch-norms with two statistics; the two constants of normalisation never move.
+    # 62 weights and biases, 20 batch-norms with two statistics; the two constants of normalization never move.
     assert moved == (0 if key_momentum == 1.0 else 62 + 40)
 
 
-def test_a_key_does_not_depend_on_its_neighbours_nor_on_the_mode() -> None:
+def test_a_key_does_not_depend_on_its_neighbors_nor_on_the_mode() -> None:
     network = _network()
     for _ in range(3):
         _disturb(network)
@@ -128,7 +128,7 @@ def test_a_key_does_not_depend_on_its_neighbours_nor_on_the_mode() -> None:
     queries, keys = network(both, both)
     other_queries, other_keys = network(pair, pair)
     torch.testing.assert_close(other_keys[0], keys[0])
-    # A query does depend on its neighbours, so the comparison can fail.
+    # A query does depend on its neighbors, so the comparison can fail.
     assert (other_queries[0] - queries[0]).abs().max() > 1e-3
     torch.testing.assert_close(network.eval()(both, both)[1], keys)
 

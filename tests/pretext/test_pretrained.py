@@ -12,29 +12,16 @@ from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.heads import PairMLP
 from histo_monai.networks.start import EncoderStart
 from histo_monai.networks.task_model import from_encoder
+from histo_monai.params import load_params
 from histo_monai.pretext import PRETEXTS
 from histo_monai.pretext.pretrained.method import Pretrained
+from histo_monai.pretext.pretrained.settings import PretrainedSettings
 from histo_monai.pretext.random.method import Random
 from tests.networks.test_weights import TripletNet
 
 PX = 32
 COMMON: dict[str, Any] = {"patch_px": PX, "mpps": (1.0, 2.0, 4.0), "augmentation_prob": 0.5}
-SETTINGS: dict[str, dict[str, Any]] = {
-    "random": {},
-    "pretrained": {},
-    "rsp": {"epochs": 1, "batch_size": 2, "lr": 0.1, "momentum": 0.9, "weight_decay": 0.0}
-    | {"lookahead_steps": 5, "lookahead_slow_step": 0.5},
-    "moco": {"epochs": 1, "batch_size": 2, "lr": 0.1, "momentum": 0.9, "weight_decay": 0.0}
-    | {"queue_size": 4, "key_momentum": 0.9, "temperature": 0.1},
-    "vae": {
-        "epochs": 1,
-        "batch_size": 2,
-        "lr": 0.1,
-        "weight_decay": 0.0,
-        "kl_weight": 1.0,
-        "decoder_width": 2,
-    },
-}
+NONE = PretrainedSettings()
 
 
 def _start(path: Path, state: dict[str, torch.Tensor]) -> EncoderStart:
@@ -50,11 +37,15 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> EncoderStart:
 
 
 @pytest.mark.parametrize("method", PRETEXTS)
-def test_every_method_but_random_starts_from_the_weights(method: str, start: EncoderStart) -> None:
+def test_every_method_but_random_starts_from_the_weights(
+    method: str, start: EncoderStart, root: Path
+) -> None:
+    settings = load_params(root / "params.yaml").pretrain.methods
     torch.manual_seed(0)
-    pretext = PRETEXTS[method](start=start, **COMMON, **SETTINGS[method])
+    pretext = PRETEXTS[method](start=start, **COMMON, settings=settings[method])
     torch.manual_seed(0)
-    untouched = PRETEXTS["random"](start=EncoderStart(), **COMMON).encoder_state()
+    random = Random(start=EncoderStart(), **COMMON, settings=settings["random"])
+    untouched = random.encoder_state()
     given = torch.load(start.weights)
     state = pretext.encoder_state()
     expected = untouched["encoder.trunk.conv1.weight"] if method == "random" else given["conv1.weight"]
@@ -70,7 +61,7 @@ def _fine_tuned(pretext: Pretrained | Random, folder: Path) -> Any:
 
 
 def test_pretrained_gets_a_linear_head_and_its_record_goes_on(start: EncoderStart, tmp_path: Path) -> None:
-    model, description = _fine_tuned(Pretrained(start=start, **COMMON), tmp_path)
+    model, description = _fine_tuned(Pretrained(start=start, **COMMON, settings=NONE), tmp_path)
     assert type(model.head).__name__ == "LinearHead"
     assert torch.equal(model.encoder.trunk.conv1.weight, torch.load(start.weights)["conv1.weight"])
     assert description["encoder"]["weights"] == {"sha256": start.sha256, "license": "MIT"}
@@ -80,7 +71,7 @@ def test_the_pair_mlp_of_published_rsp_weights_reaches_the_head(tmp_path: Path) 
     torch.manual_seed(7)
     theirs = TripletNet()
     state = {f"module.{name}": tensor for name, tensor in theirs.state_dict().items()}
-    pretrained = Pretrained(start=_start(tmp_path / "rsp.pth", state), **COMMON)
+    pretrained = Pretrained(start=_start(tmp_path / "rsp.pth", state), **COMMON, settings=NONE)
     model, _ = _fine_tuned(pretrained, tmp_path)
     assert isinstance(model.head.pair_mlp, PairMLP)
     features = torch.rand(2, 512)
@@ -90,4 +81,4 @@ def test_the_pair_mlp_of_published_rsp_weights_reaches_the_head(tmp_path: Path) 
 
 def test_without_a_file_it_says_where_to_put_one() -> None:
     with pytest.raises(ValueError, match=r"put a file into data/weights and name it in encoder\.weights"):
-        Pretrained(start=EncoderStart(), **COMMON)
+        Pretrained(start=EncoderStart(), **COMMON, settings=NONE)

@@ -1,17 +1,20 @@
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from histo_monai.pretext import PRETEXTS
-from histo_monai.settings.registry import Registry
+from histo_monai.pretext.settings import PretextSettings
+from histo_monai.settings.registry import Part, Registry
 
 
 class Toy:
-    pass
+    Settings = "its settings"
 
 
 def test_a_method_is_imported_when_it_is_looked_up_and_not_before(root: Path) -> None:
@@ -29,6 +32,36 @@ def test_every_name_leads_to_a_class_in_the_folder_of_that_name(root: Path) -> N
     assert set(PRETEXTS) == folders
     for name, build in PRETEXTS.items():
         assert build.__module__ == f"histo_monai.pretext.{name}.method"
+
+
+@pytest.mark.parametrize("name", PRETEXTS)
+def test_settings_of_a_method_are_found_without_it_and_documented(name: str, root: Path) -> None:
+    settings: Any = PRETEXTS.settings(name)
+    assert settings is PRETEXTS[name].Settings
+    assert settings is PRETEXTS.settings(name)  # as before it was loaded
+    assert issubclass(settings, PretextSettings)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        object.__new__(settings).lr = 1.0
+    assert all(f"{field.name}: " in settings.__doc__ for field in dataclasses.fields(settings))
+
+
+def test_settings_of_all_methods_are_read_without_torch(root: Path) -> None:
+    code = (
+        "import sys\nfrom histo_monai.pretext import PRETEXTS\nprint(*map(PRETEXTS.settings, PRETEXTS))\n"
+        "assert not {'torch', 'monai', 'numpy'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False)
+    assert done.stdout.count("Settings") == len(PRETEXTS), done.stderr
+
+
+def test_settings_lie_in_a_file_of_their_own_or_in_the_part() -> None:
+    parts = Registry(
+        toy=Toy, apart=Part("tests.gone:Gone", "collections:OrderedDict"), late="fractions:Fraction"
+    )
+    assert parts.settings("toy") == "its settings"
+    assert parts.settings("apart").__name__ == "OrderedDict"  # and the part is not looked for
+    with pytest.raises(AttributeError, match="Settings"):
+        parts.settings("late")
 
 
 def test_a_method_from_elsewhere_is_one_line() -> None:

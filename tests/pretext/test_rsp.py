@@ -12,20 +12,25 @@ from histo_monai.networks.start import EncoderStart
 from histo_monai.pretext.orders import ORDERS, RSPNetwork
 from histo_monai.pretext.random.method import Random
 from histo_monai.pretext.rsp.method import RSP
+from histo_monai.pretext.rsp.settings import LookaheadSettings, RSPSettings
+from histo_monai.pretext.settings import PretextSettings
 from histo_monai.randomness import Step
+from histo_monai.transforms.draws import Uniform
+from histo_monai.transforms.operations.noise import Noise
 
-SETTINGS = {
+ARGUMENTS = {
     "start": EncoderStart(),
     "patch_px": 32,
     "mpps": (1.0, 2.0, 4.0),
     "augmentation_prob": 0.5,
-    "epochs": 1,
-    "batch_size": 8,
-    "lr": 0.01,
-    "momentum": 0.9,
-    "weight_decay": 1e-4,
-    "lookahead_steps": 5,
-    "lookahead_slow_step": 0.5,
+    "settings": RSPSettings(
+        epochs=1,
+        batch_size=8,
+        lr=0.01,
+        momentum=0.9,
+        weight_decay=1e-4,
+        lookahead=LookaheadSettings(steps=5, slow_step=0.5),
+    ),
 }
 
 
@@ -51,7 +56,7 @@ def test_ordering_features_equals_ordering_patches() -> None:
 
 
 def test_training_shows_each_triple_in_one_order_and_all_orders_are_drawn_evenly() -> None:
-    rsp = RSP(**SETTINGS)
+    rsp = RSP(**ARGUMENTS)
     drawn = [rsp.training_task(_patches(64), torch.arange(64), Step(0, 1, i)).targets for i in range(1, 41)]
     assert drawn[0].shape == (64, 1)
     counts = np.bincount(torch.cat(drawn).flatten().numpy(), minlength=6)
@@ -60,7 +65,7 @@ def test_training_shows_each_triple_in_one_order_and_all_orders_are_drawn_evenly
 
 
 def test_orders_and_views_change_with_the_epoch_and_repeat_with_the_step() -> None:
-    rsp = RSP(**SETTINGS)
+    rsp = RSP(**ARGUMENTS)
     first, again, later = (
         rsp.training_task(_patches(16), torch.arange(16), Step(3, e, i)) for e, i in ((1, 1), (1, 1), (2, 9))
     )
@@ -71,8 +76,11 @@ def test_orders_and_views_change_with_the_epoch_and_repeat_with_the_step() -> No
 
 
 def test_two_processes_see_the_orders_and_views_of_one() -> None:
-    rsp = RSP(**SETTINGS)
-    rsp._augment.noise_sigma = 0.0  # the noise alone has a seed per process
+    rsp = RSP(**ARGUMENTS)
+    rsp._augment.operations = [  # the noise alone has a seed per process
+        Noise(Uniform(0.0, 0.0)) if isinstance(operation, Noise) else operation
+        for operation in rsp._augment.operations
+    ]
     patches = _patches(8)
     whole = rsp.training_task(patches, torch.arange(8), Step(0, 1, 1))
     rows = torch.arange(8).chunk(2)
@@ -82,7 +90,7 @@ def test_two_processes_see_the_orders_and_views_of_one() -> None:
 
 
 def test_loss_and_accuracy_are_their_definitions() -> None:
-    rsp = RSP(**SETTINGS)
+    rsp = RSP(**ARGUMENTS)
     task = rsp.validation_task(_patches(4), torch.arange(4))
     outputs = torch.randn(4, 6, 6, generator=torch.Generator().manual_seed(0))
     measured = rsp.measure(outputs, task)
@@ -94,7 +102,7 @@ def test_loss_and_accuracy_are_their_definitions() -> None:
 
 
 def test_validation_does_not_depend_on_chance() -> None:
-    rsp = RSP(**SETTINGS)
+    rsp = RSP(**ARGUMENTS)
     first, second = (
         rsp.validation_task(_patches(3), torch.arange(3)),
         rsp.validation_task(_patches(3), torch.arange(3)),
@@ -103,29 +111,29 @@ def test_validation_does_not_depend_on_chance() -> None:
     assert first.targets.tolist() == [[0, 1, 2, 3, 4, 5]] * 3
 
 
-def test_random_is_the_initialisation_of_rsp() -> None:
+def test_random_is_the_initialization_of_rsp() -> None:
     torch.manual_seed(5)
-    rsp = RSP(**SETTINGS)
+    rsp = RSP(**ARGUMENTS)
     torch.manual_seed(5)
-    random = Random(start=EncoderStart(), patch_px=32, mpps=(1.0, 2.0, 4.0), augmentation_prob=0.5)
+    random = Random(**{**ARGUMENTS, "settings": PretextSettings()})
     assert random.epochs == 0
     for name, value in rsp.encoder_state().items():
         assert torch.equal(random.encoder_state()[name], value)
 
 
 def test_encoder_state_keeps_trunk_and_pair_mlp_and_drops_the_head() -> None:
-    names = set(RSP(**SETTINGS).encoder_state())
+    names = set(RSP(**ARGUMENTS).encoder_state())
     assert {name.split(".")[0] for name in names} == {"encoder", "pair_mlp"}
     assert {"encoder.mean", "encoder.std", "encoder.trunk.conv1.weight", "pair_mlp.layers.2.bias"} <= names
 
 
 def test_other_than_three_resolutions_are_refused() -> None:
     with pytest.raises(ValueError, match="three resolutions"):
-        RSP(**{**SETTINGS, "mpps": (1.0, 2.0)})
+        RSP(**{**ARGUMENTS, "mpps": (1.0, 2.0)})
 
 
 def test_picture_says_what_is_and_what_was_said() -> None:
-    rsp = RSP(**SETTINGS)
+    rsp = RSP(**ARGUMENTS)
     task = rsp.validation_task(_patches(4), torch.arange(4))
     right = torch.eye(6).expand(4, -1, -1)
     good, bad = rsp.picture(right, task), rsp.picture(-right, task)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,38 +10,34 @@ import pytest
 import torch
 from torch.utils.data import Dataset
 
-from histo_monai.datasets.loaders import EpochBatches, patch_loader
 from histo_monai.engines.fit import Records
 from histo_monai.engines.pretrain import PretrainResult, pretrain
 from histo_monai.engines.ranks import run_in_ranks
+from histo_monai.loading.loaders import EpochBatches, patch_loader
 from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.start import EncoderStart
 from histo_monai.networks.task_model import LinearHead, from_encoder
-from histo_monai.phantom.kather import CLASSES, Patient, render_patches
+from histo_monai.phantom.cohorts.kather import CLASSES, Patient, render_patches
 from histo_monai.pretext.orders import RSPNetwork
 from histo_monai.pretext.protocol import Task
 from histo_monai.pretext.vae.method import VAE, Decoded, VAENetwork
+from histo_monai.pretext.vae.settings import VAESettings
 from histo_monai.randomness import Step
 
 SIDE = 32
-SETTINGS: dict[str, Any] = {
-    "start": EncoderStart(),
-    "patch_px": SIDE,
-    "mpps": (1.0, 2.0, 4.0),
-    "augmentation_prob": 0.5,
-    "epochs": 2,
-    "batch_size": 8,
-    "lr": 1e-3,
-    "weight_decay": 1e-4,
-    "kl_weight": 1.0,
-    "decoder_width": 2,
-}
+SETTINGS = VAESettings(epochs=2, batch_size=8, lr=1e-3, weight_decay=1e-4, kl_weight=1.0, decoder_width=2)
 
 
-def _vae(kind: type[VAE] = VAE, **changes: Any) -> VAE:
+def _vae(kind: type[VAE] = VAE, patch_px: int = SIDE, **changes: Any) -> VAE:
     torch.manual_seed(0)
-    return kind(**{**SETTINGS, **changes})
+    return kind(
+        start=EncoderStart(),
+        patch_px=patch_px,
+        mpps=(1.0, 2.0, 4.0),
+        augmentation_prob=0.5,
+        settings=replace(SETTINGS, **changes),
+    )
 
 
 def _patches(num: int, scales: int = 1) -> torch.Tensor:
@@ -91,10 +88,10 @@ def test_the_network_decodes_the_mean_moved_by_noise_of_the_posterior() -> None:
     mean = features @ network.mean.weight.T + network.mean.bias
     answer = features @ network.log_variance.weight.T + network.log_variance.bias
     log_variance = 20 * (answer / 20).tanh()
-    said = network(patches, noise)
-    torch.testing.assert_close(said.mean, mean)
-    torch.testing.assert_close(said.log_variance, log_variance)
-    torch.testing.assert_close(said.images, network.decoder(mean + log_variance.exp().sqrt() * noise))
+    outputs = network(patches, noise)
+    torch.testing.assert_close(outputs.mean, mean)
+    torch.testing.assert_close(outputs.log_variance, log_variance)
+    torch.testing.assert_close(outputs.images, network.decoder(mean + log_variance.exp().sqrt() * noise))
     torch.testing.assert_close(network(patches, 0 * noise).images, network.decoder(mean))
 
 
@@ -134,8 +131,8 @@ def test_the_bound_of_the_log_variance_is_part_of_the_gradient() -> None:
 def test_mean_and_log_variance_are_float32_under_autocast() -> None:
     network = _vae().network.eval()
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        said = network(torch.rand(2, 3, SIDE, SIDE), torch.randn(2, 512))
-    assert {part.dtype for part in said} == {torch.float32}
+        outputs = network(torch.rand(2, 3, SIDE, SIDE), torch.randn(2, 512))
+    assert {part.dtype for part in outputs} == {torch.float32}
 
 
 def test_it_sees_the_finest_patch_as_it_is() -> None:
@@ -214,9 +211,9 @@ def test_a_linear_head_starts_from_its_encoder(tmp_path: Path) -> None:
     assert {name.split(".")[0] for name in vae.encoder_state()} == {"encoder"}
     description = {"kind": "encoder", "method": "vae", "source": "", "corpus": "", **vae.description()}
     save_model(tmp_path / "encoder.safetensors", vae.encoder_state(), description)
-    model, told = from_encoder(tmp_path / "encoder.safetensors", 9)
+    model, about = from_encoder(tmp_path / "encoder.safetensors", 9)
     assert isinstance(model.head, LinearHead)
-    assert told["mpps"] == [1.0]
+    assert about["mpps"] == [1.0]
     patches = torch.rand(2, 3, SIDE, SIDE)
     model.eval()
     vae.network.eval()

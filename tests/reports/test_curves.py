@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from histo_monai.metrics import LabelsNeeded, LabelsSaved
+from histo_monai.comparison.label_counts import LabelsNeeded, LabelsSaved
 from histo_monai.reports.curve_style import COLORS, lines, save
 from histo_monai.reports.curves import against, against_labels
 from histo_monai.reports.savings import labels_saved
@@ -191,10 +191,10 @@ def test_labels_saved_has_a_dot_where_there_is_a_number_and_an_arrow_where_an_en
     assert [dot.get_markerfacecolor() for dot in dots] == [COLORS["vae"], "white"]
     arrows = [(note.xy, np.sign(note.xyann[0])) for note in axis.texts]
     assert arrows == [((1, 1), -1), ((100, 2), 1), ((10, 3), 1)]
-    told = [text.get_text().replace("\n", " ") for text in texts.texts]
-    assert "5 (3.33 to 7.5) times as many" in told
-    assert "more than 10 times as many" in told
-    assert "more than half of the bootstrap replicates are undefined" in told
+    lines = [text.get_text().replace("\n", " ") for text in texts.texts]
+    assert "5 (3.33 to 7.5) times as many" in lines
+    assert "more than 10 times as many" in lines
+    assert "more than half of the bootstrap replicates are undefined" in lines
     assert [tick.get_text() for tick in axis.get_yticklabels()][2] == "MoCo + CR, 60 labels"
     assert_nothing_is_cut_off(figure)
 

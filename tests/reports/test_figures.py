@@ -7,7 +7,7 @@ from histo_monai.reports import figures
 NAMES = ["ADI", "BACK", "DEB", "LYM", "MUC", "MUS", "NORM", "STR", "TUM"]
 
 
-def said(num_classes, num_rows=200, seed=0):
+def predictions(num_classes, num_rows=200, seed=0):
     random = np.random.default_rng(seed)
     shares = random.dirichlet(np.ones(num_classes) * 0.4, size=num_rows)
     return random.integers(num_classes, size=num_rows), shares
@@ -25,10 +25,10 @@ def assert_is_a_picture_with_a_white_border(picture):
 
 
 @pytest.mark.parametrize(
-    "classes", [["normal", "tumour"], NAMES[:5], NAMES, ["invasive carcinoma", "normal", "benign"]]
+    "classes", [["normal", "tumor"], NAMES[:5], NAMES, ["invasive carcinoma", "normal", "benign"]]
 )
 def test_confusion_is_drawn_whole_for_few_and_many_classes(classes):
-    labels, shares = said(len(classes))
+    labels, shares = predictions(len(classes))
     decided = {"fine-tuned": shares.argmax(axis=1), "student": labels}
     assert_is_a_picture_with_a_white_border(figures.confusion(labels, decided, classes))
     alone = figures.confusion(labels, {"student": labels}, classes)
@@ -36,7 +36,7 @@ def test_confusion_is_drawn_whole_for_few_and_many_classes(classes):
 
 
 def test_the_counts_drawn_are_those_of_scikit_learn():
-    labels, shares = said(4)
+    labels, shares = predictions(4)
     decided = shares.argmax(axis=1)
     counts = figures.confusion_counts(labels, decided, 5)
     assert np.array_equal(counts, confusion_matrix(labels, decided, labels=range(5)))
@@ -44,14 +44,14 @@ def test_the_counts_drawn_are_those_of_scikit_learn():
 
 def test_classes_without_a_name_are_refused():
     with pytest.raises(ValueError, match=r"outside 0\.\.1: there are 2 names"):
-        figures.confusion([0, 1], {"student": [0, 2]}, ["normal", "tumour"])
+        figures.confusion([0, 1], {"student": [0, 2]}, ["normal", "tumor"])
     with pytest.raises(ValueError, match="one class per row"):
         figures.confusion_counts([0, 1], [0], 2)
 
 
 @pytest.mark.parametrize("num_classes", [2, 9])
 def test_reliability_is_drawn_whole(num_classes):
-    labels, shares = said(num_classes)
+    labels, shares = predictions(num_classes)
     sharp = shares**3 / (shares**3).sum(axis=1, keepdims=True)
     picture = figures.reliability_diagram(labels, {"fine-tuned": shares, "student": sharp}, 15)
     assert_is_a_picture_with_a_white_border(picture)

@@ -3,31 +3,32 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from histo_monai.phantom.pyramid import write_pyramid
+from histo_monai.mapping.grid import Grid
+from histo_monai.mapping.heatmap import Heatmap
+from histo_monai.mapping.tiff_map import PALETTE
+from histo_monai.phantom.raster.pyramid import write_pyramid
 from histo_monai.reports.map_mosaic import map_mosaic, mask_picture
 from histo_monai.reports.overlay import blend, layout, outlined, overlay, round_length
 from histo_monai.slides import open_slide
 from histo_monai.slides.annotations import Region
-from histo_monai.wholeslide.heatmap import Grid, Heatmap
-from histo_monai.wholeslide.tiff_map import PALETTE
 
-GREY = 128
+GRAY = 128
 
 
-def _heatmap(grid: Grid, said: dict[tuple[int, int], float]) -> Heatmap:
+def _heatmap(grid: Grid, predictions: dict[tuple[int, int], float]) -> Heatmap:
     """A map of a few cells."""
-    cells = np.array(sorted(said), np.int64)
-    values = np.array([said[row, column] for row, column in cells], np.float32)
+    cells = np.array(sorted(predictions), np.int64)
+    values = np.array([predictions[row, column] for row, column in cells], np.float32)
     return Heatmap(grid, cells, np.ones(len(cells), np.float32), {"rsp": values})
 
 
-def _grey(height: int, width: int) -> np.ndarray:
-    return np.full((height, width, 3), GREY, np.uint8)
+def _gray(height: int, width: int) -> np.ndarray:
+    return np.full((height, width, 3), GRAY, np.uint8)
 
 
-def _box(found: np.ndarray) -> tuple[int, int, int, int]:
+def _box(mask: np.ndarray) -> tuple[int, int, int, int]:
     """First row, first column, row after the last, column after the last."""
-    rows, columns = np.flatnonzero(found.any(axis=1)), np.flatnonzero(found.any(axis=0))
+    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
     return rows[0], columns[0], rows[-1] + 1, columns[-1] + 1
 
 
@@ -52,9 +53,7 @@ def test_a_planted_cross_and_the_cell_over_it_lie_within_one_pixel_on_any_pyrami
     heatmap = _heatmap(grid, {(row, column): 1.0})
     with open_slide(tmp_path / "slide.tif") as slide:
         thumbnail = slide.thumbnail(slide.mpp)
-    picture = overlay(
-        thumbnail, mpp, heatmap, "rsp", regions=[], title="cross", quantity="tumour probability"
-    )
+    picture = overlay(thumbnail, mpp, heatmap, "rsp", regions=[], title="cross", quantity="tumor probability")
     top, left = layout(size_yx, "cross").corner_yx
     shown = picture[top : top + size_yx[0], left : left + size_yx[1]].astype(int)
     dark = shown.sum(axis=2) < 300
@@ -70,26 +69,26 @@ def test_a_planted_cross_and_the_cell_over_it_lie_within_one_pixel_on_any_pyrami
 def test_each_pixel_takes_the_color_of_the_cell_its_middle_lies_in(thumbnail_mpp):
     rng = np.random.default_rng(0)
     grid = Grid(8.0, 0.5, (97, 143))
-    said = {cell: rng.random() for cell in np.ndindex(grid.shape) if rng.random() < 0.7}
-    thumbnail = _grey(*(int(np.ceil(side * 0.5 / thumbnail_mpp)) for side in grid.size_yx))
-    shown = blend(thumbnail, thumbnail_mpp, _heatmap(grid, said), "rsp").astype(float)
+    predictions = {cell: rng.random() for cell in np.ndindex(grid.shape) if rng.random() < 0.7}
+    thumbnail = _gray(*(int(np.ceil(side * 0.5 / thumbnail_mpp)) for side in grid.size_yx))
+    shown = blend(thumbnail, thumbnail_mpp, _heatmap(grid, predictions), "rsp").astype(float)
     for y, x in np.ndindex(thumbnail.shape[:2]):
-        value = said.get((int((y + 0.5) * thumbnail_mpp / 8), int((x + 0.5) * thumbnail_mpp / 8)))
+        value = predictions.get((int((y + 0.5) * thumbnail_mpp / 8), int((x + 0.5) * thumbnail_mpp / 8)))
         if value is None:
-            assert (shown[y, x] == GREY).all()
+            assert (shown[y, x] == GRAY).all()
             continue
         color = PALETTE[1 + round(254 * value)].astype(float)
-        towards = color - GREY
-        share = (shown[y, x] - GREY) @ towards / (towards @ towards)
-        np.testing.assert_allclose(shown[y, x], GREY + share * towards, atol=1)
+        towards = color - GRAY
+        share = (shown[y, x] - GRAY) @ towards / (towards @ towards)
+        np.testing.assert_allclose(shown[y, x], GRAY + share * towards, atol=1)
         assert (0.15 < share < 0.35) if value < 0.1 else share < 0.65
 
 
 def test_low_values_are_almost_clear_and_high_ones_are_red():
     grid = Grid(10.0, 1.0, (10, 110))
     heatmap = _heatmap(grid, {(0, column): column / 10 for column in range(11)})
-    shown = blend(_grey(10, 110), 1.0, heatmap, "rsp")[5, 5::10].astype(int)
-    away = np.abs(shown - GREY).max(axis=1)
+    shown = blend(_gray(10, 110), 1.0, heatmap, "rsp")[5, 5::10].astype(int)
+    away = np.abs(shown - GRAY).max(axis=1)
     assert away[0] < 30 < 60 < away[10]
     assert (np.diff((shown[:, 0] - shown[:, 2])[2:9]) > 0).all()  # Ever redder.
 
@@ -118,18 +117,18 @@ def test_the_picture_lies_in_the_canvas_pixel_by_pixel_at_the_stated_corner(size
 def test_outlines_and_holes_are_drawn_on_the_edges_where_they_are():
     region = _rectangle(100, 200, 420, 701)
     region = Region(region.exterior_yx, (_rectangle(200, 300, 280, 500).exterior_yx,))
-    shown = outlined(_grey(300, 450), 0.5, [region]).astype(int)
+    shown = outlined(_gray(300, 450), 0.5, [region]).astype(int)
     green = shown[..., 1] - shown[..., 0] > 60
     # An edge between two pixels takes both, one through the middle of a pixel takes that.
     assert np.flatnonzero(green[175]).tolist() == [99, 100, 350]
     assert np.flatnonzero(green[120]).tolist() == [99, 100, 149, 150, 249, 250, 350]
     assert np.flatnonzero(green[:, 200]).tolist() == [49, 50, 99, 100, 139, 140, 209, 210]
-    assert (shown[120, [98, 101, 349, 351]] < GREY / 2).all()  # A dark rim on both sides.
+    assert (shown[120, [98, 101, 349, 351]] < GRAY / 2).all()  # A dark rim on both sides.
 
 
 def test_the_scale_bar_is_as_long_as_it_says():
     heatmap = _heatmap(Grid(50.0, 2.0, (400, 1000)), {(0, 0): 0.0})
-    canvas = overlay(_grey(400, 1000), 2.0, heatmap, "rsp", regions=[], title="", quantity="cellularity")
+    canvas = overlay(_gray(400, 1000), 2.0, heatmap, "rsp", regions=[], title="", quantity="cellularity")
     foot = canvas[layout((400, 1000), "").corner_yx[0] + 400 :]
     is_ink = (foot == 51).all(axis=2)
     assert is_ink.sum(axis=1).max() == 100  # 200 µm, the round length next below a fifth of 2 mm.
@@ -146,9 +145,9 @@ def test_round_lengths_are_one_two_and_five(length_um, rounded):
 def test_a_thumbnail_of_another_slide_or_coarser_than_the_map_is_refused():
     heatmap = _heatmap(Grid(50.0, 2.0, (400, 1000)), {(0, 0): 0.5})
     with pytest.raises(ValueError, match=r"expected \(200, 500\)"):
-        blend(_grey(200, 480), 4.0, heatmap, "rsp")
+        blend(_gray(200, 480), 4.0, heatmap, "rsp")
     with pytest.raises(ValueError, match="take a finer thumbnail"):
-        blend(_grey(14, 34), 60.0, heatmap, "rsp")
+        blend(_gray(14, 34), 60.0, heatmap, "rsp")
 
 
 def test_a_mosaic_shows_each_picture_in_its_column_in_its_own_proportions():
@@ -169,7 +168,7 @@ def test_a_mosaic_shows_each_picture_in_its_column_in_its_own_proportions():
 
 def test_a_row_that_lacks_a_picture_is_refused():
     with pytest.raises(ValueError, match="row 'a': 1 pictures for 2 columns"):
-        map_mosaic([("a", [_grey(10, 10)])], ["slide", "rsp"])
+        map_mosaic([("a", [_gray(10, 10)])], ["slide", "rsp"])
     with pytest.raises(ValueError, match="takes rows and columns"):
         map_mosaic([], [])
 

@@ -1,6 +1,6 @@
 import pytest
 
-from histo_monai.reports.paper import PaperNumber, is_papers_experiment, paper_number, paper_numbers, told
+from histo_monai.reports.paper import PaperNumber, in_print, is_papers_experiment, paper_number, paper_numbers
 
 REAL = {"source": "raw", "patch_px": 256, "encoder": "resnet18", "has_weights": False}
 BREAST = {"dataset": "breastpathq", "corpus": "breastpathq", "mpps": (0.5, 1.0, 2.0)}
@@ -28,9 +28,9 @@ def test_every_cell_of_the_five_tables_is_there():
 )
 def test_numbers_are_found_under_our_names_of_metric_and_split(dataset, split, metric, model, value):
     method, training, alpha = model
-    found = paper_number(dataset, split, metric, method=method, training=training, alpha=alpha)
-    assert found is not None
-    assert found.value == value
+    number = paper_number(dataset, split, metric, method=method, training=training, alpha=alpha)
+    assert number is not None
+    assert number.value == value
 
 
 def test_the_ablations_are_of_their_own_mu_and_n_aug():
@@ -73,5 +73,5 @@ def test_only_real_data_of_its_corpus_resolutions_patch_size_and_encoder_are_the
 
 
 def test_it_is_told_as_printed():
-    assert told(PaperNumber(0.701, 0.67, 0.73)) == "0.701 (0.67 to 0.73)"
-    assert told(PaperNumber(0.89, float("nan"), float("nan"))) == "0.890"
+    assert in_print(PaperNumber(0.701, 0.67, 0.73)) == "0.701 (0.67 to 0.73)"
+    assert in_print(PaperNumber(0.89, float("nan"), float("nan"))) == "0.890"

@@ -14,11 +14,11 @@ from matplotlib import image
 from numpy.typing import NDArray
 from torch import nn
 
-from histo_monai.engines.heatmap import MapSettings, PatchModels, map_slide
+from histo_monai.engines.heatmap import MapPlan, PatchModels, map_slide
+from histo_monai.mapping.heatmap import read_heatmap, write_heatmap
 from histo_monai.reports.overlay import layout
 from histo_monai.reports.slide_maps import MapStyle, SlidePicture, write_slide_maps
 from histo_monai.slides.annotations import read_geojson
-from histo_monai.wholeslide.heatmap import read_heatmap, write_heatmap
 
 PINK = (210, 130, 180)
 STRIDE_UM = 16.0
@@ -71,7 +71,7 @@ def test_a_cross_lies_in_one_place_in_csv_tiff_geojson_and_overlay(
 ) -> None:
     cells = [(3, 5), (14, 2), (17, 16)]
     path = _slide(tmp_path / "slide.tif", factors, mpp, cells)
-    settings = MapSettings(32, 0.5, STRIDE_UM, 4.0, 0.5, 50)
+    settings = MapPlan(32, 0.5, STRIDE_UM, 4.0, 0.5, 50)
     models = PatchModels(("model",), Darkness(), lambda outputs: outputs[:, 0])
     heatmap = map_slide(path, mpp, models, settings, device=torch.device("cpu"), workers=0)
     write_heatmap(tmp_path / "slide.csv", heatmap)
@@ -84,8 +84,8 @@ def test_a_cross_lies_in_one_place_in_csv_tiff_geojson_and_overlay(
     lit = heatmap.cells[heatmap.values["model"] > 0.5]
     np.testing.assert_array_equal(lit, sorted(cells))
     table = np.genfromtxt(tmp_path / "slide.csv", delimiter=",", names=True)
-    found = table[table["model"] > 0.5]
-    np.testing.assert_allclose(np.column_stack([found["y"], found["x"]]), corners + step / 2, atol=0.01)
+    result = table[table["model"] > 0.5]
+    np.testing.assert_allclose(np.column_stack([result["y"], result["x"]]), corners + step / 2, atol=0.01)
 
     with openslide.OpenSlide(tmp_path / "out/slide.tif") as opened:
         scale = float(opened.properties["openslide.mpp-x"]) / mpp  # Level-0 pixels of the slide per pixel.
@@ -119,7 +119,7 @@ def test_overlays_are_neither_tiny_nor_huge(tmp_path: Path) -> None:
     """A slide of 320 µm is shown finer than asked for, one that is asked for at 0.01 µm/px as fine as it is."""
     path = _slide(tmp_path / "slide.tif", (1, 2), 0.25, [(3, 3)])
     models = PatchModels(("model",), Darkness(), lambda outputs: outputs[:, 0])
-    settings = MapSettings(32, 0.5, STRIDE_UM, 4.0, 0.5, 50)
+    settings = MapPlan(32, 0.5, STRIDE_UM, 4.0, 0.5, 50)
     heatmap = map_slide(path, 0.25, models, settings, device=torch.device("cpu"), workers=0)
     for asked in (8.0, 0.1):
         style = MapStyle(None, asked, 0.5, 0.5, 20.0, 0.0)

@@ -56,7 +56,7 @@ def test_every_network_is_set_against_color_and_every_student_against_its_own_te
     parts = {part.splitlines()[0]: part for part in report.split("### ")}
     against_color = next(part for head, part in parts.items() if "color alone" in head)
     assert all(f"| {in_words(model)} |" in against_color for model in MODELS[:-1])
-    students = next(part for head, part in parts.items() if "consistency training adds" in head)
+    students = next(part for head, part in parts.items() if "semi-supervised training adds" in head)
     assert "| RSP + CR | not distinguishable, +0.020 (+0.01 to +0.04), p 0.60 |" in students
     assert "RSP fine-tuned |" not in students
     between = next(part for head, part in parts.items() if head.startswith("Between"))

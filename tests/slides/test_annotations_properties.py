@@ -139,11 +139,11 @@ def test_whole_pixels_are_inside_and_untouched_ones_outside(some: list[Region]) 
 def test_any_mask_comes_back_from_its_regions(
     mask: np.ndarray, downsample: float, corner: tuple[int, int]
 ) -> None:
-    found = mask_regions(mask, downsample, corner_yx=corner)
+    result = mask_regions(mask, downsample, corner_yx=corner)
     window = {"downsample": downsample, "shape": mask.shape, "corner_yx": corner}
-    np.testing.assert_array_equal(rasterize_regions(found, **window), mask)
-    assert enclose_area([points for one in found for points in (one.exterior_yx, *one.holes_yx)]).all()
-    assert mask.any() or not found
+    np.testing.assert_array_equal(rasterize_regions(result, **window), mask)
+    assert enclose_area([points for one in result for points in (one.exterior_yx, *one.holes_yx)]).all()
+    assert mask.any() or not result
 
 
 @FEW
@@ -194,7 +194,7 @@ def test_a_tree_of_boxes_finds_what_comparing_each_with_each_finds(
         for table in (np.array(rows, float).reshape(-1, 5) for rows in (some, asked))
     )
     tree = BoxTree(low, high, label) if labeled else BoxTree(low, high)
-    found = list(tree.pairs(low_asked, high_asked, label_asked if labeled else None))
+    result = list(tree.pairs(low_asked, high_asked, label_asked if labeled else None))
     truth = [
         (number, other)
         for number in range(len(asked))
@@ -203,12 +203,12 @@ def test_a_tree_of_boxes_finds_what_comparing_each_with_each_finds(
         and (high[other] > low_asked[number]).all()
         and (not labeled or label[other] != label_asked[number])
     ]
-    assert found == truth
+    assert result == truth
 
 
 def test_heaps_of_boxes_are_split_where_too_many_meet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("histo_monai.slides.annotations.boxes._MOST_PAIRS", 50)
     low = np.random.default_rng(0).uniform(0, 10, (300, 2))
-    found = list(BoxTree(low, low + 3).pairs(low, low + 3))
+    result = list(BoxTree(low, low + 3).pairs(low, low + 3))
     near = (np.abs(low[:, None] - low[None]) < 3).all(axis=2)
-    assert found == [tuple(pair) for pair in np.argwhere(near).tolist()]
+    assert result == [tuple(pair) for pair in np.argwhere(near).tolist()]

@@ -10,14 +10,14 @@ from histo_monai.slides.openslide_backend import OpenSlideBackend, _undo_shift
 
 @pytest.mark.parametrize("late_px", [0.25, 0.1, -0.2, 0.0])
 @pytest.mark.parametrize("axis", [0, 1])
-def test_the_mixing_of_neighbours_is_undone(late_px, axis):
+def test_the_mixing_of_neighbors_is_undone(late_px, axis):
     rng = np.random.default_rng(0)
     pixels = np.moveaxis(rng.integers(0, 256, (60, 50, 3), np.uint8), 0, axis)
-    neighbour = np.roll(pixels, -1 if late_px > 0 else 1, axis)
+    neighbor = np.roll(pixels, -1 if late_px > 0 else 1, axis)
     late_px = round(late_px * 128) / 128
-    mixed = np.rint((1 - abs(late_px)) * pixels.astype(float) + abs(late_px) * neighbour).astype(np.uint8)
-    found = np.moveaxis(_undo_shift(mixed, late_px, axis), axis, 0)[8:-8]
-    assert np.abs(found.astype(int) - np.moveaxis(pixels, axis, 0)[8:-8]).max() <= 2
+    mixed = np.rint((1 - abs(late_px)) * pixels.astype(float) + abs(late_px) * neighbor).astype(np.uint8)
+    result = np.moveaxis(_undo_shift(mixed, late_px, axis), axis, 0)[8:-8]
+    assert np.abs(result.astype(int) - np.moveaxis(pixels, axis, 0)[8:-8]).max() <= 2
 
 
 def test_openslide_gives_the_levels_own_pixels_at_any_corner(tmp_path):

@@ -80,7 +80,7 @@ def test_a_pool_pickles_without_its_handles(three_slides):
     pool = SlidePool(max_open=2)
     pool.get(three_slides[0])
     copy = pickle.loads(pickle.dumps(pool))
-    assert (copy.max_open, copy.device, len(copy)) == (2, "cpu", 0)
+    assert (copy.max_open, len(copy)) == (2, 0)
 
 
 def test_a_pool_of_no_slides_is_refused():

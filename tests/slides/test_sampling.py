@@ -41,9 +41,9 @@ def test_every_center_holds_the_tissue_asked_for(mask):
 def test_tissue_fraction_is_exact_area(mask):
     rng = np.random.default_rng(0)
     centers = rng.integers(-100, 1400, (50, 2))
-    found = tissue_fraction(mask, centers / 16, 12.0)
+    fractions = tissue_fraction(mask, centers / 16, 12.0)
     truth = [fraction_by_counting(mask, center, 16, 192) for center in centers]
-    np.testing.assert_allclose(found, truth, atol=1e-9)
+    np.testing.assert_allclose(fractions, truth, atol=1e-9)
 
 
 def test_the_same_generator_gives_the_same_centers_and_another_gives_others(mask):
@@ -95,9 +95,9 @@ def test_centers_lie_on_the_grid(mask, grid_px):
 
 def test_a_resolution_that_does_not_divide_the_masks_is_handled(mask):
     centers = draw(mask, slide_mpp=0.2528, num=500)
-    found = tissue_fraction(mask, centers * 0.2528 / 8, 12.0)
+    fractions = tissue_fraction(mask, centers * 0.2528 / 8, 12.0)
     assert len(centers) == 500
-    assert found.min() >= 0.6 - 1e-9
+    assert fractions.min() >= 0.6 - 1e-9
 
 
 @pytest.mark.parametrize(

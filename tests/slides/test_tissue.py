@@ -9,18 +9,18 @@ from histo_monai.slides import open_slide, tissue_mask
 PINK, PALE, PURPLE = (225, 130, 175), (236, 205, 222), (110, 70, 150)
 
 
-def glass(colour=(243, 242, 244), noise=2.0, shape=(200, 300)):
+def glass(color=(243, 242, 244), noise=2.0, shape=(200, 300)):
     rng = np.random.default_rng(0)
-    picture = np.array(colour) + rng.normal(0, noise, (*shape, 3))
+    picture = np.array(color) + rng.normal(0, noise, (*shape, 3))
     return picture.clip(0, 255).astype(np.uint8)
 
 
-def with_tissue(picture, colour=PINK, center=(100, 150), radius=50):
+def with_tissue(picture, color=PINK, center=(100, 150), radius=50):
     rng = np.random.default_rng(1)
     inside = np.zeros(picture.shape[:2], np.uint8)
     cv2.circle(inside, center[::-1], radius, 1, -1)
     inside = inside.astype(bool)
-    stained = np.array(colour) + rng.normal(0, 8, picture.shape)
+    stained = np.array(color) + rng.normal(0, 8, picture.shape)
     picture = picture.copy()
     picture[inside] = stained.clip(0, 255).astype(np.uint8)[inside]
     return picture, inside
@@ -30,10 +30,10 @@ def overlap(mask, truth):
     return (mask & truth).sum() / max(1, (mask | truth).sum())
 
 
-@pytest.mark.parametrize("colour", [PINK, PALE, PURPLE])
+@pytest.mark.parametrize("color", [PINK, PALE, PURPLE])
 @pytest.mark.parametrize("background", [(255, 255, 255), (243, 242, 244), (240, 236, 222), (226, 232, 240)])
-def test_the_mask_follows_stained_tissue_on_white_and_on_tinted_glass(colour, background):
-    picture, inside = with_tissue(glass(background), colour)
+def test_the_mask_follows_stained_tissue_on_white_and_on_tinted_glass(color, background):
+    picture, inside = with_tissue(glass(background), color)
     assert overlap(tissue_mask(picture), inside) > 0.9
 
 

@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from histo_monai.__main__ import main
-from histo_monai.datasets.predictions import predictions_table, write_predictions
 from histo_monai.metrics import auc, delong_test
+from histo_monai.tables.predictions import predictions_table, write_predictions
 
 CLASSES = ["normal", "stroma", "tumor"]
 NAMES = ("finetuned", "student", "color_mean", "color_histogram")
@@ -40,7 +40,7 @@ def _rows(split: str, scores: bool, num: int = 120, num_slides: int = 24) -> pd.
     )
 
 
-def _said(rows: pd.DataFrame, skill: float, random: np.random.Generator) -> np.ndarray:
+def _predictions(rows: pd.DataFrame, skill: float, random: np.random.Generator) -> np.ndarray:
     if rows["score"].notna().all():
         noise = 0.4 * np.exp(-skill) + 0.05
         return np.clip(rows[["score"]].to_numpy() + noise * random.normal(size=(len(rows), 1)), 0, 1)
@@ -67,10 +67,12 @@ def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proj
                 for split in ("validation", "test"):
                     rows = _rows(split, scores)
                     random = np.random.default_rng([seed, len(method)])
-                    said = {name: _said(rows, skill + 0.1 * random.normal(), random) for name in NAMES[:2]}
+                    predictions = {
+                        name: _predictions(rows, skill + 0.1 * random.normal(), random) for name in NAMES[:2]
+                    }
                     color = np.random.default_rng(9)
-                    said |= {name: _said(rows, 0.1, color) for name in NAMES[2:]}
-                    tables.append(predictions_table(rows, said, None if scores else CLASSES))
+                    predictions |= {name: _predictions(rows, 0.1, color) for name in NAMES[2:]}
+                    tables.append(predictions_table(rows, predictions, None if scores else CLASSES))
                 folder = tmp_path / f"data/evaluation/{method}-paper-{seed}"
                 folder.mkdir(parents=True, exist_ok=True)
                 write_predictions(folder / "predictions.csv", tables)
@@ -92,11 +94,11 @@ def test_every_row_of_the_table_is_the_mean_of_its_seeds(project: Project) -> No
     assert set(table["over"]) == {"slides and seeds"}
     each = []
     for seed in range(5):
-        told = pd.read_csv(folder / f"data/evaluation/rsp-paper-{seed}/predictions.csv").query(
+        rows = pd.read_csv(folder / f"data/evaluation/rsp-paper-{seed}/predictions.csv").query(
             "split == 'test'"
         )
-        decided = told[[f"student_{name}" for name in CLASSES]].to_numpy().argmax(axis=1)
-        each.append((np.array(CLASSES)[decided] == told["label"]).mean())
+        decided = rows[[f"student_{name}" for name in CLASSES]].to_numpy().argmax(axis=1)
+        each.append((np.array(CLASSES)[decided] == rows["label"]).mean())
     row = test[(test["method"] == "rsp") & (test["training"] == "paper")].iloc[0]
     assert float(row["value"]) == pytest.approx(np.mean(each), abs=1e-5)
     assert float(row["seed_sd"]) == pytest.approx(np.std(each, ddof=1), abs=1e-5)
@@ -174,20 +176,22 @@ def test_a_missing_run_and_other_patches_are_told_in_one_line(
     table = pd.read_csv(path)
     table.iloc[::-1].to_csv(path, index=False)
     assert main(["compare"]) == 1
-    told = capsys.readouterr().err.strip().splitlines()[-1]
+    message = capsys.readouterr().err.strip().splitlines()[-1]
     assert (
         "random-paper-0/predictions.csv and data/evaluation/rsp-paper-1/predictions.csv: row 2 has patch_id"
-        in told
+        in message
     )
     path.unlink()
     assert main(["compare"]) == 1
-    told = capsys.readouterr().err.strip().splitlines()[-1]
-    assert told.endswith("rsp-paper-1/predictions.csv: not found; run `dvc repro evaluate@rsp-paper-1` first")
+    message = capsys.readouterr().err.strip().splitlines()[-1]
+    assert message.endswith(
+        "rsp-paper-1/predictions.csv: not found; run `dvc repro evaluate@rsp-paper-1` first"
+    )
     assert not (folder / "data/comparison").exists()
 
 
 def _diagnose(folder: Path, method: str, seed: int, skill: float) -> pd.DataFrame:
-    """Scores of 40 test slides, which tell tumour the better the greater the skill."""
+    """Scores of 40 test slides, which tell tumor the better the greater the skill."""
     is_tumor = np.arange(40) % 2 == 0
     random = np.random.default_rng([seed, len(method)])
     table = pd.DataFrame(
@@ -213,8 +217,8 @@ def test_slides_are_compared_by_auc_with_delongs_test(
 ) -> None:
     folder = project(dataset="camelyon16", whole_slides=True)
     assert main(["compare"]) == 1
-    told = capsys.readouterr().err.strip().splitlines()[-1]
-    assert told.endswith("random-paper-0/slides.csv: not found; run `dvc repro aggregate` first")
+    message = capsys.readouterr().err.strip().splitlines()[-1]
+    assert message.endswith("random-paper-0/slides.csv: not found; run `dvc repro aggregate` first")
     tables = {
         method: _diagnose(folder, method, 0, skill) for method, skill in (("random", 0.2), ("rsp", 3.0))
     }

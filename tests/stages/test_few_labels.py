@@ -12,8 +12,9 @@ import pytest
 import yaml
 
 from histo_monai.__main__ import main
+from histo_monai.artifacts import Run
+from histo_monai.mapping.heatmap import read_heatmap
 from histo_monai.metrics import intraclass_correlation
-from histo_monai.wholeslide.heatmap import read_heatmap
 
 RUN = ("--method", "random", "--seed", "0")
 
@@ -46,15 +47,16 @@ def _json(path: Path) -> Any:
 @pytest.mark.slow
 def test_every_folder_holds_what_the_data_page_says(project: Path) -> None:
     model = {"model.safetensors", "model.json", "curves.csv", "metrics.json", "summary.json"}
-    run = project / "data/models/random-0"
-    assert {path.name for path in (run / "finetuned").iterdir()} == model | {"answers.png"}
-    assert {path.name for path in (run / "student").iterdir()} == model | {"pairs.png", "choice.json"}
-    told = {path.name for path in (project / "data/evaluation/random-paper-0").iterdir()}
-    assert told == {"predictions.csv", "metrics.json", "summary.json", "plots"}
+    run = Run("random", 0, "paper")
+    assert {path.name for path in (project / run.finetuned).iterdir()} == model | {"answers.png"}
+    student = project / run.student_folder
+    assert {path.name for path in student.iterdir()} == model | {"pairs.png", "choice.json"}
+    names = {path.name for path in (project / "data/evaluation/random-paper-0").iterdir()}
+    assert names == {"predictions.csv", "metrics.json", "summary.json", "plots"}
     plots = {path.name for path in (project / "data/evaluation/random-paper-0/plots").iterdir()}
     assert plots == {"scores_finetuned.png", "scores_student.png", "answers.png"}
     assert not list(project.glob("data/checkpoints/*"))
-    description = _json(run / "student/model.json")
+    description = _json(student / "model.json")
     assert (description["stage"], description["mu"], description["classes"]) == ("consistency", 7, None)
 
 
@@ -66,8 +68,8 @@ def test_numbers_are_those_of_the_predictions(project: Path) -> None:
     metrics = _json(folder / "metrics.json")
     for model in ("finetuned", "student", "color_histogram"):
         ratings = np.stack([test["rater_b"], test[model]], axis=1)
-        told = metrics["test"][model]["icc_b"]
-        assert told["value"] == pytest.approx(intraclass_correlation(ratings).value, abs=1e-4)
+        estimate = metrics["test"][model]["icc_b"]
+        assert estimate["value"] == pytest.approx(intraclass_correlation(ratings).value, abs=1e-4)
         error = (test["rater_a"] - test[model]).abs().mean()
         assert metrics["test"][model]["mae_a"]["value"] == pytest.approx(error, abs=1e-4)
     human = intraclass_correlation(test[["rater_a", "rater_b"]].to_numpy())
@@ -79,7 +81,7 @@ def test_numbers_are_those_of_the_predictions(project: Path) -> None:
 
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes(project: Path) -> None:
-    files = [project / f"data/models/random-0/{name}/model.safetensors" for name in ("finetuned", "student")]
+    files = [project / path for path in Run("random", 0, "paper").models.values()]
     files.append(project / "data/evaluation/random-paper-0/predictions.csv")
     before = [path.read_bytes() for path in files]
     for stage in ("finetune", "consistency", "evaluate"):

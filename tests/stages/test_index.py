@@ -17,8 +17,8 @@ import tifffile
 import yaml
 
 from histo_monai.__main__ import main
-from histo_monai.datasets.files import read_bytes
-from histo_monai.datasets.labeled import read_patches
+from histo_monai.files.trees import read_bytes
+from histo_monai.tables.patches import read_patches
 
 SLIDES = """slide_id,path,patient_id,split
 skin,{0}/cmu-1-small-region.svs,s,train
@@ -56,11 +56,11 @@ def _refused(capfd: pytest.CaptureFixture[str]) -> str:
 
 
 def _metrics() -> dict[str, Any]:
-    """Counts, and what is told of the labels."""
-    found: dict[str, Any] = {}
+    """Counts, and the description of the labels."""
+    result: dict[str, Any] = {}
     for name in ("metrics", "labels"):
-        found |= json.loads(Path(f"data/index/{name}.json").read_text())
-    return found
+        result |= json.loads(Path(f"data/index/{name}.json").read_text())
+    return result
 
 
 def test_real_labels_are_indexed_from_their_zip_one_patient_to_train_and_one_to_test(

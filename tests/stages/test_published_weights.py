@@ -30,12 +30,12 @@ def run(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setenv("HISTO_MONAI_DEVICE", "cpu")
     for folder in ("data/raw/own", "data/weights"):
         Path(folder).mkdir(parents=True)
-    told = {"resolution": (10_000, 10_000), "resolutionunit": "CENTIMETER", "photometric": "rgb"}
+    tags = {"resolution": (10_000, 10_000), "resolutionunit": "CENTIMETER", "photometric": "rgb"}
     for number in range(3):
         grains = np.random.default_rng(number).integers(-40, 40, (96, 96, 1)).repeat(8, 0).repeat(8, 1)
         pixels = np.full((1024, 1024, 3), 245, np.uint8)
         pixels[128:896, 128:896] = np.clip(np.array([200, 110, 170]) + grains, 0, 255)
-        tifffile.imwrite(f"data/raw/own/{number}.tif", pixels, tile=(256, 256), **told)
+        tifffile.imwrite(f"data/raw/own/{number}.tif", pixels, tile=(256, 256), **tags)
     Path("data/raw/own/slides.csv").write_text(
         "slide_id,path\n" + "".join(f"s{n},{n}.tif\n" for n in range(3))
     )
@@ -70,10 +70,10 @@ def test_the_file_stands_in_the_record_of_every_model_that_starts_from_it(run: R
         assert (about["name"], about["img_px"], about["num_features"]) == ("test_vit", 32, 64)
         inputs = json.loads((folder / "metrics.json").read_text())["provenance"]["inputs"]
         assert inputs.get(WEIGHTS) == (digest if is_used else None)
-        found = safetensors.torch.load_file(folder / "encoder.safetensors")[
+        result = safetensors.torch.load_file(folder / "encoder.safetensors")[
             "encoder.trunk.patch_embed.proj.weight"
         ]
-        assert torch.equal(found, given) == (method == "pretrained")
+        assert torch.equal(result, given) == (method == "pretrained")
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_a_file_that_cannot_be_used_is_one_line_and_nothing_is_written(
     encoder: dict[str, Any], line: str, run: Run, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run("pretrain", "--method", "pretrained", **encoder) == 1
-    told = [text for text in capfd.readouterr().err.splitlines() if "error" in text or "Traceback" in text]
-    assert len(told) == 1
-    assert line in told[0]
+    errors = [text for text in capfd.readouterr().err.splitlines() if "error" in text or "Traceback" in text]
+    assert len(errors) == 1
+    assert line in errors[0]
     assert not Path("data/models").exists()

@@ -11,7 +11,7 @@ SIDE = 64
 
 
 def picture(x, y):
-    """A smooth function of normalised coordinates: its warped versions are known in closed form."""
+    """A smooth function of normalized coordinates: its warped versions are known in closed form."""
     return 0.5 + 0.2 * np.sin(2.1 * x + 0.3) + 0.2 * np.cos(1.7 * y - 0.5) + 0.05 * x * y
 
 
@@ -82,7 +82,7 @@ def test_crop_boxes_have_their_area_and_a_bounded_aspect_ratio_and_fit():
 def test_composed_matrices_act_in_the_order_given():
     shift, turn = torch.tensor([0.25, 0.0], dtype=torch.float64), torch.tensor(90.0, dtype=torch.float64)
     first_shift = geometry.compose([geometry.shift_matrix(shift), geometry.rotation_matrix(turn)])
-    # The centre goes down by a quarter of the side (y = 0.5), which the quarter turn then carries to x = +0.5.
+    # The center goes down by a quarter of the side (y = 0.5), which the quarter turn then carries to x = +0.5.
     where = torch.linalg.solve(first_shift, torch.tensor([0.0, 0.0, 1.0], dtype=torch.float64))
     assert torch.allclose(where, torch.tensor([0.5, 0.0, 1.0], dtype=torch.float64), atol=1e-12)
 
@@ -131,7 +131,7 @@ def test_halving_is_the_mean_over_two_by_two_pixels():
 
 
 def test_shrinking_averages_instead_of_skipping_pixels():
-    # A chequerboard of single pixels is grey from afar; skipping pixels would leave black, white or moiré.
+    # A chequerboard of single pixels is gray from afar; skipping pixels would leave black, white or moiré.
     rows, columns = torch.meshgrid(torch.arange(64), torch.arange(64), indexing="ij")
     board = ((rows + columns) % 2).float().expand(1, 3, 64, 64)
     shrunk = warped(board, geometry.scale_matrix(torch.tensor(0.45)))
@@ -145,7 +145,7 @@ def test_the_pooling_level_is_the_rounded_log2_of_the_minification(scale, level)
     assert geometry.pooling_levels(matrix, 64, 64).tolist() == [level]
 
 
-def test_an_odd_image_keeps_its_centre_when_it_is_pooled():
+def test_an_odd_image_keeps_its_center_when_it_is_pooled():
     x, y = centers(75)
     image = torch.from_numpy(np.exp(-10 * ((x - 0.2) ** 2 + (y + 0.3) ** 2))).float().expand(1, 3, 75, 75)
     small = geometry.warp(image, torch.eye(3)[None], 19)[0, 0].double().numpy()

@@ -3,42 +3,42 @@ import math
 
 import numpy as np
 import pytest
-import scipy.ndimage
 import torch
 from monai.transforms import RandomizableTransform
 
-from histo_monai.phantom import kather
-from histo_monai.transforms import batched, photometric
-from histo_monai.transforms.augmentation import noise_pool_length
-from histo_monai.transforms.randaugment import OPERATIONS, WeakStrongViews, strengths
+from histo_monai.phantom.cohorts import kather
+from histo_monai.transforms import with_torch
+from histo_monai.transforms.operations.hue_saturation import HueSaturation
+from histo_monai.transforms.operations.noise import Noise, pool_length
+from histo_monai.transforms.randaugment import STRONG, WeakStrongViews
 from histo_monai.transforms.sequence import UNUSED
+from tests.transforms.policies import drawn_by, geometry_changed, number_of
 
 SIDE = 32
 MAGNITUDES = np.arange(1, 11)
 
-# The paper's section "Implementation details", and what shared/method.md decides where it is silent.
+OPERATIONS = tuple(operation.name for operation in STRONG)
+
+# The paper's section "Implementation details", and its reading where it is silent: `WeakStrongViews`.
 ENDS = {
-    "rotate": {"rotation_deg": 90.0},
-    "scale": {"scale": 0.2},
-    "affine": {"affine_shift_yx": 0.1, "affine_scale": 0.6, "affine_rotation_deg": 90.0},
+    "rotate": {"degrees": 90.0},
+    "scale": {"factor": 0.2},
+    "affine": {"shift": 0.1, "factor": 0.6, "degrees": 90.0},
     "flip": {},
-    "crop": {"crop_area": 0.7},
-    "noise": {"noise_sigma": 0.1},
-    "hue_saturation": {"hue_turns": 0.5, "saturation": 1.0},
+    "crop": {"area": 0.7},
+    "noise": {"sigma": 0.1},
+    "hue_saturation": {"hue": 0.5, "saturation": 1.0},
     "brightness_contrast": {"brightness": 0.2, "contrast": 0.2},
-    "blur": {"blur_kernel": 7},
-    "hed": {"hed_factors": 0.035, "hed_shifts": 0.035},
+    "blur": {"kernel": 7},
+    "hed": {"factor": 0.035, "shift": 0.035},
 }
 
 
-@pytest.fixture(scope="module")
-def smooth():
-    """Low-pass random fields, 32 of them."""
-    noise = np.random.default_rng(0).normal(size=(32, 3, SIDE, SIDE))
-    fields = scipy.ndimage.gaussian_filter(noise, (0, 0, 6, 6), mode="reflect")
-    fields -= fields.mean(axis=(2, 3), keepdims=True)
-    fields *= 45 / fields.std(axis=(2, 3), keepdims=True)
-    return torch.from_numpy((128 + fields).clip(0, 255).astype(np.uint8))[:, None]
+def strengths(name, magnitudes):
+    """What an operation's quantities are at a magnitude, but for their random signs and what they depart from."""
+    operation = STRONG[OPERATIONS.index(name)]
+    values = {field.name: getattr(operation, field.name) for field in dataclasses.fields(operation)}
+    return {name: value.at(magnitudes) for name, value in values.items() if hasattr(value, "at")}
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +68,9 @@ def test_magnitude_ten_reaches_the_end_of_the_range_exactly(operation):
 
 def test_magnitude_one_of_affine_is_the_paper_s_lower_limit():
     mildest = strengths("affine", 1)
-    assert mildest["affine_shift_yx"] == pytest.approx(0.01)
-    assert mildest["affine_scale"] == pytest.approx(0.51)
-    assert mildest["affine_rotation_deg"] == pytest.approx(9)
+    assert mildest["shift"] == pytest.approx(0.01)
+    assert mildest["factor"] == pytest.approx(0.51)
+    assert mildest["degrees"] == pytest.approx(9)
 
 
 @pytest.mark.parametrize("operation", [name for name in OPERATIONS if name not in ("flip", "blur")])
@@ -82,7 +82,7 @@ def test_strengths_are_linear_in_the_magnitude(operation):
 
 
 def test_the_kernel_of_the_blur_has_two_steps():
-    assert strengths("blur", MAGNITUDES)["blur_kernel"].tolist() == [5] * 5 + [7] * 5
+    assert strengths("blur", MAGNITUDES)["kernel"].tolist() == [5] * 5 + [7] * 5
 
 
 def changes(patches, operation, monkeypatch):
@@ -117,10 +117,6 @@ def test_the_mean_pixel_change_grows_with_the_magnitude(operation, content, requ
         assert steps.min() > 0
 
 
-def geometry_changed(drawn):
-    return (drawn.strong.matrices != drawn.weak.matrices).flatten(1).any(dim=1).numpy()
-
-
 def test_one_operation_is_one_operation():
     drawn = WeakStrongViews(SIDE, 1).set_random_state(0).randomize(1000, 1)
     photometric_ones = (drawn.strong.schedule != UNUSED).sum(axis=1)
@@ -145,8 +141,8 @@ def test_operations_are_different_and_n_aug_of_them_are_drawn_uniformly(n_aug):
 
 def test_magnitudes_are_drawn_uniformly_from_one_to_ten_for_each_operation_of_each_patch():
     drawn = WeakStrongViews(SIDE, 7).set_random_state(0).randomize(2500, 2)
-    sigma = drawn.strong.photometric[0][..., 0].numpy()
-    saturation = drawn.strong.photometric[1][..., 1].numpy()
+    sigma = drawn_by(Noise, drawn.strong)[..., 0].numpy()
+    saturation = drawn_by(HueSaturation, drawn.strong)[..., 1].numpy()
     by_noise, by_saturation = np.abs(sigma) * 100, np.abs(saturation) * 10
     for magnitudes in (by_noise, by_saturation):
         assert np.allclose(magnitudes, magnitudes.round())
@@ -178,7 +174,7 @@ def test_the_strong_view_is_its_operations_on_top_of_the_base_crop():
     relative = np.linalg.solve(drawn.weak.matrices.numpy(), drawn.strong.matrices.numpy())[moved, 0]
     determinant = np.linalg.det(relative)
     turned = np.degrees(np.arctan2(relative[:, 1, 0], relative[:, 0, 0]))
-    found = {
+    result = {
         "left": np.isclose(determinant, 1) & np.isclose(turned, -36),
         "right": np.isclose(determinant, 1) & np.isclose(turned, 36),
         "larger": np.isclose(determinant, 1.08**-2),
@@ -188,7 +184,7 @@ def test_the_strong_view_is_its_operations_on_top_of_the_base_crop():
         "flip": np.isclose(relative, np.diag([-1, 1, 1]), atol=1e-9).all(axis=(1, 2)),
         "crop": np.isclose(determinant, 0.88) & np.isclose(turned, 0),
     }
-    counts = {name: rows.sum() for name, rows in found.items()}
+    counts = {name: rows.sum() for name, rows in result.items()}
     assert sum(counts.values()) == len(relative)
     assert min(counts.values()) > 10
 
@@ -199,30 +195,31 @@ def test_a_strong_view_without_geometry_is_the_weak_view_after_its_operations(sm
     drawn = views.randomize(len(patches), 1)
     weak, strong = views.apply(patches, drawn)
     generator = torch.Generator().manual_seed(drawn.strong.noise_seed)
-    operations = photometric.operations(torch.randn(noise_pool_length(SIDE), generator=generator))
+    normals = torch.randn(pool_length(SIDE), generator=generator)
     rows = np.flatnonzero(~geometry_changed(drawn))
     assert len(rows) > 10
     for row in rows:
         expected = weak[row]
         for step in drawn.strong.schedule[row]:
             if step != UNUSED:
-                expected = operations[step](expected, drawn.strong.photometric[step][row].float())
+                parameters = drawn.strong.parameters[step][row].float()
+                expected = drawn.strong.operations[step].with_torch(expected, parameters, normals)
         assert torch.allclose(strong[row], expected, atol=3e-5)
         assert (strong[row] - weak[row]).abs().max() > 1e-3
 
 
 def test_row_i_of_both_views_shows_image_i():
     number = torch.arange(200)
-    colours = torch.stack([number, 255 - number, 7 * number % 256], dim=1).to(torch.uint8)
-    patches = colours[:, None, :, None, None].expand(200, 1, 3, SIDE, SIDE)
+    colors = torch.stack([number, 255 - number, 7 * number % 256], dim=1).to(torch.uint8)
+    patches = colors[:, None, :, None, None].expand(200, 1, 3, SIDE, SIDE)
     views = WeakStrongViews(SIDE, 2).set_random_state(0)
     drawn = views.randomize(200, 1)
     expected = patches.float() / 255
     weak, strong = views.apply(patches, drawn)
     assert torch.allclose(weak, expected, atol=1e-6)
-    recognisable = torch.from_numpy((drawn.strong.schedule == UNUSED).all(axis=1))
-    assert recognisable.sum() > 25
-    assert torch.allclose(strong[recognisable], expected[recognisable], atol=1e-6)
+    recognizable = torch.from_numpy((drawn.strong.schedule == UNUSED).all(axis=1))
+    assert recognizable.sum() > 25
+    assert torch.allclose(strong[recognizable], expected[recognizable], atol=1e-6)
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(smooth):
@@ -249,7 +246,7 @@ def test_some_of_the_samples_come_out_as_in_the_whole_batch_but_for_the_noise(sm
     views = WeakStrongViews(SIDE, 5).set_random_state(0)
     drawn = views.randomize(len(smooth), 1)
     weak, strong = views.apply(smooth, drawn)
-    noisy = torch.from_numpy((drawn.strong.schedule == photometric.NAMES.index("noise")).any(axis=1))
+    noisy = torch.from_numpy((drawn.strong.schedule == number_of(Noise, drawn.strong)).any(axis=1))
     for samples in (slice(0, 9), slice(9, 32)):
         own_weak, own_strong = views.apply(smooth[samples], drawn.rows(samples))
         same = ~noisy[samples] if samples.start else slice(None)
@@ -283,13 +280,13 @@ def test_a_gpu_gives_the_same_weak_and_strong_views_as_the_cpu(smooth):
         assert (ours.cpu() - expected).abs().mean() < 2e-5
 
 
-def test_cpu_and_batched_execution_agree_on_both_views(smooth):
+def test_opencv_and_torch_agree_on_both_views(smooth):
     views = WeakStrongViews(SIDE, 7).set_random_state(0)
     drawn = views.randomize(len(smooth), 1)
     generator = torch.Generator().manual_seed(drawn.strong.noise_seed)
-    pool = torch.randn(noise_pool_length(SIDE), generator=generator)
+    pool = torch.randn(pool_length(SIDE), generator=generator)
     for ours, own in zip(views.apply(smooth, drawn), (drawn.weak, drawn.strong), strict=True):
-        expected = batched.augment(smooth.flatten(0, 1), own, pool, SIDE).unflatten(0, (len(smooth), 1))
+        expected = with_torch.augment(smooth.flatten(0, 1), own, pool, SIDE).unflatten(0, (len(smooth), 1))
         assert torch.allclose(ours, expected, atol=2e-3)
         assert (ours - expected).abs().mean() < 2e-5
 

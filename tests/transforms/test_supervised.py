@@ -2,7 +2,9 @@ import numpy as np
 import pytest
 import torch
 
-from histo_monai.transforms.supervised import SupervisedAugmentation
+from histo_monai.transforms.draws import Uniform
+from histo_monai.transforms.operations.geometric import Crop, Rotate, Scale
+from histo_monai.transforms.supervised import SUPERVISED, SupervisedAugmentation
 from histo_monai.transforms.views import plain_view
 
 SIDE = 32
@@ -17,8 +19,12 @@ def patches():
     return image.round().to(torch.uint8).expand(40, 2, 3, SIDE, SIDE)
 
 
-def drawn_matrices(**settings):
-    augment = SupervisedAugmentation(SIDE, **settings).set_random_state(0)
+def operations(rotation_deg=90.0, scale=(0.8, 1.2), crop_area=(0.7, 1.0)):
+    return Rotate(Uniform(-rotation_deg, rotation_deg)), Scale(Uniform(*scale)), Crop(Uniform(*crop_area))
+
+
+def drawn_matrices(prob=1.0, **ranges):
+    augment = SupervisedAugmentation(SIDE, prob, operations=operations(**ranges)).set_random_state(0)
     return augment.randomize(3000, 1).matrices[:, 0].numpy()
 
 
@@ -53,7 +59,7 @@ def test_every_sample_gets_all_three_operations_and_with_a_probability_some_get_
     assert untouched == pytest.approx(1 / 8, abs=4 * np.sqrt(1 / 8 * 7 / 8 / 3000))
 
 
-def test_views_show_what_their_matrices_say_and_colours_stay(patches):
+def test_views_show_what_their_matrices_say_and_colors_stay(patches):
     augment = SupervisedAugmentation(SIDE).set_random_state(0)
     drawn = augment.randomize(*patches.shape[:2])
     views = augment.apply(patches, drawn).double().numpy() * 255
@@ -98,9 +104,40 @@ def test_a_gpu_gives_the_same_supervised_views_as_the_cpu(patches):
     assert torch.allclose(on_gpu.cpu(), on_cpu, atol=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("prob", -0.1), ("scale", (1.2, 0.8)), ("crop_area", (0.5, 1.5))]
-)
-def test_impossible_ranges_are_named(name, value):
+@pytest.mark.parametrize(("name", "value"), [("prob", -0.1), ("plain_share", 1.1)])
+def test_impossible_shares_are_named(name, value):
     with pytest.raises(ValueError, match=name):
         SupervisedAugmentation(SIDE, **{name: value})
+
+
+def test_the_policy_is_that_of_the_paper():
+    assert operations() == SUPERVISED
+
+
+def plain_ones(augment, num_samples):
+    drawn = augment.randomize(num_samples, 2)
+    same = (drawn.matrices == torch.eye(3, dtype=torch.float64)).flatten(1).all(dim=1)
+    return same.numpy()
+
+
+def test_one_view_in_three_is_plain_in_every_batch_and_at_no_place_more_often():
+    augment = SupervisedAugmentation(SIDE, plain_share=1 / 3).set_random_state(0)
+    plain = np.array([plain_ones(augment, 16) for _ in range(1500)])
+    # A third of 16 is between 5 and 6, and on the average exact, in batches of one image too.
+    assert set(plain.sum(axis=1)) == {5, 6}
+    assert plain.mean(axis=1).mean() == pytest.approx(1 / 3, abs=4 * 0.5 / 16 / np.sqrt(1500))
+    assert np.abs(plain.mean(axis=0) - 1 / 3).max() < 4 * np.sqrt(2 / 9 / 1500)
+    alone = np.mean([plain_ones(augment, 1)[0] for _ in range(1500)])
+    assert alone == pytest.approx(1 / 3, abs=4 * np.sqrt(2 / 9 / 1500))
+
+
+def test_plain_views_are_those_of_the_tests_and_the_others_stay_as_they_were(patches):
+    augment = SupervisedAugmentation(SIDE, plain_share=0.5).set_random_state(0)
+    drawn = augment.randomize(*patches.shape[:2])
+    without = SupervisedAugmentation(SIDE).set_random_state(0).randomize(*patches.shape[:2])
+    plain = (drawn.matrices == torch.eye(3, dtype=torch.float64)).flatten(1).all(dim=1)
+    assert plain.sum() == 20
+    assert torch.equal(drawn.matrices[~plain], without.matrices[~plain])
+    views = augment.apply(patches, drawn)
+    assert torch.allclose(views[plain], plain_view(patches, SIDE)[plain], rtol=0, atol=1e-6)
+    assert SupervisedAugmentation(SIDE, plain_share=1.0).randomize(8, 1).matrices.unique().tolist() == [0, 1]

@@ -3,9 +3,15 @@ import pytest
 import torch
 from monai.transforms import RandomizableTransform
 
-from histo_monai.transforms import geometry, intensity, photometric
+from histo_monai.errors import InputError
+from histo_monai.transforms import geometry
+from histo_monai.transforms.operations.blur import Blur
+from histo_monai.transforms.operations.brightness_contrast import BrightnessContrast
+from histo_monai.transforms.operations.hue_saturation import HueSaturation
+from histo_monai.transforms.operations.noise import Noise
 from histo_monai.transforms.sequence import UNUSED
-from histo_monai.transforms.views import PretrainAugmentation, plain_view
+from histo_monai.transforms.views import PRETRAINING, PretrainAugmentation, plain_view
+from tests.transforms.policies import PAPER, drawn_by, number_of, operations
 
 SIDE = 32
 
@@ -97,7 +103,7 @@ def test_a_batch_leaves_the_same_state_behind_whatever_was_selected(patches):
 
 def test_ranges_without_change_give_the_plain_view(patches):
     # The flip has no range: two flips are none, so look at samples that drew it unmirrored too.
-    augment = PretrainAugmentation(SIDE, 1.0, **NOTHING).set_random_state(0)
+    augment = PretrainAugmentation(SIDE, 1.0, operations(**NOTHING)).set_random_state(0)
     assert torch.allclose(augment(patches).flip(-1), plain_view(patches, SIDE), atol=1e-5)
 
 
@@ -108,7 +114,11 @@ def test_probability_zero_gives_the_plain_view(patches):
 
 @pytest.mark.parametrize("one", ONE_OPERATION, ids=lambda one: next(iter(one)))
 def test_every_operation_moves_pixels_with_its_own_magnitude_per_patch(patches, one):
-    augmented = PretrainAugmentation(SIDE, 1.0, **{**NOTHING, **one}).set_random_state(4)(patches).flip(-1)
+    augmented = (
+        PretrainAugmentation(SIDE, 1.0, operations(**{**NOTHING, **one}))
+        .set_random_state(4)(patches)
+        .flip(-1)
+    )
     change = (augmented - plain_view(patches, SIDE)).abs().flatten(2).mean(-1)
     assert (change > 1e-4).float().mean() > 0.9
     # The three patches of a sample are equal going in: only their magnitudes can tell them apart. Blur has but
@@ -118,7 +128,9 @@ def test_every_operation_moves_pixels_with_its_own_magnitude_per_patch(patches, 
 
 
 def test_the_patches_of_a_sample_share_operations_and_order_and_samples_do_not():
-    augment = PretrainAugmentation(SIDE, 0.5, **{**NOTHING, "rotation_deg": 90.0}).set_random_state(0)
+    augment = PretrainAugmentation(
+        SIDE, 0.5, operations(**{**NOTHING, "rotation_deg": 90.0})
+    ).set_random_state(0)
     drawn = augment.randomize(64, 3)
     assert drawn.schedule.shape == (64, 5)
     assert len(np.unique(drawn.schedule, axis=0)) > 20
@@ -134,7 +146,9 @@ def test_the_patches_of_a_sample_share_operations_and_order_and_samples_do_not()
 
 def test_geometry_is_composed_in_the_drawn_order():
     # A flip before and after a rotation turn opposite ways: both orders must occur, and nothing else.
-    augment = PretrainAugmentation(SIDE, 1.0, **{**NOTHING, "rotation_deg": 90.0}).set_random_state(0)
+    augment = PretrainAugmentation(
+        SIDE, 1.0, operations(**{**NOTHING, "rotation_deg": 90.0})
+    ).set_random_state(0)
     seen = set()
     for _ in range(20):
         state = augment.R.get_state()
@@ -151,18 +165,18 @@ def test_geometry_is_composed_in_the_drawn_order():
 
 def test_photometric_operations_run_in_the_drawn_order(patches):
     settings = {**NOTHING, "saturation": 1.0, "blur_kernel": (7, 7)}
-    augment = PretrainAugmentation(SIDE, 1.0, **settings).set_random_state(0)
+    augment = PretrainAugmentation(SIDE, 1.0, operations(**settings)).set_random_state(0)
     drawn = augment.randomize(*patches.shape[:2])
-    hue_saturation, blur = (photometric.NAMES.index(name) for name in ("hue_saturation", "blur"))
+    hue_saturation, blur = number_of(HueSaturation, drawn), number_of(Blur, drawn)
     expected = plain_view(patches, SIDE).flip(-1).flatten(0, 1)
     for row in range(len(expected)):
         image = expected[row : row + 1]
         for operation in drawn.schedule[row // 3]:
-            parameters = drawn.photometric[operation].flatten(0, 1)[row : row + 1].float()
+            parameters = drawn.parameters[operation].flatten(0, 1)[row : row + 1].float()
             if operation == hue_saturation:
-                image = intensity.adjust_hue_saturation(image, parameters[:, 0], parameters[:, 1])
+                image = HueSaturation.with_torch(image, parameters, torch.empty(0))
             elif operation == blur:
-                image = intensity.gaussian_blur(image, parameters)
+                image = Blur.with_torch(image, parameters, torch.empty(0))
         expected[row] = image[0]
     assert torch.allclose(augment.apply(patches, drawn).flatten(0, 1), expected, atol=1e-5)
     assert len({tuple(order) for order in drawn.schedule}) > 1
@@ -170,7 +184,10 @@ def test_photometric_operations_run_in_the_drawn_order(patches):
 
 def test_magnitudes_fill_the_paper_s_ranges():
     augment = PretrainAugmentation(SIDE, 1.0).set_random_state(0)
-    noise, hue_saturation, brightness_contrast, blur, _ = augment.randomize(2000, 1).photometric
+    drawn = augment.randomize(2000, 1)
+    noise, hue_saturation, brightness_contrast, blur = (
+        drawn_by(kind, drawn) for kind in (Noise, HueSaturation, BrightnessContrast, Blur)
+    )
     for values, low, high in (
         (noise[..., 0].abs(), 0, 0.1),
         (hue_saturation[..., 0], -0.1, 0.1),
@@ -188,7 +205,9 @@ def test_magnitudes_fill_the_paper_s_ranges():
 
 
 def test_scale_magnifies_by_the_paper_s_factors():
-    augment = PretrainAugmentation(SIDE, 1.0, **{**NOTHING, "scale": (0.8, 1.2)}).set_random_state(0)
+    augment = PretrainAugmentation(
+        SIDE, 1.0, operations(**{**NOTHING, "scale": (0.8, 1.2)})
+    ).set_random_state(0)
     magnification = 1 / torch.linalg.det(augment.randomize(2000, 1).matrices[..., :2, :2]).abs().sqrt()
     assert 0.8 <= magnification.min() < 0.805
     assert 1.195 < magnification.max() <= 1.2
@@ -225,7 +244,7 @@ def test_a_gpu_gives_the_same_views_as_the_cpu(patches):
         torch.zeros(2, 3, 1, 8, 8, dtype=torch.uint8),
         torch.zeros(2, 3, 3, 8, 9, dtype=torch.uint8),
     ],
-    ids=["float", "no scales", "grey", "oblong"],
+    ids=["float", "no scales", "gray", "oblong"],
 )
 def test_batches_of_another_kind_are_refused(bad):
     with pytest.raises(ValueError, match="expected, got"):
@@ -237,16 +256,29 @@ def test_batches_of_another_kind_are_refused(bad):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("prob", 1.5),
         ("scale", (1.2, 0.8)),
+        ("affine_scale", 1.2),
         ("saturation", 2.0),
+        ("contrast", 1.1),
+        ("noise_sigma", 1.5),
         ("blur_kernel", (2, 7)),
         ("crop_area", (0.0, 1.0)),
     ],
 )
 def test_impossible_ranges_are_named(name, value):
     with pytest.raises(ValueError, match=name):
-        PretrainAugmentation(SIDE, **{name: value})
+        operations(**{name: value})
+
+
+def test_an_impossible_probability_and_views_too_small_for_the_blur_are_named():
+    with pytest.raises(InputError, match="prob"):
+        PretrainAugmentation(SIDE, 1.5)
+    with pytest.raises(ValueError, match="size_px: at least 4 expected"):
+        PretrainAugmentation(3)
+
+
+def test_the_policy_is_that_of_the_paper():
+    assert operations(**PAPER) == PRETRAINING
 
 
 def test_unused_steps_stand_at_the_end():

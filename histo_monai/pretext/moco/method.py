@@ -14,8 +14,10 @@ from histo_monai.networks.start import EncoderStart
 from histo_monai.pretext.moco.info_nce import info_nce, positive_is_nearest
 from histo_monai.pretext.moco.momentum import MomentumContrast, other_keys_of_batch
 from histo_monai.pretext.moco.pictures import mosaic_of_matches
+from histo_monai.pretext.moco.settings import MoCoSettings
 from histo_monai.pretext.moco.views import ContrastiveViews
 from histo_monai.pretext.protocol import Task
+from histo_monai.pretext.settings import PretextSettings
 from histo_monai.randomness import Step, derive_seed
 
 NUM_VALIDATION_VIEWS = 64
@@ -39,19 +41,13 @@ class MoCo:
         patch_px: side of the patches that the trunk sees.
         mpps: resolutions of the corpus, µm/px, finest first; only the finest is read.
         augmentation_prob: not used: every view has all of `ContrastiveViews`.
-        epochs: passes over the training patches.
-        batch_size: patches per step, over all processes.
-        lr: constant learning rate of SGD.
-        momentum: Nesterov momentum.
-        weight_decay: L2.
-        queue_size: keys that a query is held against.
-        key_momentum: share of the key network that stays at each step.
-        temperature: divides the cosine similarities.
+        settings: see `MoCoSettings`.
 
     Raises:
         ValueError: there is no resolution, or a number is outside its range.
     """
 
+    Settings: ClassVar[type[PretextSettings]] = MoCoSettings
     MEASURES: ClassVar[tuple[str, ...]] = ("loss", "accuracy")
     KEEPS_BEST: ClassVar[bool] = False
 
@@ -62,30 +58,28 @@ class MoCo:
         patch_px: int,
         mpps: tuple[float, ...],
         augmentation_prob: float,
-        epochs: int,
-        batch_size: int,
-        lr: float,
-        momentum: float,
-        weight_decay: float,
-        queue_size: int,
-        key_momentum: float,
-        temperature: float,
+        settings: MoCoSettings,
     ) -> None:
         if not mpps:
             raise ValueError("momentum contrast reads the finest resolution, got none")
-        if not temperature > 0:
-            raise ValueError(f"the temperature is positive, got {temperature}")
-        self._network = MomentumContrast(start.build(patch_px).encoder, queue_size, key_momentum)
-        self.epochs = epochs
-        self.batch_size = batch_size
+        if not settings.temperature > 0:
+            raise ValueError(f"the temperature is positive, got {settings.temperature}")
+        encoder = start.build(patch_px).encoder
+        self._network = MomentumContrast(encoder, settings.queue_size, settings.key_momentum)
+        self.epochs = settings.epochs
+        self.batch_size = settings.batch_size
         self.patch_px = patch_px
         self.mpps: tuple[float, ...] = mpps[:1]
-        self.temperature = temperature
+        self.temperature = settings.temperature
         self._augment = ContrastiveViews(patch_px)
         self._augment.set_random_state(derive_seed(0, "validation views"))
         self._validation_views = self._augment.randomize(NUM_VALIDATION_VIEWS, 1)
         self._sgd = partial(
-            torch.optim.SGD, lr=lr, momentum=momentum, weight_decay=weight_decay, nesterov=True
+            torch.optim.SGD,
+            lr=settings.lr,
+            momentum=settings.momentum,
+            weight_decay=settings.weight_decay,
+            nesterov=True,
         )
 
     @property
@@ -141,7 +135,7 @@ class MoCo:
         return {f"encoder.{name}": value for name, value in self.network.query.encoder.state_dict().items()}
 
     def description(self) -> Mapping[str, Any]:
-        """Architecture, resolution and normalisation of the encoder."""
+        """Architecture, resolution and normalization of the encoder."""
         encoder = self.network.query.encoder
         return encoder.description(
             architecture=f"{encoder.name} trunk", head="linear", patch_px=self.patch_px, mpps=self.mpps

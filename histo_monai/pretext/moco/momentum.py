@@ -96,7 +96,7 @@ class Projector(nn.Module):
 class MomentumContrast(nn.Module):
     """The query network, which learns; the key network, which follows it; the queue.
 
-    The key network is always in evaluation mode and normalises by statistics that follow those of the query network,
+    The key network is always in evaluation mode and normalizes by statistics that follow those of the query network,
     as its weights do (Cai et al. 2021, "EMAN"). So a key is a function of its own image alone, on any number of
     processes: nothing of the batch that a query and its key share can tell the positive from the queue. (The shuffling
     of He et al. 2020 needs several processes.)

@@ -2,15 +2,16 @@
 
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 
-from histo_monai.transforms import geometry, photometric
-from histo_monai.transforms.augmentation import Augmentation, Range, check_number, check_range, render
+from histo_monai.transforms import geometry
+from histo_monai.transforms.augmentation import Augmentation, render
+from histo_monai.transforms.draws import Range, Source, Uniform, check_number, check_range
+from histo_monai.transforms.operations.brightness_contrast import BrightnessContrast
+from histo_monai.transforms.operations.geometric import Crop, Flip, Rotate
+from histo_monai.transforms.operations.hue_saturation import HueSaturation
 from histo_monai.transforms.parameters import ViewParameters
 from histo_monai.transforms.sequence import draw_schedule
-
-_OPERATIONS = np.array([photometric.NAMES.index(name) for name in ("hue_saturation", "brightness_contrast")])
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,8 @@ class ContrastiveViews(Augmentation[ContrastiveParameters, tuple[torch.Tensor, t
     random order. There is no pixel noise, so any share of a batch has the bytes that it has in the whole.
 
     Reading of the paper where it leaves room:
-        * "0.6-1.4" are the factors of colour jitter 0.4: brightness and contrast are multiplied by them, brightness
-          first. Saturation has the ratio of Tellez et al. 2019 (`intensity.adjust_hue_saturation`), the factor less 1:
+        * "0.6-1.4" are the factors of color jitter 0.4: brightness and contrast are multiplied by them, brightness
+          first. Saturation has the ratio of Tellez et al. 2019 (`HueSaturation`), the factor less 1:
           0.6 S below, at most S (1 + 0.4 (1 - S)) above, which needs no clipping. Hue of a factor is its departure
           from 1 as a fraction of a full turn, ± 0.4, as in torchvision.
         * each range holds "no change", so everything is always applied.
@@ -74,18 +75,25 @@ class ContrastiveViews(Augmentation[ContrastiveParameters, tuple[torch.Tensor, t
         jitter: Range = (0.6, 1.4),
         hue: float = 0.4,
     ) -> None:
-        super().__init__(size_px)
-        check_range("crop_area", crop_area, 0.01, 1)
         check_range("jitter", jitter, 0, 2)
         check_number("hue", hue, 0, 0.5)
-        self.crop_area = crop_area
-        self.jitter = jitter
-        self.hue = hue
+        factor = Uniform(*jitter)
+        jitters = (
+            HueSaturation(hue=Uniform(-hue, hue), saturation=Uniform(*jitter, shift=-1)),
+            BrightnessContrast(brightness=factor, contrast=factor),
+        )
+        super().__init__(size_px, jitters)
+        self.geometry = (
+            Rotate(Uniform(0, 360)),
+            Flip(0.5, vertical=True),
+            Flip(0.5),
+            Crop(Uniform(*crop_area)),
+        )
 
     def randomize(self, num_samples: int, num_scales: int) -> ContrastiveParameters:
         """Draws both views of one batch: see `Augmentation.randomize`."""
-        shape = (num_samples, num_scales)
-        return ContrastiveParameters(self._draw_view(shape), self._draw_view(shape))
+        source = self._source(num_samples, num_scales)
+        return ContrastiveParameters(self._draw_view(source), self._draw_view(source))
 
     def apply(self, patches: torch.Tensor, drawn: ContrastiveParameters) -> tuple[torch.Tensor, torch.Tensor]:
         """Both views with parameters that are drawn already.
@@ -100,32 +108,11 @@ class ContrastiveViews(Augmentation[ContrastiveParameters, tuple[torch.Tensor, t
         """
         return render(patches, drawn.query, self.size_px), render(patches, drawn.key, self.size_px)
 
-    def _draw_view(self, shape: tuple[int, int]) -> ViewParameters:
-        matrices = geometry.compose(
-            [
-                geometry.rotation_matrix(self._uniform(0, 360, shape)),
-                geometry.flip_matrix(self._uniform(0, 1, shape) < 0.5, vertical=True),
-                geometry.flip_matrix(self._uniform(0, 1, shape) < 0.5),
-                self._crop_matrix(self.crop_area, shape),
-            ]
-        )
-        pairs = {
-            "hue_saturation": (
-                self._uniform(-self.hue, self.hue, shape),
-                self._uniform(*self.jitter, shape) - 1,
-            ),
-            "brightness_contrast": (self._uniform(*self.jitter, shape), self._uniform(*self.jitter, shape)),
-        }
-        # What is never scheduled has no columns.
-        columns = {name: torch.stack(pair, dim=-1) for name, pair in pairs.items()}
-        none = torch.empty(*shape, 0, dtype=torch.float64)
-        order = draw_schedule(self.R, shape[0], len(_OPERATIONS), prob=1.0)
-        return ViewParameters(
-            matrices,
-            _OPERATIONS[order],
-            tuple(columns.get(name, none) for name in photometric.NAMES),
-            noise_seed=0,
-        )
+    def _draw_view(self, source: Source) -> ViewParameters:
+        base = geometry.compose([operation.draw(source) for operation in self.geometry])
+        drawn = [operation.draw(source) for operation in self.operations]
+        order = draw_schedule(self.R, source.shape[0], len(self.operations), prob=1.0)
+        return ViewParameters.scheduled(self.operations, drawn, order, base=base)
 
 
 def _gather(view: ViewParameters, drawings: torch.Tensor) -> ViewParameters:
@@ -133,5 +120,5 @@ def _gather(view: ViewParameters, drawings: torch.Tensor) -> ViewParameters:
         view,
         matrices=view.matrices[drawings],
         schedule=view.schedule[drawings.numpy()],
-        photometric=tuple(part[drawings] for part in view.photometric),
+        parameters=tuple(part[drawings] for part in view.parameters),
     )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
 from histo_monai.errors import InputError
 from histo_monai.networks.start import EncoderStart
+from histo_monai.pretext.pretrained.settings import PretrainedSettings
+from histo_monai.pretext.settings import PretextSettings
 from histo_monai.pretext.untrained import Untrained
 
 
@@ -23,10 +25,13 @@ class Pretrained(Untrained):
         patch_px: side of the patches.
         mpps: the three resolutions, µm/px, finest first.
         augmentation_prob: not used, since nothing trains.
+        settings: none.
 
     Raises:
         InputError: there is no file.
     """
+
+    Settings: ClassVar[type[PretextSettings]] = PretrainedSettings
 
     def __init__(
         self,
@@ -35,6 +40,7 @@ class Pretrained(Untrained):
         patch_px: int,
         mpps: tuple[float, ...],
         augmentation_prob: float,
+        settings: PretrainedSettings,
     ) -> None:
         if start.weights is None:
             raise InputError(

@@ -1,1 +1,1 @@
-"""No pretraining: the encoder of resolution sequence prediction as it is initialised."""
+"""No pretraining: the encoder of resolution sequence prediction as it is initialized."""

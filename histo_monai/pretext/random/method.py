@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from histo_monai.networks.start import EncoderStart
+from histo_monai.pretext.settings import PretextSettings
 from histo_monai.pretext.untrained import Untrained
 
 
@@ -14,7 +17,10 @@ class Random(Untrained):
         patch_px: side of the patches.
         mpps: the three resolutions, µm/px, finest first.
         augmentation_prob: not used, since nothing trains.
+        settings: none.
     """
+
+    Settings: ClassVar[type[PretextSettings]] = PretextSettings
 
     def __init__(
         self,
@@ -23,5 +29,6 @@ class Random(Untrained):
         patch_px: int,
         mpps: tuple[float, ...],
         augmentation_prob: float,
+        settings: PretextSettings,
     ) -> None:
         super().__init__(start=start.without_weights(), patch_px=patch_px, mpps=mpps)

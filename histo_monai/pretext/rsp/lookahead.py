@@ -10,13 +10,13 @@ from torch.optim import Optimizer
 
 
 class Lookahead(Optimizer):
-    """Wraps an optimiser: after every `steps` iterations of it the slow weights move towards the fast ones.
+    """Wraps an optimizer: after every `steps` iterations of it the slow weights move towards the fast ones.
 
-    slow <- slow + slow_step * (fast - slow), then fast <- slow. The inner optimiser keeps its momentum. Steps are
-    iterations, not epochs. Learning-rate schedules act on the inner optimiser through the shared `param_groups`.
+    slow <- slow + slow_step * (fast - slow), then fast <- slow. The inner optimizer keeps its momentum. Steps are
+    iterations, not epochs. Learning-rate schedules act on the inner optimizer through the shared `param_groups`.
 
     Args:
-        inner: the optimiser of the fast weights.
+        inner: the optimizer of the fast weights.
         steps: k, at least 1.
         slow_step: in (0, 1]; 1 makes Lookahead do nothing.
     """
@@ -39,7 +39,7 @@ class Lookahead(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """One step of the inner optimiser, and every k-th time the slow step."""
+        """One step of the inner optimizer, and every k-th time the slow step."""
         loss = self.inner.step(closure)
         self._taken += 1
         if self._taken % self.steps == 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from typing import ClassVar
 
 import torch
 from torch import nn
@@ -11,6 +11,8 @@ from histo_monai.networks.start import EncoderStart
 from histo_monai.pretext.orders import ORDERS, OrderPrediction
 from histo_monai.pretext.protocol import Task
 from histo_monai.pretext.rsp.lookahead import Lookahead
+from histo_monai.pretext.rsp.settings import RSPSettings
+from histo_monai.pretext.settings import PretextSettings
 from histo_monai.randomness import Step
 from histo_monai.transforms.views import PretrainAugmentation
 
@@ -25,17 +27,13 @@ class RSP(OrderPrediction):
         patch_px: side of the patches that the trunk sees.
         mpps: the three resolutions, µm/px, finest first.
         augmentation_prob: see `PretrainAugmentation`.
-        epochs: passes over the training triples.
-        batch_size: triples per step, over all processes.
-        lr: constant learning rate of SGD.
-        momentum: Nesterov momentum.
-        weight_decay: L2.
-        lookahead_steps: k of Lookahead, in iterations.
-        lookahead_slow_step: alpha of Lookahead.
+        settings: see `RSPSettings`.
 
     Raises:
         ValueError: there are not three resolutions.
     """
+
+    Settings: ClassVar[type[PretextSettings]] = RSPSettings
 
     def __init__(
         self,
@@ -44,22 +42,13 @@ class RSP(OrderPrediction):
         patch_px: int,
         mpps: tuple[float, ...],
         augmentation_prob: float,
-        epochs: int,
-        batch_size: int,
-        lr: float,
-        momentum: float,
-        weight_decay: float,
-        lookahead_steps: int,
-        lookahead_slow_step: float,
+        settings: RSPSettings,
     ) -> None:
         super().__init__(start=start, patch_px=patch_px, mpps=mpps)
-        self.epochs = epochs
-        self.batch_size = batch_size
+        self.epochs = settings.epochs
+        self.batch_size = settings.batch_size
         self._augment = PretrainAugmentation(patch_px, prob=augmentation_prob)
-        self._sgd = partial(
-            torch.optim.SGD, lr=lr, momentum=momentum, weight_decay=weight_decay, nesterov=True
-        )
-        self._lookahead = partial(Lookahead, steps=lookahead_steps, slow_step=lookahead_slow_step)
+        self._settings = settings
 
     def training_task(self, patches: torch.Tensor, rows: torch.Tensor, step: Step) -> Task:
         """Augment, and draw one order per triple."""
@@ -73,4 +62,12 @@ class RSP(OrderPrediction):
 
     def optimizer(self, network: nn.Module) -> torch.optim.Optimizer:
         """SGD with Nesterov momentum, inside Lookahead."""
-        return self._lookahead(self._sgd(network.parameters()))
+        settings, lookahead = self._settings, self._settings.lookahead
+        sgd = torch.optim.SGD(
+            network.parameters(),
+            lr=settings.lr,
+            momentum=settings.momentum,
+            weight_decay=settings.weight_decay,
+            nesterov=True,
+        )
+        return Lookahead(sgd, steps=lookahead.steps, slow_step=lookahead.slow_step)

@@ -47,10 +47,10 @@ class Decoder(nn.Module):
     have half as many. Of BigGAN it leaves out what is there for classes or for the game against a discriminator:
         * class embedding, and latents in the batch-norms: there are no classes, so all D latents enter at the bottom
           and the batch-norms are plain ones;
-        * spectral normalisation: it bounds a generator's gradients; a decoder under a squared error needs none, and
+        * spectral normalization: it bounds a generator's gradients; a decoder under a squared error needs none, and
           the bound would hold back its contrast;
         * self-attention: the paper names none, and it is the one part whose memory grows with the fourth power of P;
-        * orthogonal initialisation: its QR differs between machines in the last bits; the batch-norms after the
+        * orthogonal initialization: its QR differs between machines in the last bits; the batch-norms after the
           convolutions undo their scale. Weights start as torch's layers do; `torch.manual_seed` decides them.
 
     Args:
@@ -82,7 +82,7 @@ class Decoder(nn.Module):
         """Patches of a batch of latents."""
         maps = self.blocks(self.first(latents).unflatten(1, (-1, FIRST_PX, FIRST_PX)))
         colors = self.last(F.relu(self.norm(maps)))
-        # Under autocast the colours are bfloat16, which has few steps near the white of the background.
+        # Under autocast the colors are bfloat16, which has few steps near the white of the background.
         return colors.to(self.last.weight.dtype).tanh()
 
 

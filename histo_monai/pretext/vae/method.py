@@ -13,9 +13,11 @@ from torch import nn
 from histo_monai.networks.encoder import Encoder
 from histo_monai.networks.start import EncoderStart
 from histo_monai.pretext.protocol import Task
+from histo_monai.pretext.settings import PretextSettings
 from histo_monai.pretext.vae.decoder import Decoder
 from histo_monai.pretext.vae.elbo import gaussian_reconstruction, kl_to_standard_normal
 from histo_monai.pretext.vae.pictures import reconstructions_and_samples
+from histo_monai.pretext.vae.settings import VAESettings
 from histo_monai.randomness import Step, generator
 from histo_monai.transforms.views import plain_view
 
@@ -85,17 +87,13 @@ class VAE:
         patch_px: side of the patches, a power of two from 32.
         mpps: resolutions of the corpus, µm/px, finest first; only the first is read.
         augmentation_prob: not used, since nothing is augmented.
-        epochs: passes over the training patches.
-        batch_size: patches per step, over all processes.
-        lr: constant learning rate of Adam; the paper names no optimiser.
-        weight_decay: L2.
-        kl_weight: of the KL term; 1 is the evidence lower bound.
-        decoder_width: channels of the decoder's last maps; the paper names none, BigGAN has 96.
+        settings: see `VAESettings`.
 
     Raises:
         ValueError: `patch_px` is not a power of two from 32.
     """
 
+    Settings: ClassVar[type[PretextSettings]] = VAESettings
     MEASURES: ClassVar[tuple[str, ...]] = ("loss", "reconstruction", "kl", "mse")
     KEEPS_BEST: ClassVar[bool] = True
 
@@ -106,20 +104,17 @@ class VAE:
         patch_px: int,
         mpps: tuple[float, ...],
         augmentation_prob: float,
-        epochs: int,
-        batch_size: int,
-        lr: float,
-        weight_decay: float,
-        kl_weight: float,
-        decoder_width: int,
+        settings: VAESettings,
     ) -> None:
-        self._network = VAENetwork(start.build(patch_px).encoder, patch_px, decoder_width)
-        self.epochs = epochs
-        self.batch_size = batch_size
+        self._network = VAENetwork(start.build(patch_px).encoder, patch_px, settings.decoder_width)
+        self.epochs = settings.epochs
+        self.batch_size = settings.batch_size
         self.patch_px = patch_px
         self.mpps: tuple[float, ...] = mpps[:1]
-        self.kl_weight = kl_weight
-        self._adam = partial(torch.optim.Adam, lr=lr, betas=(0.9, 0.999), weight_decay=weight_decay)
+        self.kl_weight = settings.kl_weight
+        self._adam = partial(
+            torch.optim.Adam, lr=settings.lr, betas=(0.9, 0.999), weight_decay=settings.weight_decay
+        )
         self._fixed_noise = _normal(generator(0, "validation noise"), NUM_FIXED_DRAWS)
         self._prior = _normal(generator(0, "samples of the prior"), NUM_SHOWN)
 
@@ -166,7 +161,7 @@ class VAE:
         return {f"encoder.{name}": value for name, value in self.network.encoder.state_dict().items()}
 
     def description(self) -> Mapping[str, Any]:
-        """Architecture, resolution and normalisation of the encoder."""
+        """Architecture, resolution and normalization of the encoder."""
         encoder = self.network.encoder
         return encoder.description(
             architecture=f"{encoder.name} trunk", head="linear", patch_px=self.patch_px, mpps=self.mpps

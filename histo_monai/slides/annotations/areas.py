@@ -1,4 +1,4 @@
-"""Outlines that enclose nothing, and how what a reader leaves out of a file is told."""
+"""Outlines that enclose nothing, and how what a reader leaves out of a file is reported."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ Report = Callable[[LeftOut], None]
 """What takes what was left out: `log_left_out`, or the `append` of a list."""
 
 
-def left_out_in_words(found: Sequence[LeftOut]) -> list[str]:
+def left_out_in_words(left_out: Sequence[LeftOut]) -> list[str]:
     """One line for everything that was left out for one reason, with the number and the files."""
     lines = []
-    for kind, why in dict.fromkeys((one.kind, one.why) for one in found):
-        some = [one for one in found if (one.kind, one.why) == (kind, why)]
+    for kind, why in dict.fromkeys((one.kind, one.why) for one in left_out):
+        some = [one for one in left_out if (one.kind, one.why) == (kind, why)]
         if len(some) == 1:
             lines.append(str(some[0]))
             continue
@@ -87,10 +87,10 @@ def enclose_area(outlines: Sequence[NDArray[np.float64]]) -> NDArray[np.bool_]:
         Shape (number of outlines,), bool.
     """
     nums = np.array([len(points) for points in outlines], np.int64)
-    found = np.zeros(len(nums), bool)
+    has_area = np.zeros(len(nums), bool)
     some = np.flatnonzero(nums >= 3)
     if not len(some):
-        return found
+        return has_area
     nums = nums[some]
     firsts = np.cumsum(nums) - nums
     points = np.concatenate([outlines[number] for number in some.tolist()])
@@ -101,10 +101,10 @@ def enclose_area(outlines: Sequence[NDArray[np.float64]]) -> NDArray[np.bool_]:
     twice_area = np.add.reduceat(points[:, 1] * ends[:, 0] - points[:, 0] * ends[:, 1], firsts)
     length = np.add.reduceat(np.hypot(*(ends - points).T), firsts)
     wide = np.abs(twice_area) > 2 * _NARROW_PX * length
-    found[some] = wide
+    has_area[some] = wide
     for number in some[~wide].tolist():
-        found[number] = _is_wide(outlines[number].tolist())
-    return found
+        has_area[number] = _is_wide(outlines[number].tolist())
+    return has_area
 
 
 def _is_wide(points: Sequence[Sequence[float]]) -> bool:

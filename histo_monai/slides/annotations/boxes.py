@@ -55,12 +55,12 @@ class BoxTree:
         waiting = [np.arange(at, min(at + _CHUNK, len(asked))) for at in range(0, len(asked), _CHUNK)][::-1]
         while waiting:
             numbers = waiting.pop()
-            found = self._below(numbers, low_yx, high_yx, asked)
-            if found is None:
+            pairs = self._below(numbers, low_yx, high_yx, asked)
+            if pairs is None:
                 half = len(numbers) // 2
                 waiting += [numbers[half:], numbers[:half]]
                 continue
-            yield from zip(*found, strict=True)
+            yield from zip(*pairs, strict=True)
 
     def _below(
         self, numbers: Ints, low_yx: Floats, high_yx: Floats, labels: Ints

@@ -42,7 +42,7 @@ def check_size(path: Path, num_bytes: int) -> None:
 
 
 def short(given: Any) -> str:
-    """What was found in a file, as it may stand in a message of one line: escaped, and never long."""
+    """Content of a file, as it may stand in a message of one line: escaped, and never long."""
     text = _SHORT.repr(given)
     return text if len(text) <= 60 else f"{text[:57]}..."
 

@@ -157,16 +157,16 @@ def _with_area(path: Path, regions: Sequence[tuple[str, Region]], report: Report
     has_area = enclose_area(rings)
     if has_area.all():
         return [region for _, region in regions]
-    found, left_out = [], []
+    kept, left_out = [], []
     flags = iter(has_area.tolist())
     for where, region in regions:
         has_exterior = next(flags)
         holes = tuple(hole for hole in region.holes_yx if next(flags))
         left_out += [_place_in_file(path, where)] * (1 + len(region.holes_yx) - len(holes) - has_exterior)
         if has_exterior:
-            found.append(replace(region, holes_yx=holes))
+            kept.append(replace(region, holes_yx=holes))
     report(LeftOut(path, "outline", "without area", tuple(left_out)))
-    return found
+    return kept
 
 
 def _place_in_file(path: Path, where: str) -> str:

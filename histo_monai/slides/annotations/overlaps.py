@@ -32,9 +32,9 @@ def overlaps(
     )
     near = BoxTree(low, high).pairs(hole_low, hole_high)
     while some := list(islice(near, _PAIRS)):
-        found = _overlap([(holes[hole], exteriors[exterior]) for hole, exterior in some], _COARSE_PX)
-        for (hole, exterior), is_found in zip(some, found, strict=True):
-            if is_found or _overlap([(holes[hole], exteriors[exterior])], _FINE_PX)[0]:
+        overlap = _overlap([(holes[hole], exteriors[exterior]) for hole, exterior in some], _COARSE_PX)
+        for (hole, exterior), is_overlap in zip(some, overlap, strict=True):
+            if is_overlap or _overlap([(holes[hole], exteriors[exterior])], _FINE_PX)[0]:
                 yield hole, exterior
 
 

@@ -124,17 +124,17 @@ def _pieces(
     outlines: Sequence[NDArray[np.float64]], first: NDArray[np.int64], end: NDArray[np.int64], rule: Rule
 ) -> list[_Piece]:
     """An outline and its holes within a window; none where the outline lies outside of it."""
-    found: list[_Piece] = []
+    pieces: list[_Piece] = []
     for points in outlines:
         low = np.clip(np.floor(points.min(axis=0)).astype(np.int64), first, end)
         size = np.clip(np.floor(points.max(axis=0)).astype(np.int64) + 1, first, end) - low
         if size.all():
-            found.append(_Piece(points, low, size, _INVERSE[rule] if found else rule))
-            if len(found) == 1:
+            pieces.append(_Piece(points, low, size, _INVERSE[rule] if pieces else rule))
+            if len(pieces) == 1:
                 first, end = low, low + size
-        elif not found:
+        elif not pieces:
             break
-    return found
+    return pieces
 
 
 def _without_holes(

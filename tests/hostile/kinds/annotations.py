@@ -127,10 +127,10 @@ RING = [[0, 0], [90, 0], [90, 90], [0, 0]]
 
 
 def _parents(depth: int) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": "a"}
+    result: dict[str, Any] = {"name": "a"}
     for _ in range(depth):
-        found = {"name": "a", "parentClass": found}
-    return found
+        result = {"name": "a", "parentClass": result}
+    return result
 
 
 GOOD_FEATURE = _feature(_polygon(RING))

@@ -99,10 +99,10 @@ def _held_by_another(hold: Callable[[], object]) -> Callable[[], None]:
     """Another process takes it, and keeps it until the case is over."""
 
     def change() -> None:
-        ready, told = os.pipe()
+        ready, signal_end = os.pipe()
         if os.fork() == 0:
             hold_open = hold()
-            os.write(told, b"x")
+            os.write(signal_end, b"x")
             signal.alarm(60)
             while hold_open is not False:
                 time.sleep(1)
@@ -267,7 +267,7 @@ def cases() -> Iterator[Case]:
         yield Case(STATES, name, INDEX_CALL, prepare, code=ACCEPTED, state="done", check=_is_clean)
     for argv, folder in (
         (INDEX_CALL, INDEX),
-        (finetune, artifacts.finetuned_folder("random", 0)),
+        (finetune, artifacts.Run("random", 0).finetuned),
         (("compare",), DATA / "comparison"),
     ):
         stage = "-".join((argv[0], *argv[2::2]))

@@ -32,12 +32,12 @@ def _flipped(data: bytes, at: int) -> bytes:
 
 
 def _resealed(path: Path, **changes: Any) -> Callable[[], None]:
-    """A description that says something else, with digests that hold; None removes what is said."""
+    """A description that says something else, with digests that hold; None removes a key."""
 
     def change() -> None:
         state, description = load_model(path)
-        told = {name: value for name, value in (description | changes).items() if value is not ...}
-        _save(path, state, told)
+        changed = {name: value for name, value in (description | changes).items() if value is not ...}
+        _save(path, state, changed)
 
     return change
 

@@ -162,13 +162,13 @@ BENIGN: dict[str, Callable[[], object]] = {
 
 
 def _sections(text: str) -> list[str]:
-    found: list[str] = []
+    result: list[str] = []
     for line in text.splitlines():
         if line[:1] in (" ", "-"):
-            found[-1] += "\n" + line
+            result[-1] += "\n" + line
         else:
-            found.append(line)
-    return found
+            result.append(line)
+    return result
 
 
 def _reads_as_dvc() -> None:

@@ -166,14 +166,14 @@ TAGS: dict[str, Bytes] = {
 }
 PLAIN = {
     "32-bit floats": lambda: write_slide(VICTIM, pixels=slide_pixels(1).astype(np.float32) / 255),
-    "one channel": lambda: _grey(),
+    "one channel": lambda: _gray(),
     "Aperio without a number": lambda: write_slide(VICTIM, seed=1, mpp=None, description="Aperio|MPP = n/a"),
     "Aperio of 0 µm/px": lambda: write_slide(VICTIM, seed=1, mpp=None, description="Aperio|MPP = 0"),
     "Aperio of 10^400 µm/px": lambda: write_slide(VICTIM, seed=1, mpp=None, description="Aperio|MPP = 1" + "0" * 400),
 }  # fmt: skip
 
 
-def _grey() -> None:
+def _gray() -> None:
     write_slide(VICTIM, pixels=slide_pixels(1)[..., 0], photometric="minisblack")
 
 

@@ -1,0 +1,102 @@
+"""Answers to "how many labels?": numbers with intervals whose ends may be open."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class LabelsNeeded:
+    """How many labels a learning curve needs for a score, with a 95 % interval; any of the three may be open.
+
+    Attributes:
+        value: number of labels; 0 stands for "fewer than `fewest`", inf for "more than `most`", NaN for unknown.
+        low: lower end, likewise.
+        high: upper end, likewise.
+        extrapolated: whether the value lies beyond the largest size measured, on a fitted inverse power law.
+        reason: what the answer rests on, or why it is open, in one sentence.
+        fewest: the smallest number that is stated.
+        most: the largest.
+    """
+
+    value: float
+    low: float
+    high: float
+    extrapolated: bool
+    reason: str
+    fewest: float
+    most: float
+
+    def __str__(self) -> str:
+        if np.isnan(self.value):
+            return f"unknown: {self.reason}"
+        value, low, high = (self._stated(number) for number in (self.value, self.low, self.high))
+        if self.low == self.high == self.value and not 0 < self.value < np.inf:
+            return value
+        return f"{value} ({low} to {high})"
+
+    def _stated(self, number: float) -> str:
+        if number <= 0:
+            return f"fewer than {self.fewest:,.0f}"
+        return f"more than {self.most:,.0f}" if np.isinf(number) else f"{number:,.0f}"
+
+
+@dataclass(frozen=True)
+class LabelsSaved:
+    """What a method saves: the labels that the baseline needs for the method's score, against the method's own.
+
+    Attributes:
+        needed: what the baseline needs.
+        num_labels: what the method used.
+    """
+
+    needed: LabelsNeeded
+    num_labels: float
+
+    @property
+    def ratio(self) -> float:
+        """Labels of the baseline per label of the method; 0, inf and NaN as in `LabelsNeeded`."""
+        return self.needed.value / self.num_labels
+
+    @property
+    def low(self) -> float:
+        """Lower end of the ratio's interval."""
+        return self.needed.low / self.num_labels
+
+    @property
+    def high(self) -> float:
+        """Upper end of the ratio's interval."""
+        return self.needed.high / self.num_labels
+
+    @property
+    def fewest(self) -> float:
+        """The smallest ratio that is stated: 0 stands for less than this."""
+        return self.needed.fewest / self.num_labels
+
+    @property
+    def most(self) -> float:
+        """The largest ratio that is stated: inf stands for more than this."""
+        return self.needed.most / self.num_labels
+
+    def as_dict(self) -> dict[str, float | bool | str]:
+        """A row of a table, as `reports.savings.labels_saved` draws it."""
+        names = ("value", "low", "high", "fewest", "most")
+        needed = {f"needed_{name}": getattr(self.needed, name) for name in names}
+        ratios = {f"ratio_{name}": getattr(self, name) for name in names[1:]}
+        text = {"extrapolated": self.needed.extrapolated, "reason": self.needed.reason, "told": str(self)}
+        return {"num_labels": self.num_labels} | needed | {"ratio": self.ratio} | ratios | text
+
+    def __str__(self) -> str:
+        if np.isnan(self.ratio):
+            return str(self.needed)
+        value, low, high = (self._stated(number) for number in (self.ratio, self.low, self.high))
+        if self.low == self.high == self.ratio and not 0 < self.ratio < np.inf:
+            return f"{value} times as many"
+        return f"{value} ({low} to {high}) times as many"
+
+    def _stated(self, number: float) -> str:
+        if number <= 0:
+            return f"less than {self.fewest:.3g}"
+        return f"more than {self.most:.3g}" if np.isinf(number) else f"{number:.3g}"

@@ -1,0 +1,1 @@
+"""BreastPathQ: scores of cellularity of breast tumor."""

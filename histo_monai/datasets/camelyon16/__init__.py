@@ -1,0 +1,1 @@
+"""Camelyon16: metastases in lymph nodes."""

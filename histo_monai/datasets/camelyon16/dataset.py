@@ -1,0 +1,93 @@
+"""Camelyon16 as a part: slides with outlined metastases, some kept for pretraining."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from histo_monai.datasets.protocol import Dataset, Reading
+from histo_monai.datasets.settings import CorpusSettings, TumorMaps
+from histo_monai.settings.rules import CountOrZero, MicronsPerPixel, Range
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from histo_monai.tables.patches import LabeledDataset
+
+
+@dataclass(frozen=True)
+class Camelyon16Corpus(CorpusSettings):
+    """As `CorpusSettings`; the first `num_normal` and `num_tumor` training slides, by number, are the corpus."""
+
+    num_normal: CountOrZero
+    num_tumor: CountOrZero
+
+
+@dataclass(frozen=True)
+class PatchCounts:
+    """How many patches to draw inside and outside the outlines."""
+
+    num_tumor: CountOrZero
+    num_normal: CountOrZero
+
+
+@dataclass(frozen=True)
+class Camelyon16Labels:
+    """Camelyon16: patches drawn from slides; a tumor patch has `min_tumor_fraction` of its field inside at least."""
+
+    mpp: MicronsPerPixel
+    min_tumor_fraction: Annotated[float, Range(0.0, 1.0, exclusive_low=True)]
+    train: PatchCounts
+    validation: PatchCounts
+    test: PatchCounts
+
+
+class Camelyon16(Dataset):
+    """See `reader`. The slides of `corpora.camelyon16` are reserved for pretraining, whatever the corpus is."""
+
+    CorpusSettings: ClassVar = Camelyon16Corpus
+    LabelSettings: ClassVar = Camelyon16Labels
+    MapSettings: ClassVar = TumorMaps
+    phantom: ClassVar = "histo_monai.phantom.cohorts.camelyon16:COHORT"
+
+    def pretraining_slides(self, root: Path, settings: Any) -> pd.DataFrame:
+        """See `reader.pretraining_slides`."""
+        from histo_monai.datasets.camelyon16 import reader
+
+        return reader.pretraining_slides(root, settings.num_normal, settings.num_tumor)
+
+    def labeled_patches(self, reading: Reading) -> LabeledDataset:
+        """See `reader.labeled_patches`."""
+        from histo_monai.datasets.camelyon16 import reader
+
+        labels: Camelyon16Labels = reading.labels
+        counts = {"train": labels.train, "validation": labels.validation, "test": labels.test}
+        return reader.labeled_patches(
+            reading.root,
+            num_reserved_normal=reading.corpus.num_normal,
+            num_reserved_tumor=reading.corpus.num_tumor,
+            patch_px=reading.patch_px,
+            mpp=labels.mpp,
+            min_tumor_fraction=labels.min_tumor_fraction,
+            wanted={split: {"tumor": n.num_tumor, "normal": n.num_normal} for split, n in counts.items()},
+            **dataclasses.asdict(reading.index),
+            processes=reading.processes,
+        )
+
+    def whole_slides(self, reading: Reading) -> tuple[pd.DataFrame, list[str]]:
+        """See `reader.whole_slides`."""
+        from histo_monai.datasets.camelyon16 import reader
+
+        return reader.whole_slides(
+            reading.root,
+            num_reserved_normal=reading.corpus.num_normal,
+            num_reserved_tumor=reading.corpus.num_tumor,
+            validation_fraction=reading.index.validation_fraction,
+            seed=reading.index.seed,
+            skip_bad_slides=reading.index.skip_bad_slides,
+        )
+
+
+CAMELYON16 = Camelyon16()

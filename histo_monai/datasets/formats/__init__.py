@@ -1,1 +1,0 @@
-"""How files of somebody else are laid out, read strictly."""

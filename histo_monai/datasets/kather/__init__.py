@@ -1,0 +1,1 @@
+"""Kather: nine classes of colorectal tissue."""

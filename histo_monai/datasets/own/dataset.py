@@ -1,0 +1,99 @@
+"""Your own slides, patches and outlines as a part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from histo_monai.datasets.protocol import Dataset, Reading
+from histo_monai.datasets.settings import CorpusSettings
+from histo_monai.settings.rules import Count, MicronsPerPixel, Positive, Range
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from histo_monai.tables.patches import LabeledDataset
+
+
+@dataclass(frozen=True)
+class RegionLabels:
+    """Patches from outlined regions: µm/px, least part of a patch inside its region, and how many of one region."""
+
+    mpp: MicronsPerPixel
+    min_fraction: Annotated[float, Range(0.0, 1.0, exclusive_low=True)]
+    num_per_region: Count
+
+
+@dataclass(frozen=True)
+class OwnLabels:
+    """Your own: may validation be drawn from the training patients, where there is but one; patches from outlines."""
+
+    validation_within_patients: bool
+    regions: RegionLabels
+
+
+@dataclass(frozen=True)
+class OwnMaps:
+    """As `datasets.settings.MapSettings`: side of a cell, µm, and the class whose probability is mapped."""
+
+    stride_um: Positive
+    positive: str
+
+
+class Own(Dataset):
+    """See `reader`; slides without labels can be pretrained on and mapped."""
+
+    CorpusSettings: ClassVar = CorpusSettings
+    LabelSettings: ClassVar = OwnLabels
+    MapSettings: ClassVar = OwnMaps
+
+    def pretraining_slides(self, root: Path, settings: Any) -> pd.DataFrame:
+        """See `reader.pretraining_slides`."""
+        from histo_monai.datasets.own import reader
+
+        return reader.pretraining_slides(root)
+
+    def labeled_patches(self, reading: Reading) -> LabeledDataset:
+        """See `reader.labeled_patches`."""
+        from histo_monai.datasets.own import reader
+
+        regions: RegionLabels = reading.labels.regions
+        return reader.labeled_patches(
+            reading.root,
+            patch_px=reading.patch_px,
+            region_mpp=regions.mpp,
+            min_region_fraction=regions.min_fraction,
+            num_per_region=regions.num_per_region,
+            processes=reading.processes,
+        )
+
+    def missing_labels(self, root: Path) -> Path | None:
+        """patches.csv, where there is neither that nor a file of annotations."""
+        from histo_monai.datasets.own import reader
+
+        return None if reader.is_labeled(root) else root / "patches.csv"
+
+    def whole_slides(self, reading: Reading) -> tuple[pd.DataFrame, list[str]]:
+        """See `reader.whole_slides`."""
+        from histo_monai.datasets.own import reader
+
+        return reader.whole_slides(reading.root)
+
+    def check_files(self, root: Path, processes: int) -> None:
+        """See `slides.check_sha256`; images alone need no slides.csv."""
+        from histo_monai.datasets.own import slides
+
+        if (root / "slides.csv").exists():
+            slides.check_sha256(root, processes)
+
+    def validation_within_patients(self, labels: Any) -> bool:
+        """See `OwnLabels`."""
+        return bool(labels.validation_within_patients)
+
+    def least_outline_um(self, labels: Any, patch_px: int) -> dict[str, float]:
+        """A patch of `labels.own.regions`."""
+        return {"that labels.own.regions.mpp asks of a patch": patch_px * labels.regions.mpp}
+
+
+OWN = Own()

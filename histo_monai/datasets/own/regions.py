@@ -1,0 +1,279 @@
+"""Regions that a pathologist outlined and classified -> labeled patches of their slides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from histo_monai.datasets.own.region_squares import Squares
+from histo_monai.errors import InputError
+from histo_monai.files.processes import map_over_processes
+from histo_monai.slides import choose_level, open_slide
+from histo_monai.slides.annotations import LeftOut, Point, Region, left_out_in_words, read_annotations
+from histo_monai.slides.annotations.boxes import BoxTree
+from histo_monai.slides.annotations.content import short
+from histo_monai.tables.manifests import first_five
+
+ANNOTATIONS = "annotations"
+_SUFFIXES = (".geojson", ".xml")
+_IGNORED = "*"
+_PAIRS = 1024
+
+
+@dataclass(frozen=True)
+class RegionPlacement:
+    """Where the patches of a region may lie: squares side by side, inside the slide.
+
+    Attributes:
+        patch_px: Side of a patch.
+        mpp: Its resolution, µm/px.
+        min_fraction: Least part of its field that is inside the region, 0..1.
+        num_per_region: Most patches of one region.
+    """
+
+    patch_px: int
+    mpp: float
+    min_fraction: float
+    num_per_region: int
+
+
+@dataclass(frozen=True)
+class _Claim:
+    """A classified region, or the field around a classified point: which it is, as "region 3"."""
+
+    kind: str
+    number: int
+    region: Region
+
+    @property
+    def key(self) -> str:
+        """In ids."""
+        return f"{self.kind}{self.number:05d}"
+
+    @property
+    def name(self) -> str:
+        """In messages."""
+        region = self.region
+        y, x = (region.exterior_yx.min(axis=0) + region.exterior_yx.max(axis=0)) / 2
+        named = f" {short(region.name)}" if region.name else ""
+        return f"{self.kind} {self.number}{named} ({region.label[:60]}, around y {y:.0f}, x {x:.0f})"
+
+
+@dataclass(frozen=True)
+class RegionSurvey:
+    """What the annotations of one slide give; `problem` where they cannot be used.
+
+    Attributes:
+        squares: Key, label and center (y, x) of each patch.
+        barren: Names of what gives none.
+        num_unclassified: Regions and points without a class.
+        num_ignored: Those with a class that QuPath ignores.
+        problem: One line.
+        left_out: Of the file, see `annotations.LeftOut`.
+    """
+
+    squares: Sequence[tuple[str, str, float, float]] = ()
+    barren: Sequence[str] = ()
+    num_unclassified: int = 0
+    num_ignored: int = 0
+    problem: str = ""
+    left_out: Sequence[LeftOut] = ()
+
+
+def annotation_files(root: Path) -> dict[str, Path]:
+    """`annotations/<slide_id>.geojson` or `.xml` below a folder, by slide_id; none where there is no such folder.
+
+    Raises:
+        InputError: there is another file, or two of one slide.
+    """
+    files: dict[str, Path] = {}
+    for path in sorted((root / ANNOTATIONS).glob("*")):
+        if path.name.startswith("."):
+            continue
+        if path.suffix.lower() not in _SUFFIXES or not path.is_file():
+            raise InputError(
+                f"{path}: expected files <slide_id>.geojson or <slide_id>.xml; move it elsewhere"
+            )
+        if path.stem in files:
+            raise InputError(
+                f"{path}: a second file for slide {path.stem!r}, beside {files[path.stem].name}; keep one"
+            )
+        files[path.stem] = path
+    return files
+
+
+def region_patches(
+    root: Path, slides: pd.DataFrame, placement: RegionPlacement, processes: int
+) -> tuple[pd.DataFrame, list[str]]:
+    """Labeled squares of every classified region and around every classified point.
+
+    Which squares a region gives is `Squares.centers_in`. A point gives the square around it. Regions and points without
+    a class, or with one that ends in "*", which QuPath ignores, give none.
+
+    Args:
+        root: the folder that holds `annotations`.
+        slides: `slide_id`, `path`, `patient_id`, `mpp` (missing where the file knows), `split`.
+        placement: see `RegionPlacement`.
+        processes: slides looked at at the same time.
+
+    Returns:
+        Columns of `tables.columns.PATCH_COLUMNS` (those that something is known of), and what was left out, a line
+        each.
+
+    Raises:
+        InputError: a file is none of annotations, its slide is not in slides.csv or cannot be opened, no region lies on
+            it, or two regions of different classes overlap in a square; names file and region.
+    """
+    files = annotation_files(root)
+    rows = slides.set_index("slide_id", drop=False)
+    for slide_id, path in files.items():
+        if slide_id not in rows.index:
+            raise InputError(f"{path}: slide {slide_id!r} is not in {root / 'slides.csv'}")
+    of = rows.loc[list(files)]
+    mpps = [None if np.isnan(mpp) else float(mpp) for mpp in of["mpp"]]
+    jobs = ([Path(path) for path in of["path"]], mpps, list(files.values()))
+    work = partial(_survey, placement=placement)
+    surveys = list(map_over_processes(work, *jobs, processes=processes, title="annotations", unit="slide"))
+    problems = [survey.problem for survey in surveys if survey.problem]
+    if problems:
+        more = f"; and {len(problems) - 1} more files" if len(problems) > 1 else ""
+        raise InputError(f"{problems[0]}{more}")
+    parts = [_rows(slide_id, survey) for slide_id, survey in zip(files, surveys, strict=True)]
+    table = pd.concat(parts, ignore_index=True)
+    slide = of.loc[table["slide_id"]].set_axis(table.index)
+    table = table.assign(
+        path=slide["path"].map(str),
+        patient_id=slide["patient_id"],
+        split=slide["split"],
+        slide_mpp=slide["mpp"],
+        mpp=placement.mpp,
+        side_px=placement.patch_px,
+    )
+    return table, _warnings(list(files.values()), surveys, placement)
+
+
+def _rows(slide_id: str, survey: RegionSurvey) -> pd.DataFrame:
+    table = pd.DataFrame(survey.squares, columns=["key", "label", "y", "x"])
+    ids = [f"{slide_id}-{key}-y{y:.0f}-x{x:.0f}" for key, _, y, x in survey.squares]
+    return table.drop(columns="key").assign(patch_id=ids, slide_id=slide_id)
+
+
+def _warnings(
+    files: Sequence[Path], surveys: Sequence[RegionSurvey], placement: RegionPlacement
+) -> list[str]:
+    lines = left_out_in_words([one for survey in surveys for one in survey.left_out])
+    for why, nums in (
+        ("have no class yet", [survey.num_unclassified for survey in surveys]),
+        ('have a class that ends in "*", which QuPath ignores', [survey.num_ignored for survey in surveys]),
+    ):
+        counts = [f"{num} in {path.name}" for path, num in zip(files, nums, strict=True) if num]
+        if counts:
+            lines.append(
+                f"{files[0].parent}: {sum(nums)} regions or points {why} and are left out: {first_five(counts)}"
+            )
+    field = f"a patch of {placement.patch_px} px at {placement.mpp:g} µm/px, {placement.min_fraction:g} of it inside"
+    for path, survey in zip(files, surveys, strict=True):
+        if survey.barren:
+            lines.append(f"{path}: no room on the slide for {field}: {first_five(survey.barren)}")
+    return lines
+
+
+def _survey(path: Path, mpp: float | None, annotation: Path, placement: RegionPlacement) -> RegionSurvey:
+    left_out: list[LeftOut] = []
+    try:
+        regions, points = read_annotations(annotation, left_out.append)
+    except InputError as error:
+        return RegionSurvey(problem=str(error))
+    try:
+        with open_slide(path, mpp) as slide:
+            size_yx, level_mpps = slide.size_yx, slide.level_mpps
+        choose_level(level_mpps, placement.mpp)
+        return replace(take_squares(regions, points, level_mpps[0], size_yx, placement), left_out=left_out)
+    except (InputError, OSError) as error:
+        return RegionSurvey(problem=f"{annotation}: {error}")
+
+
+def _claims(regions: Sequence[Region], points: Sequence[Point], side_px: float) -> list[_Claim]:
+    corners = np.array([(-0.5, -0.5), (-0.5, 0.5), (0.5, 0.5), (0.5, -0.5)]) * side_px
+    fields = [Region(point.yx + corners, label=point.label) for point in points]
+    return [
+        _Claim(kind, number, one)
+        for kind, some in (("region", regions), ("point", fields))
+        for number, one in enumerate(some, start=1)
+    ]
+
+
+def take_squares(
+    regions: Sequence[Region],
+    points: Sequence[Point],
+    slide_mpp: float,
+    size_yx: tuple[int, int],
+    placement: RegionPlacement,
+) -> RegionSurvey:
+    """Squares of all classified regions and points of a slide.
+
+    Args:
+        regions: In level-0 pixels.
+        points: Likewise.
+        slide_mpp: µm per level-0 pixel.
+        size_yx: Height and width of the slide, level-0 pixels.
+        placement: See `RegionPlacement`.
+
+    Raises:
+        InputError: none lies on the slide, or two of different classes overlap in a square.
+    """
+    side_px = placement.patch_px * placement.mpp / slide_mpp
+    squares = Squares(side_px, size_yx, placement.min_fraction)
+    claims = _claims(regions, points, side_px)
+    given = [claim for claim in claims if claim.region.label and not claim.region.label.endswith(_IGNORED)]
+    num_unclassified = sum(not claim.region.label for claim in claims)
+    lows = np.array([claim.region.exterior_yx.min(axis=0) for claim in given]).reshape(-1, 2)
+    highs = np.array([claim.region.exterior_yx.max(axis=0) for claim in given]).reshape(-1, 2)
+    if given and not ((lows < squares.size_yx) & (highs > 0)).all(axis=1).any():
+        height, width = squares.size_yx
+        raise InputError(f"nothing of it lies on the slide ({width} × {height} px); is it of another slide?")
+    centers = squares.centers_in([claim.region for claim in given], placement.num_per_region)
+    _check_one_class(given, lows, highs, centers, squares)
+    placed = [
+        (claim.key, claim.region.label, y, x)
+        for claim, of_claim in zip(given, centers, strict=True)
+        for y, x in of_claim.round(2).tolist()
+    ]
+    barren = [claim.name for claim, of_claim in zip(given, centers, strict=True) if not len(of_claim)]
+    return RegionSurvey(placed, barren, num_unclassified, len(claims) - len(given) - num_unclassified)
+
+
+def _check_one_class(
+    claims: Sequence[_Claim],
+    lows: NDArray[np.float64],
+    highs: NDArray[np.float64],
+    centers: Sequence[NDArray[np.float64]],
+    squares: Squares,
+) -> None:
+    """No square of a claim lies in a claim of another class."""
+    number_of = {label: number for number, label in enumerate({claim.region.label: 0 for claim in claims})}
+    codes = np.array([number_of[claim.region.label] for claim in claims], np.int64)
+    owner = np.repeat(np.arange(len(claims)), [len(some) for some in centers])
+    places = np.concatenate([np.empty((0, 2)), *centers])
+    corners = places - squares.side_px / 2, places + squares.side_px / 2
+    near = BoxTree(lows, highs, codes).pairs(*corners, codes[owner])
+    while some := list(islice(near, _PAIRS)):
+        square, other = np.array(some).T
+        extent = np.minimum(corners[1][square], highs[other]) - np.maximum(corners[0][square], lows[other])
+        square, other = (numbers[squares.may_share(extent)] for numbers in (square, other))
+        pair = [[claims[number] for number in numbers] for numbers in (owner[square], other)]
+        share = squares.shares(places[square], *([claim.region for claim in one] for one in pair))
+        both = np.flatnonzero((share > 0) & (share >= squares.min_fraction))
+        if len(both):
+            first, (y, x) = both[0], places[square][both[0]]
+            raise InputError(
+                f"{pair[0][first].name} and {pair[1][first].name} overlap in the patch around y {y:.0f}, x {x:.0f}; "
+                "cut one out of the other, or give them one class"
+            )

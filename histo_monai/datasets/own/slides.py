@@ -1,0 +1,115 @@
+"""`slides.csv` of your own data: which slides there are, and whether their files are still what it says."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pandas as pd
+
+from histo_monai.errors import InputError
+from histo_monai.files.processes import map_over_processes
+from histo_monai.storage.reading import check_regular
+from histo_monai.tables.columns import SPLITS
+from histo_monai.tables.manifests import check_names, first_five, first_row, read_numbers, read_table
+
+COLUMNS = ("slide_id", "path", "patient_id", "mpp", "label", "split", "sha256")
+MPP = "µm per pixel, 0.05 to 64"
+_SHA256 = r"[0-9a-fA-F]{64}"
+_SHOWN = 12
+
+
+def read_slides(root: Path) -> pd.DataFrame:
+    """All of slides.csv, checked: `COLUMNS`, each row under the number of its line; `sha256` is not compared yet.
+
+    Raises:
+        InputError: the file or a needed column is missing, a column is unknown, an id comes twice or cannot be the
+            name of a file, or a value is not what its column holds; names file and row.
+    """
+    manifest = root / "slides.csv"
+    if not manifest.exists():
+        raise InputError(
+            f"{manifest}: not found; list your slides there: slide_id,path[,patient_id,mpp,label,split,sha256]"
+        )
+    table = with_columns(read_table(manifest, needed=("slide_id", "path"), known=COLUMNS), COLUMNS)
+    check_names(manifest, table["slide_id"])
+    check_split(manifest, table["split"])
+    bare = table["split"] == ""
+    if bare.any() and not bare.all():
+        raise InputError(
+            f"{manifest}, row {first_row(bare)}: no split, while other rows have one; "
+            "fill the column split, or remove it"
+        )
+    wrong = (table["sha256"] != "") & ~table["sha256"].str.fullmatch(_SHA256)
+    if wrong.any():
+        row = first_row(wrong)
+        raise InputError(
+            f"{manifest}, row {row}: sha256 is {table.loc[row, 'sha256']!r}; expected 64 hexadecimal digits, as "
+            "sha256sum prints them, or nothing"
+        )
+    table["mpp"] = read_numbers(
+        manifest, table["mpp"], 0.05, 64.0, f"{MPP}, or nothing where the file knows it"
+    )
+    table["path"] = [root / path for path in table["path"]]
+    return table
+
+
+def check_sha256(root: Path, processes: int) -> None:
+    """Read every slide of slides.csv that has a sha256 there, whole, and compare.
+
+    Args:
+        root: the folder of slides.csv.
+        processes: slides read at the same time.
+
+    Raises:
+        InputError: see `read_slides`; or a file is missing or is another than slides.csv says: names up to five rows.
+    """
+    table = read_slides(root)
+    table = table[table["sha256"] != ""]
+    if table.empty:
+        return
+    paths = [Path(path) for path in table["path"]]
+    checked = map_over_processes(_sha256, paths, processes=processes, title="sha256", unit="slide")
+    problems = []
+    for row, path, given, (digest, problem) in zip(table.index, paths, table["sha256"], checked, strict=True):
+        if digest != given.lower():
+            differs = f"its sha256 is {digest[:_SHOWN]}..., not {given.lower()[:_SHOWN]}..."
+            problems.append(f"row {row}: {problem or f'{path}: {differs}'}")
+    if problems:
+        counted = f"{len(problems)} of {len(table)} slides are not what sha256 says"
+        raise InputError(
+            f"{root / 'slides.csv'}: {counted}: {first_five(problems)}. Copy the slide again, or correct the column"
+        )
+
+
+def _sha256(path: Path) -> tuple[str, str]:
+    """The digest of a file, or why it cannot be read."""
+    try:
+        check_regular(path)
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest(), ""
+    except FileNotFoundError:
+        return "", f"{path}: no such file"
+    except OSError as error:
+        return "", f"{path}: cannot be read ({error.strerror})"
+    except ValueError as error:
+        return "", str(error)
+
+
+def with_columns(table: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
+    """The columns in this order, empty texts where one is missing."""
+    return table.reindex(columns=list(columns), fill_value="")
+
+
+def check_split(path: Path, split: pd.Series) -> None:
+    """Refuse a split of another name; an empty one is still to be drawn.
+
+    Raises:
+        InputError: names the file and the row.
+    """
+    wrong = ~split.isin(["", *SPLITS])
+    if wrong.any():
+        row = first_row(wrong)
+        raise InputError(
+            f"{path}, row {row}: split is {split[row]!r}; expected {', '.join(SPLITS)} or nothing"
+        )

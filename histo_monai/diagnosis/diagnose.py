@@ -1,0 +1,134 @@
+"""Features of slides -> their diagnosis, how good it is, and what it would be without the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from histo_monai.diagnosis.classifier import Kernel, SlideClassifier, permutation_auc
+from histo_monai.mapping.heatmap import Heatmap
+from histo_monai.metrics import Estimate, auc
+from histo_monai.slides.annotations import Region, rasterize_regions
+
+SIZES = ("macro", "micro")
+"""Of the largest metastasis: over 2 mm; over 0.2 and up to 2 mm."""
+
+MAX_PROBABILITY = "max_probability"
+"""The one feature that needs no classifier."""
+
+
+@dataclass(frozen=True)
+class Learning:
+    """How the classifier of slides learns; see `SlideClassifier.fit`."""
+
+    kernel: Kernel
+    C: Sequence[float]
+    gamma: Sequence[float]
+    folds: int
+    seed: int
+
+
+def diagnose(
+    features: pd.DataFrame,
+    seen: pd.DataFrame,
+    is_tumor: NDArray[np.bool_],
+    split: pd.Series,
+    learning: Learning,
+) -> tuple[SlideClassifier, pd.DataFrame]:
+    """Teach a classifier by the slides that are not of the test, and score all slides.
+
+    Args:
+        features: a row per slide: of maps by models that have not trained on the slide.
+        seen: the same, but where a model was trained on a slide, of its own map of it.
+        is_tumor: Shape (n,).
+        split: of each slide; "test" slides teach nothing.
+        learning: see `Learning`.
+
+    Returns:
+        The classifier; and for every slide its `score`, that of the classifier taught by `seen` maps (`score_by_seen`),
+        which is what the folds spare us, and the highest value on the map (`max_probability`).
+
+    Raises:
+        InputError: see `SlideClassifier.fit`.
+    """
+    teaches = (split != "test").to_numpy()
+    settings = asdict(learning)
+    right = SlideClassifier.fit(features[teaches], is_tumor[teaches], **settings)
+    wrong = SlideClassifier.fit(seen[teaches], is_tumor[teaches], **settings)
+    scores = pd.DataFrame(
+        {
+            "score": right.scores(features),
+            "score_by_seen": wrong.scores(features),
+            MAX_PROBABILITY: features[MAX_PROBABILITY],
+        },
+        index=features.index,
+    )
+    return right, scores
+
+
+def shuffled_control(
+    features: pd.DataFrame, is_tumor: NDArray[np.bool_], split: pd.Series, learning: Learning, num: int
+) -> Estimate:
+    """AUC on the test slides of classifiers taught by shuffled labels: the mean, and the middle 95 % of them.
+
+    It has no bearing on the uncertainty of an AUC; it shows what the same machinery finds where there is nothing.
+    """
+    test = (split == "test").to_numpy()
+    aucs = permutation_auc(
+        features[~test], is_tumor[~test], features[test], is_tumor[test], num=num, **asdict(learning)
+    )
+    low, high = np.quantile(aucs, [0.025, 0.975])
+    return Estimate(float(aucs.mean()), float(low), float(high), num)
+
+
+def slide_estimates(
+    is_tumor: NDArray[np.bool_], sizes: pd.Series, scores: pd.DataFrame
+) -> dict[str, Estimate]:
+    """AUCs of test slides with DeLong's intervals; those of a size are against all normal slides.
+
+    Args:
+        is_tumor: Shape (n,).
+        sizes: of the largest metastasis, see `SIZES`.
+        scores: columns of `diagnose`.
+
+    Returns:
+        `slide_auc`, `slide_auc_macro` and `slide_auc_micro` where there are such slides, `slide_auc_by_seen`,
+        `slide_auc_max_probability`.
+    """
+    estimates = {"slide_auc": auc(is_tumor, scores["score"])}
+    for size in SIZES:
+        kept = ~is_tumor | (sizes == size).to_numpy()
+        if is_tumor[kept].any():
+            estimates[f"slide_auc_{size}"] = auc(is_tumor[kept], scores["score"][kept])
+    estimates["slide_auc_by_seen"] = auc(is_tumor, scores["score_by_seen"])
+    estimates[f"slide_auc_{MAX_PROBABILITY}"] = auc(is_tumor, scores[MAX_PROBABILITY])
+    return estimates
+
+
+def cell_auc(
+    maps: Mapping[str, Heatmap], models: Mapping[str, str], truth: Mapping[str, Sequence[Region]]
+) -> float:
+    """How well maps tell cells inside the outlines from cells outside, over all cells of all slides together.
+
+    Args:
+        maps: by slide.
+        models: name of the column to look at, by slide.
+        truth: outlines by slide; none where the slide is normal.
+
+    Returns:
+        AUC; NaN where all cells are of one kind.
+    """
+    labels, values = [], []
+    for slide_id, heatmap in maps.items():
+        grid = heatmap.grid
+        mask = rasterize_regions(truth[slide_id], downsample=grid.downsample, shape=grid.shape)
+        labels.append(mask[tuple(heatmap.cells.T)])
+        values.append(heatmap.values[models[slide_id]])
+    inside = np.concatenate(labels)
+    if inside.all() or not inside.any():
+        return float("nan")
+    return auc(inside, np.concatenate(values)).value

@@ -1,0 +1,48 @@
+"""Many files, several processes, one progress bar; results in the order of the files."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any, Literal, TypeVar
+
+from tqdm import tqdm
+
+Result = TypeVar("Result")
+
+
+def map_over_processes(
+    work: Callable[..., Result],
+    *columns: Sequence[Any],
+    processes: int,
+    title: str,
+    unit: str,
+    sizes: Sequence[int] | None = None,
+    start: Literal["fork", "spawn"] = "fork",
+) -> Iterator[Result]:
+    """Call `work` with the first of each column, the second of each, and so on.
+
+    Args:
+        work: a function of a module, or a `partial` of one; gives the same for the same arguments in any process.
+        columns: the arguments, of one length.
+        processes: calls made at the same time; 1 stays in this process.
+        title: of the progress bar.
+        unit: what the bar counts.
+        sizes: how many units each call handles; None: one.
+        start: "spawn" where this process has run a network or read a slide before: threads and handles of these do not
+            survive a fork.
+    """
+    num = len(columns[0])
+    sizes = [1] * num if sizes is None else sizes
+    with contextlib.ExitStack() as stack:
+        bar = stack.enter_context(tqdm(total=sum(sizes), desc=title, unit=unit, dynamic_ncols=True))
+        results: Iterator[Result] = map(work, *columns)
+        if processes > 1 and num > 1:
+            context = multiprocessing.get_context(start)
+            pool = stack.enter_context(ProcessPoolExecutor(min(processes, num), mp_context=context))
+            results = pool.map(work, *columns)
+        for size, result in zip(sizes, results, strict=True):
+            bar.update(size)
+            yield result

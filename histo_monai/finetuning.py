@@ -1,0 +1,55 @@
+"""Fine-tuning as params ask for it: an encoder and a fraction of the labels -> a model of the task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from histo_monai.assembly import Assembly, TrainingRows, schedule_of
+from histo_monai.engines.fit import Records
+from histo_monai.engines.supervised import FinetuneResult, Picture, finetune
+from histo_monai.loading.streams import shuffled
+from histo_monai.networks.task_model import TaskModel, describe_task_model, from_encoder
+from histo_monai.randomness import derive_seed
+from histo_monai.tables.tasks import training_mpp
+
+
+def finetune_encoder(
+    assembly: Assembly, encoder: Path, rows: TrainingRows, *, seed: int, picture: Picture, records: Records
+) -> tuple[TaskModel, dict[str, Any], FinetuneResult]:
+    """A pretrained encoder and rows with labels -> a model of the task, its description, and the course.
+
+    Args:
+        assembly: the experiment.
+        encoder: encoder.safetensors of a pretraining.
+        rows: what is trained on, and what chooses the epoch.
+        seed: of everything random in it.
+        picture: draws some validation patches.
+        records: where traces are left.
+
+    Raises:
+        InputError: see `from_encoder`; or the loss is not finite.
+    """
+    section = assembly.params.finetune_section
+    torch.manual_seed(derive_seed(seed, "initialisation"))
+    model, description = from_encoder(encoder, assembly.task.num_outputs)
+    result = finetune(
+        model,
+        assembly.task,
+        shuffled(assembly.reading, rows.labeled, section.batch_size, seed=seed, purpose="labeled"),
+        assembly.in_order(rows.validation),
+        schedule=schedule_of(section),
+        seed=seed,
+        picture=picture,
+        records=records,
+    )
+    params = assembly.params
+    described = describe_task_model(
+        description,
+        classes=assembly.task.classes,
+        patch_px=params.patch_px,
+        mpp=training_mpp(assembly.patches, params.patch_px),
+    )
+    return model, described | {"dataset": params.dataset, "alpha": params.alpha}, result

@@ -1,0 +1,140 @@
+"""Labeled patches of each dataset -> the table that fine-tuning, consistency training and evaluation read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from histo_monai.errors import InputError
+from histo_monai.index.audit.ids import no_patients
+from histo_monai.index.audit.review import Surroundings, review
+from histo_monai.index.images import survey_images
+from histo_monai.randomness import generator
+from histo_monai.tables.columns import SPLITS
+from histo_monai.tables.patches import LabeledDataset, empty_table
+from histo_monai.tables.splits import draw_splits, label_ranks
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Labeled patches as the index leaves them.
+
+    Attributes:
+        table: `tables.columns.PATCH_COLUMNS`, sorted by split and patch_id.
+        warnings: what a reader of the results must know, one line each.
+        near_copies: `audit.near_copies.NEAR_COLUMNS`.
+    """
+
+    table: pd.DataFrame
+    warnings: list[str]
+    near_copies: pd.DataFrame
+
+
+def build_labels(
+    labeled: LabeledDataset,
+    *,
+    around: Surroundings,
+    validation_fraction: float,
+    seed: int,
+    processes: int,
+) -> Labels:
+    """Look at every image, draw what is not split yet, rank the labels, and let nothing leak.
+
+    Args:
+        labeled: what the dataset offers.
+        around: what the patches are compared with; its `within_patients` lets validation be drawn from the patients of
+            the training patches.
+        validation_fraction: of the patches without a split.
+        seed: of splits and ranks.
+        processes: files read at the same time; decides nothing.
+
+    Raises:
+        InputError: an image cannot be used, training or validation lacks a class, or two splits share a patient, a
+            slide or an image, or the corpus has a test slide.
+    """
+    table = labeled.table
+    facts = survey_images(table, processes)
+    table = table.assign(side_px=facts["side_px"].astype("int32"))
+    table["split"] = draw_splits(
+        table,
+        validation_fraction,
+        generator(seed, "label split"),
+        within_patients=around.within_patients,
+        twins=facts["digest"],
+    )
+    warnings = [*labeled.warnings, *_check_classes(table), *_shared_patients(table)]
+    warnings += [labeled.about_patients] if labeled.about_patients else no_patients(table)
+    remarks, near = review(table, facts, around, processes)
+    table["label_rank"] = label_ranks(table, generator(seed, "label ranks"))
+    order = table["split"].map(SPLITS.index)
+    table = (
+        table.assign(order=order).sort_values(["order", "patch_id"], ignore_index=True).drop(columns="order")
+    )
+    return Labels(table, [*warnings, *remarks], near)
+
+
+def without_labels(missing: Path, around: Surroundings, processes: int) -> Labels:
+    """No patch at all: slides of your own can be pretrained on and mapped, and are compared all the same.
+
+    Args:
+        missing: the table that would hold the labels.
+        around: see `build_labels`.
+        processes: decides nothing.
+
+    Raises:
+        InputError: a whole slide to be tested is in the pretraining.
+    """
+    table = empty_table()
+    facts = table[["side_px"]].assign(digest="", fingerprint="")
+    remarks, near = review(table, facts, around, processes)
+    what = f"{missing}: not found; without labels there is nothing to fine-tune or to evaluate"
+    return Labels(table, [what, *remarks], near)
+
+
+def count_patches(table: pd.DataFrame) -> dict[str, Any]:
+    """Patches of each split (`patches_train` ...), and below `classes` those of each class in each split."""
+    counts: dict[str, Any] = {f"patches_{split}": int((table["split"] == split).sum()) for split in SPLITS}
+    classes = sorted(table.loc[table["label"] != "", "label"].unique())
+    of = table.groupby(["label", "split"]).size()
+    return counts | {
+        "classes": {label: {split: int(of.get((label, split), 0)) for split in SPLITS} for label in classes}
+    }
+
+
+def _check_classes(table: pd.DataFrame) -> list[str]:
+    """Training and validation have the same classes, and test no other; a warning where test lacks some or all."""
+    classes = {split: set(table.loc[table["split"] == split, "label"]) for split in SPLITS}
+    for split in ("train", "validation"):
+        if not classes[split]:
+            raise InputError(f"no patch has the split {split}; mark some, or leave the column split empty")
+    if len(classes["train"]) == 1 and "" not in classes["train"]:
+        raise InputError(
+            f"all training patches are of class {classes['train'].pop()!r}; give at least two classes"
+        )
+    for split, other in (("train", "validation"), ("validation", "train"), ("test", "train")):
+        lacking = sorted(classes[split] - classes[other])
+        if lacking:
+            raise InputError(
+                f"class {lacking[0]!r} is in {split} but not in {other}; give patches of it to both"
+            )
+    if not classes["test"]:
+        return [
+            "no patch has the split test: all figures are of validation patches, by which models were chosen"
+        ]
+    lacking = sorted(classes["train"] - classes["test"])
+    return [f"the test patches have none of class {', '.join(lacking)}"] if lacking else []
+
+
+def _shared_patients(table: pd.DataFrame) -> list[str]:
+    sides = {split: table[table["split"] == split] for split in ("train", "validation")}
+    for column in ("patient_id", "slide_id"):
+        shared = set(sides["train"][column]) & set(sides["validation"][column]) - {""}
+        if shared:
+            return [
+                f"validation has patches of the {column.removesuffix('_id')}s trained on "
+                f"({', '.join(sorted(shared)[:5])}): its figures may be too good"
+            ]
+    return []

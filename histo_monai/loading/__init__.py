@@ -1,0 +1,1 @@
+"""Tables -> batches of pixels."""

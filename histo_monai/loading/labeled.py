@@ -1,0 +1,71 @@
+"""Tables of labeled patches -> batches of pixels beside their labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch.utils.data import DataLoader, Sampler
+
+from histo_monai.loading.loaders import EpochBatches, patch_loader
+from histo_monai.loading.pixels import LabeledPatches
+from histo_monai.tables.tasks import task_targets
+
+
+@dataclass(frozen=True)
+class LabeledLoader:
+    """Batches of patches with their labels.
+
+    Attributes:
+        loader: gives pixels (n, 1, 3, P, P) uint8 and rows (n,) int64 of a table.
+        targets: by row: class numbers int64, or scores float32. Shape (rows of the table,).
+    """
+
+    loader: DataLoader[Any]
+    targets: torch.Tensor
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of a batch."""
+        return self.loader.batch_sampler.batch_size  # type: ignore[union-attr]  # ours has it
+
+    def some(self, num: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Up to `num` patches, (n, 1, 3, P, P) uint8, and their targets, (n,), of the rows that `spread` gives."""
+        rows = spread(len(self.targets), num)
+        dataset: Any = self.loader.dataset
+        return dataset.__getitems__(rows.tolist())[0], self.targets[rows]
+
+
+@dataclass(frozen=True)
+class PatchReading:
+    """How rows of a table of patches are read.
+
+    Attributes:
+        patch_px: side of the patches that a network sees.
+        classes: names by number; None for scores.
+        workers: reading processes.
+        pin: page-locked memory, for copies to a GPU that do not wait.
+    """
+
+    patch_px: int
+    classes: list[str] | None
+    workers: int
+    pin: bool
+
+    def in_order(self, rows: pd.DataFrame, batch_size: int) -> LabeledLoader:
+        """Every row once, in the order of the table."""
+        return self.loader(rows, EpochBatches(len(rows), batch_size, seed=None))
+
+    def loader(self, rows: pd.DataFrame, batches: Sampler[list[int]]) -> LabeledLoader:
+        """Rows in the order that a sampler gives."""
+        dataset = LabeledPatches(rows, patch_px=self.patch_px)
+        loader = patch_loader(dataset, batches, workers=self.workers, pin=self.pin)
+        return LabeledLoader(loader, task_targets(rows, self.classes))
+
+
+def spread(num_rows: int, num: int) -> np.ndarray:
+    """Up to `num` row numbers at equal steps: tables are sorted, and steps through one show all classes and slides."""
+    return np.linspace(0, num_rows - 1, min(num, num_rows)).round().astype(np.int64)

@@ -1,0 +1,129 @@
+"""Endless streams of rows, for trainings in which two sets of images go side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from torch.utils.data import DataLoader, Sampler
+
+from histo_monai.errors import InputError
+from histo_monai.loading.labeled import LabeledLoader, PatchReading
+from histo_monai.loading.loaders import Patches
+from histo_monai.randomness import generator
+
+
+class ShuffledBatches(Sampler[list[int]]):
+    """Full batches of an epoch: one shuffled pass over the rows after the other, until the epoch has its batches.
+
+    A pass ends in the middle of a batch if need be and the next one begins there, reshuffled; so every batch is full,
+    and with at least `ceil(num_samples / batch_size)` batches every row comes at least once.
+
+    Args:
+        num_samples: rows of the table, at least 1.
+        batch_size: rows of a batch; more than there are rows means that some come twice.
+        num_batches: of an epoch; None for as few as show every row.
+        seed: of the order.
+        purpose: tells apart streams of one seed.
+    """
+
+    def __init__(
+        self, num_samples: int, batch_size: int, *, num_batches: int | None = None, seed: int, purpose: str
+    ) -> None:
+        if num_samples < 1:
+            raise InputError(f"no {purpose} patch to train on")
+        self.num_samples = num_samples
+        self.batch_size = batch_size
+        self.num_batches = num_batches or -(-num_samples // batch_size)
+        self.seed = seed
+        self.purpose = purpose
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch that the next iteration gives."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return self.num_batches
+
+    def __iter__(self) -> Iterator[list[int]]:
+        waiting = np.empty(0, dtype=np.int64)
+        passes = 0
+        for _ in range(self.num_batches):
+            while len(waiting) < self.batch_size:
+                order = generator(self.seed, self.purpose, self.epoch, passes).permutation(self.num_samples)
+                waiting = np.concatenate([waiting, order])
+                passes += 1
+            yield waiting[: self.batch_size].tolist()
+            waiting = waiting[self.batch_size :]
+
+
+def shuffled(
+    reading: PatchReading,
+    rows: pd.DataFrame,
+    batch_size: int,
+    *,
+    seed: int,
+    purpose: str,
+    num_batches: int | None = None,
+) -> LabeledLoader:
+    """Full batches of rows, see `ShuffledBatches`."""
+    batches = ShuffledBatches(len(rows), batch_size, num_batches=num_batches, seed=seed, purpose=purpose)
+    return reading.loader(rows, batches)
+
+
+def two_streams(
+    reading: PatchReading,
+    labeled: pd.DataFrame,
+    unlabeled: pd.DataFrame,
+    batch_size: int,
+    *,
+    mu: int,
+    seed: int,
+) -> tuple[LabeledLoader, LabeledLoader]:
+    """Streams of equally many batches, as many as show every row of both at least once.
+
+    Args:
+        reading: how rows are read.
+        labeled: rows whose labels are used.
+        unlabeled: rows whose labels are not looked at, the labeled ones among them.
+        batch_size: labeled patches of a batch.
+        mu: unlabeled patches per labeled one.
+        seed: of the order.
+    """
+    num = max(-(-len(labeled) // batch_size), -(-len(unlabeled) // (mu * batch_size)))
+    stream = partial(shuffled, reading, seed=seed, num_batches=num)
+    return (
+        stream(labeled, batch_size, purpose="labeled"),
+        stream(unlabeled, mu * batch_size, purpose="unlabeled"),
+    )
+
+
+class SideBySide:
+    """Two loaders of the same length, one batch of each at a time.
+
+    Raises:
+        InputError: their lengths differ.
+    """
+
+    def __init__(self, labeled: DataLoader[Patches], unlabeled: DataLoader[Patches]) -> None:
+        if len(labeled) != len(unlabeled):
+            raise InputError(f"{len(labeled)} labeled batches beside {len(unlabeled)} unlabeled ones")
+        self._loaders = (labeled, unlabeled)
+        self.batch_sampler = self
+        samplers: list[Any] = [loader.batch_sampler for loader in self._loaders]
+        self.images_per_step = sum(sampler.batch_size for sampler in samplers)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch of both streams."""
+        for loader in self._loaders:
+            loader.batch_sampler.set_epoch(epoch)  # type: ignore[union-attr]  # ours has it
+
+    def __len__(self) -> int:
+        return len(self._loaders[0])
+
+    def __iter__(self) -> Iterator[tuple[Patches, Patches]]:
+        return zip(*self._loaders, strict=True)

@@ -1,0 +1,120 @@
+"""What a map was made from: the same slide, models and settings give the same scores, and are not looked at twice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from histo_monai.slides import SlideError, open_slide
+from histo_monai.storage import FileIdentity, file_sha256, identify
+
+MADE_FROM = "made_from"
+"""Key of the origin in the json of a map."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What decides the scores of a slide.
+
+    A slide is known by its content: a copy, or one that was moved, is the same slide; another file under the same name
+    is not.
+
+    Attributes:
+        slide_bytes: Size of the slide's file.
+        slide_sample_sha256: Of samples of it, see `storage.FileIdentity`.
+        slide_mpp: µm per level-0 pixel, the file's or the given one.
+        model_sha256: Column of the csv -> digest of the model's file.
+        positive: Class whose probability is mapped; None for a score.
+        settings: How the slide is looked at, by name.
+    """
+
+    slide_bytes: int
+    slide_sample_sha256: str
+    slide_mpp: float
+    model_sha256: Mapping[str, str]
+    positive: str | None
+    settings: Mapping[str, float]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+    def differences(self, before: Mapping[str, Any]) -> list[str]:
+        """In words, how a map that was made from `before` (`as_dict`) differs from the one that this would give."""
+        now = self.as_dict()
+        differing = []
+        if any(before.get(name) != now[name] for name in ("slide_bytes", "slide_sample_sha256")):
+            differing.append("the slide's content differs")
+        if before.get("slide_mpp") != self.slide_mpp:
+            differing.append(f"the slide's µm/px was {before.get('slide_mpp')}, now {self.slide_mpp}")
+        return differing + self.other_look(before)
+
+    def other_look(self, before: Mapping[str, Any]) -> list[str]:
+        """As `differences`, whatever the slide."""
+        settings = before.get("settings")
+        settings = settings if isinstance(settings, dict) else {}
+        differing = []
+        if before.get("model_sha256") != self.model_sha256:
+            differing.append("the model differs")
+        if before.get("positive") != self.positive:
+            differing.append(f"the class was {before.get('positive')!r}, now {self.positive!r}")
+        for name, value in self.settings.items():
+            if settings.get(name) != value:
+                differing.append(f"{name} was {settings.get(name)}, now {value}")
+        return differing
+
+
+class Origins:
+    """Origins of the maps of one call; each model is read once.
+
+    Args:
+        positive: See `Origin`.
+        settings: See `Origin`.
+    """
+
+    def __init__(self, positive: str | None, settings: Mapping[str, float]) -> None:
+        self._positive, self._settings = positive, settings
+        self._sha256_of: dict[Path, str] = {}
+
+    def of(self, path: Path, mpp: float | None, models: Mapping[str, Path]) -> Origin:
+        """What a map of this slide is made from, as it is now.
+
+        Raises:
+            SlideError: The slide cannot be opened.
+            OSError: A model cannot be read.
+        """
+        with open_slide(path, mpp) as slide:
+            mpp = slide.mpp
+        identity = slide_identity(path)
+        for model in models.values():
+            if model not in self._sha256_of:
+                self._sha256_of[model] = file_sha256(model)
+        sha256 = {name: self._sha256_of[model] for name, model in models.items()}
+        return Origin(identity.size, identity.sample_sha256, mpp, sha256, self._positive, self._settings)
+
+
+def slide_identity(path: Path) -> FileIdentity:
+    """`storage.identify` of a slide.
+
+    Raises:
+        SlideError: It cannot be read.
+    """
+    try:
+        return identify(path)
+    except OSError as error:
+        raise SlideError(path, f"cannot be read ({error.strerror})") from None
+
+
+def read_origin(path: Path) -> dict[str, Any] | None:
+    """What a map was made from, by the json beside its csv; None where it is not known, or the map is not whole."""
+    if not (path.is_file() and path.with_suffix(".csv").is_file()):
+        return None
+    try:
+        about = json.loads(path.read_bytes())
+        origin = about[MADE_FROM]
+    except (ValueError, RecursionError, KeyError, TypeError):
+        return None
+    return origin if isinstance(origin, dict) else None

@@ -1,0 +1,1 @@
+"""Nuclei, and what cells line: glands, ducts and vessels."""

@@ -1,0 +1,164 @@
+"""A library of nuclei per slide, drawn once and stamped many times.
+
+A sprite has two channels: hematoxylin optical density and coverage (how much of the background it hides).
+Stamps are combined by their maximum, so that touching nuclei merge and the order of stamping does not matter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import cv2
+import numpy as np
+
+from histo_monai.phantom.raster.lattice import F32, derive, ramp
+
+NUM_ANGLES = 16
+
+
+@dataclass(frozen=True)
+class NucleusKind:
+    """How nuclei of one cell type look; lengths in µm, densities in optical density of hematoxylin.
+
+    `long_um` and `wide_um` are the median axes, `spread` the log-normal spread of size between nuclei,
+    `irregular` the roughness of the outline, `density` the mean chromatin, `clumps` the contrast of its texture,
+    `rim` the membrane, `nucleoli` their usual number.
+    """
+
+    long_um: float
+    wide_um: float
+    spread: float
+    irregular: float
+    density: float
+    clumps: float
+    rim: float
+    nucleoli: float
+    grain_um: float = 0.7
+
+
+KINDS: dict[str, NucleusKind] = {
+    "lymphocyte": NucleusKind(6.9, 6.3, 0.09, 0.04, 1.15, 0.30, 0.15, 0.0),
+    "blast": NucleusKind(9.6, 8.6, 0.12, 0.06, 0.66, 0.28, 0.30, 1.2),
+    "histiocyte": NucleusKind(10.0, 6.2, 0.14, 0.10, 0.52, 0.20, 0.28, 0.5),
+    "plasma": NucleusKind(7.0, 6.4, 0.08, 0.04, 1.0, 0.55, 0.25, 0.0, 1.0),
+    "fibroblast": NucleusKind(14.0, 3.4, 0.24, 0.10, 0.92, 0.18, 0.10, 0.0),
+    "muscle": NucleusKind(17.0, 3.9, 0.20, 0.06, 0.74, 0.18, 0.16, 0.0),
+    "epithelium": NucleusKind(9.2, 5.8, 0.09, 0.05, 0.82, 0.22, 0.22, 0.3),
+    "tumour": NucleusKind(12.2, 9.2, 0.18, 0.09, 0.72, 0.30, 0.34, 1.3, 0.8),
+    # Not nuclei, but stamped alike: their coverage is filled with mucin and with hemoglobin.
+    "goblet": NucleusKind(9.0, 8.0, 0.16, 0.05, 0.1, 0.0, 0.0, 0.0),
+    "erythrocyte": NucleusKind(6.4, 5.6, 0.08, 0.05, 0.1, 0.0, 0.0, 0.0),
+    "fragment": NucleusKind(3.2, 2.6, 0.40, 0.14, 1.1, 0.10, 0.0, 0.0),
+}
+"""By name. The name is among the seeds of its sprites, as `derive` takes it: spelled anew it is another slide."""
+
+
+def vary(kind: NucleusKind, *, size: float = 1.0, density: float = 1.0, spread: float = 1.0) -> NucleusKind:
+    """The same cell type on another slide: relative size, chromatin density and pleomorphism."""
+    return replace(
+        kind,
+        long_um=kind.long_um * size,
+        wide_um=kind.wide_um * size,
+        density=kind.density * density,
+        spread=kind.spread * spread,
+        irregular=kind.irregular * spread,
+    )
+
+
+class NucleusLibrary:
+    """Sprites of one slide: for each kind `variants` individuals, each in `NUM_ANGLES` directions if elongated.
+
+    Args:
+        kinds: Cell types by name.
+        mpp: Resolution of the sprites, µm per px.
+        seed: Which individuals.
+        variants: How many individuals of each kind.
+    """
+
+    def __init__(self, kinds: dict[str, NucleusKind], mpp: float, seed: int, variants: int = 40) -> None:
+        self.kinds = kinds
+        self.sprites: dict[str, list[F32]] = {}
+        self.angled: dict[str, bool] = {}
+        for name, kind in kinds.items():
+            rng = np.random.default_rng(derive(seed, name))
+            angled = kind.long_um > 1.25 * kind.wide_um
+            angles = [np.pi * k / NUM_ANGLES for k in range(NUM_ANGLES)] if angled else [None]
+            individuals = max(12, variants // 4) if angled else variants
+            self.angled[name] = angled
+            self.sprites[name] = [
+                draw_nucleus(kind, mpp, int(rng.integers(2**62)), angle)
+                for _ in range(individuals)
+                for angle in angles
+            ]
+
+    def choose(self, name: str, random: F32, angle: F32 | None = None) -> list[F32]:
+        """One sprite per point: `random` 0..1 selects the individual, `angle` (radians from +x) the direction."""
+        sprites = self.sprites[name]
+        if not self.angled[name]:
+            return [sprites[i] for i in (random * len(sprites)).astype(np.int64).tolist()]
+        individuals = len(sprites) // NUM_ANGLES
+        if angle is None:
+            return [sprites[i] for i in (random * len(sprites)).astype(np.int64).tolist()]
+        step = np.rint(angle * (NUM_ANGLES / np.pi)).astype(np.int64) % NUM_ANGLES
+        index = (random * individuals).astype(np.int64) * NUM_ANGLES + step
+        return [sprites[i] for i in index.tolist()]
+
+
+def draw_nucleus(kind: NucleusKind, mpp: float, seed: int, angle: float | None) -> F32:
+    """One nucleus. Shape (side, side, 2), float32: hematoxylin density (times coverage) and coverage 0..1."""
+    rng = np.random.default_rng(seed)
+    factor = max(2, int(np.ceil(mpp / 0.25)))
+    step = mpp / factor
+    size = float(np.exp(kind.spread * np.clip(rng.standard_normal(), -1.7, 2.2)))
+    shape = float(np.exp(0.6 * kind.spread * rng.standard_normal()))
+    half_long, half_wide = 0.5 * kind.long_um * size * shape, 0.5 * kind.wide_um * size / shape
+    side = 2 * int(np.ceil((max(half_long, half_wide) * (1 + 2 * kind.irregular) + 0.5) / mpp)) + 1
+    axis = (np.arange(side * factor) + 0.5 - side * factor / 2 + rng.uniform(-0.5, 0.5) * factor) * step
+    direction = rng.uniform(0, np.pi) if angle is None else angle + rng.normal(0, 0.08)
+    dy, dx = axis[:, None], axis[None, :]
+    u = dx * np.cos(direction) + dy * np.sin(direction)
+    v = dy * np.cos(direction) - dx * np.sin(direction)
+    v = v + u * u * (rng.normal(0, 0.35) * kind.irregular / max(half_long, 1.0))
+    theta = np.arctan2(v / half_wide, u / half_long)
+    outline = 1 + sum(
+        kind.irregular * rng.normal() / k * np.cos(k * theta + rng.uniform(0, 2 * np.pi))
+        for k in (2, 3, 4, 5)
+    )
+    radius = np.sqrt((u / half_long) ** 2 + (v / half_wide) ** 2) / outline
+    depth = ((1 - radius) * min(half_long, half_wide)).astype(np.float32)  # µm inside the outline, roughly
+    cover = ramp(depth, -0.3, 0.3)
+    chromatin = _blobs(rng, side * factor, kind.grain_um / step)
+    density = kind.density * float(np.exp(0.14 * rng.standard_normal())) * (1 + kind.clumps * chromatin)
+    density += kind.rim * np.exp(-(((depth - 0.25) / 0.35) ** 2))
+    for _ in range(rng.poisson(kind.nucleoli)):
+        at = rng.uniform(-0.45, 0.45, 2)
+        spot = ((u - at[0] * half_long) ** 2 + (v - at[1] * half_wide) ** 2) / rng.uniform(0.5, 0.9) ** 2
+        density += 0.55 * np.exp(-spot)
+    dense = np.clip(density, 0.08, None) * cover
+    both = np.stack([dense, cover], axis=-1).astype(np.float32)
+    return np.ascontiguousarray(cv2.resize(both, (side, side), interpolation=cv2.INTER_AREA))
+
+
+def _blobs(rng: np.random.Generator, side: int, sigma_px: float) -> F32:
+    blurred = cv2.GaussianBlur(
+        rng.standard_normal((side, side)).astype(np.float32), (0, 0), max(sigma_px, 0.6)
+    )
+    return np.asarray(blurred / (blurred.std() + 1e-6), dtype=np.float32)
+
+
+def stamp(target: F32, sprites: list[F32], y_px: F32, x_px: F32) -> None:
+    """Lays sprites on `target` (h, w, 2) with their centers at the given pixels, by maximum, clipped at the edge."""
+    height, width = target.shape[:2]
+    maximum = np.maximum
+    rows, columns = np.floor(y_px).astype(np.int64).tolist(), np.floor(x_px).astype(np.int64).tolist()
+    for sprite, row, column in zip(sprites, rows, columns, strict=True):
+        half = sprite.shape[0] >> 1
+        top, left = row - half, column - half
+        bottom, right = row + half + 1, column + half + 1
+        if top >= 0 and left >= 0 and bottom <= height and right <= width:
+            view = target[top:bottom, left:right]
+            maximum(view, sprite, out=view)
+        elif bottom > 0 and right > 0 and top < height and left < width:
+            view = target[max(top, 0) : bottom, max(left, 0) : right]
+            cut = sprite[max(-top, 0) :, max(-left, 0) :][: view.shape[0], : view.shape[1]]
+            maximum(view, cut, out=view)

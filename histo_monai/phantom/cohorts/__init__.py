@@ -1,0 +1,1 @@
+"""Simulated cohorts, each in the layout of a public dataset."""

@@ -1,0 +1,1 @@
+"""One patient's tissue, painted tile by tile."""

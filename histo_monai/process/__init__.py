@@ -1,0 +1,1 @@
+"""What a process of ours is like: which libraries are quiet, what a fork needs, how the machine ends it."""

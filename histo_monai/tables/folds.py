@@ -1,0 +1,76 @@
+"""Folds of slides for out-of-fold maps: a slide that a model has trained on is mapped by one that has not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from histo_monai.errors import InputError
+from histo_monai.tables.stage_csv import read_stage_csv
+from histo_monai.tables.tasks import patient_or_slide
+
+COLUMNS = ("slide_id", "fold")
+
+
+def assign_folds(slides: pd.DataFrame, num_folds: int, generator: np.random.Generator) -> pd.Series:
+    """Deal slides out into folds, the labels evenly, all slides of a patient into one fold.
+
+    Patients (or slides, where no patient is known) are shuffled within each label and dealt out in turn; one with
+    slides of several labels counts as the last of them in alphabetical order (tumor, where there is one).
+
+    Args:
+        slides: `slide_id`, `patient_id`, `label`.
+        num_folds: at least 2.
+        generator: decides; the order of the rows does not.
+
+    Returns:
+        Number of the fold of each row, 0 to num_folds - 1.
+
+    Raises:
+        InputError: a label has fewer than two patients or slides, so that its fold would leave none to learn from.
+    """
+    group = patient_or_slide(slides)
+    label_of_group = slides.groupby(group)["label"].max().sort_index()
+    fold_of_group: dict[str, int] = {}
+    dealt = 0
+    for label, groups in label_of_group.groupby(label_of_group):
+        if len(groups) < 2:
+            raise InputError(
+                f"{len(groups)} training slide or patient is {label!r}: to map it by a model that has not seen it, "
+                "another must be left to learn from; give two or more"
+            )
+        for name in generator.permutation(groups.index.to_numpy(dtype=object)):
+            fold_of_group[name] = dealt % num_folds
+            dealt += 1
+    return group.map(fold_of_group).astype(int)
+
+
+def slides_to_fold(slides: pd.DataFrame, patches: pd.DataFrame) -> pd.DataFrame:
+    """The labeled slides that patches are trained on: those whose maps a classifier of slides may not take as they are.
+
+    Args:
+        slides: `columns.WHOLE_SLIDE_COLUMNS`.
+        patches: `columns.PATCH_COLUMNS`.
+
+    Returns:
+        Rows of `slides`, numbered anew; none where the training slides bear no two labels: nothing is diagnosed then.
+    """
+    labeled = slides[(slides["split"] == "train") & (slides["label"] != "")]
+    if labeled["label"].nunique() < 2:
+        return slides.iloc[:0]
+    trained_on = set(patches.loc[patches["split"] == "train", "slide_id"]) - {""}
+    return labeled[labeled["slide_id"].isin(trained_on)].reset_index(drop=True)
+
+
+def read_folds(path: Path) -> dict[str, int]:
+    """The table that the crossfit stage leaves: slide -> number of its fold.
+
+    Raises:
+        InputError: see `read_stage_csv`.
+    """
+    table = read_stage_csv(
+        path, dict(zip(COLUMNS, ("str", "int64"), strict=True)), stage="crossfit", key=["slide_id"]
+    )
+    return dict(zip(table["slide_id"], table["fold"].tolist(), strict=True))

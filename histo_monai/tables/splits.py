@@ -1,0 +1,216 @@
+"""Splits: patients are chosen first, slides follow; a patient is never on both sides."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from histo_monai.errors import InputError
+
+_ATTEMPTS = 50
+
+
+def split_slides(
+    table: pd.DataFrame, validation_fraction: float, generator: np.random.Generator
+) -> pd.Series:
+    """Draw train and validation by patient, or by slide where no patient is known.
+
+    Patients are taken in random order until the validation part holds at least `validation_fraction` of the slides,
+    and always leave at least one patient for training.
+
+    Args:
+        table: columns `slide_id`, `patient_id` (empty where unknown).
+        validation_fraction: of the slides, 0..1.
+        generator: decides the order.
+
+    Returns:
+        "train" or "validation" for every row.
+
+    Raises:
+        InputError: there is only one patient: nothing could be kept for validation.
+    """
+    group = table["patient_id"].where(table["patient_id"] != "", "slide " + table["slide_id"])
+    names = np.array(sorted(group.unique()), dtype=object)
+    if len(names) < 2:
+        raise InputError(
+            f"all {len(table)} slides are of one patient ({names[0]}): "
+            "validation needs slides of a patient not trained on"
+        )
+    validation: set[str] = set()
+    for name in generator.permutation(names)[:-1]:
+        if group.isin(validation).sum() >= validation_fraction * len(table):
+            break
+        validation.add(name)
+    return group.isin(validation).map({True: "validation", False: "train"})
+
+
+def check_patients_apart(table: pd.DataFrame) -> None:
+    """Refuse a split given by the user that has a patient on two sides.
+
+    Raises:
+        InputError: names the patient and two of the slides.
+    """
+    known = table[table["patient_id"] != ""]
+    sides = known.groupby("patient_id")["split"].nunique()
+    if (sides > 1).any():
+        patient = sides[sides > 1].index[0]
+        rows = known[known["patient_id"] == patient].drop_duplicates("split")
+        where = " and ".join(f"{row.slide_id} in {row.split}" for row in rows.itertuples())
+        raise InputError(
+            f"patient {patient!r} is on two sides of the split ({where}); keep all of a patient's slides on one"
+        )
+
+
+def draw_splits(
+    table: pd.DataFrame,
+    validation_fraction: float,
+    generator: np.random.Generator,
+    *,
+    within_patients: bool = False,
+    twins: pd.Series | None = None,
+) -> pd.Series:
+    """Give train or validation to labeled patches without a split: patients first, then slides, then patches.
+
+    Groups with patches of one class only are drawn class by class, so that both sides have the same mixture; the others
+    among themselves. Each time groups are taken in random order until validation holds at least
+    `validation_fraction` of the patches, and one group is always left for training. Where a class then lacks on one
+    side, it is drawn again, up to 50 times.
+
+    Args:
+        table: `columns.PATCH_COLUMNS`; rows with a split keep it.
+        validation_fraction: of the rows without one, 0..1.
+        generator: decides; the order of the rows does not.
+        within_patients: patches of one patient may come to both sides.
+        twins: the same text for patches with the same pixels, empty where none is known: where neither patient nor
+            slide decides, they stay together.
+
+    Returns:
+        The split of every row.
+
+    Raises:
+        InputError: there is only one patient (or slide), or a class cannot be on both sides.
+    """
+    split = table["split"].copy()
+    rows = table[split == ""].sort_values("patch_id")
+    if rows.empty:
+        return split
+    group = _group(rows, within_patients, twins)
+    number, names = pd.factorize(group)
+    if len(names) < 2:
+        raise InputError(
+            f"all {len(rows)} patches for training are of one {names[0]}: validation needs another; "
+            "or let labels.own.validation_within_patients be true to draw it from the same"
+        )
+    label = pd.factorize(rows["label"])[0]
+    stratum = _strata_of_groups(number, label, len(names))
+    for attempt in range(_ATTEMPTS):
+        # Where class by class fails, some patient holds the only patches of a class and others must make up for it.
+        strata = stratum if attempt < _ATTEMPTS // 2 else np.zeros_like(stratum)
+        chosen = _draw_groups(number, strata, validation_fraction, generator)[number]
+        sides = [set(label[chosen]), set(label[~chosen])]
+        if sides[0] == sides[1]:
+            break
+    else:
+        lacking = sorted(rows["label"].iloc[np.flatnonzero(label == min(sides[0] ^ sides[1]))[:1]])
+        raise InputError(
+            f"class {lacking[0]!r} is in so few patients or slides that training and validation cannot both "
+            "have it; give more of it, or give the column split"
+        )
+    split.loc[rows.index] = np.where(chosen, "validation", "train")
+    return split
+
+
+def _group(rows: pd.DataFrame, within_patients: bool, twins: pd.Series | None) -> pd.Series:
+    group = "patch " + rows["patch_id"]
+    if twins is not None:
+        same = twins.loc[rows.index]
+        group = group.where(same == "", "pixels " + same)
+    if within_patients:
+        return group
+    for name, column in (("slide", "slide_id"), ("patient", "patient_id")):
+        group = group.where(rows[column] == "", f"{name} " + rows[column])
+    return group
+
+
+def _strata_of_groups(number: np.ndarray, label: np.ndarray, num_groups: int) -> np.ndarray:
+    """The class of each group, -1 where it has several. Shape (groups,)."""
+    low, high = np.full(num_groups, len(label)), np.full(num_groups, -1)
+    np.minimum.at(low, number, label)
+    np.maximum.at(high, number, label)
+    return np.where(low == high, low, -1)
+
+
+def _draw_groups(
+    number: np.ndarray, stratum: np.ndarray, fraction: float, generator: np.random.Generator
+) -> np.ndarray:
+    """Which groups go to validation. Shape (groups,), bool."""
+    size = np.bincount(number, minlength=len(stratum))
+    order = generator.permutation(len(stratum))
+    order = order[np.argsort(stratum[order], kind="stable")]
+    starts = np.flatnonzero(np.r_[True, np.diff(stratum[order]) != 0])
+    lengths = np.diff(np.r_[starts, len(order)])
+    before = np.cumsum(size[order]) - size[order]
+    before -= np.repeat(before[starts], lengths)
+    total = np.repeat(np.add.reduceat(size[order], starts), lengths)
+    is_last = np.zeros(len(order), dtype=bool)
+    is_last[starts + lengths - 1] = True
+    chosen = np.zeros(len(order), dtype=bool)
+    chosen[order] = (before < fraction * total) & ~is_last
+    return chosen
+
+
+def label_ranks(table: pd.DataFrame, generator: np.random.Generator) -> pd.Series:
+    """A rank in [0, 1) for every training patch; the patch is labeled where `label_rank < alpha`.
+
+    So the labels of a small alpha are among those of a larger one. A stratum is a class, or a tenth of the range of
+    scores; in a stratum of n patches the i-th of a random order has rank (i + 0.5) / n, so that alpha labels alpha n of
+    them, rounded.
+
+    Args:
+        table: `columns.PATCH_COLUMNS` with splits.
+        generator: decides the order; the order of the rows does not.
+
+    Returns:
+        Missing (NaN) for the rows of other splits.
+    """
+    rows = table[table["split"] == "train"].sort_values("patch_id")
+    bins = np.clip(np.floor(rows["score"] * 10), 0, 9)
+    stratum = rows["label"].where(rows["score"].isna(), bins.astype(str))
+    drawn = pd.DataFrame({"stratum": stratum, "key": generator.random(len(rows))}).sort_values("key")
+    of_stratum = drawn.groupby("stratum")["key"]
+    rank = (of_stratum.cumcount() + 0.5) / of_stratum.transform("size")
+    return rank.reindex(table.index).astype("float64")
+
+
+def labeled_rows(table: pd.DataFrame, alpha: float) -> pd.DataFrame:
+    """The training patches whose label is used, numbered anew.
+
+    Args:
+        table: `columns.PATCH_COLUMNS` with splits and ranks.
+        alpha: fraction of the training labels, in (0, 1].
+
+    Raises:
+        InputError: a class has no label left, or fewer than two patches have.
+    """
+    train = table[table["split"] == "train"]
+    chosen = train[train["label_rank"] < alpha].reset_index(drop=True)
+    lowest = train.groupby("label")["label_rank"].min().sort_values(ascending=False)
+    lacking = lowest[~lowest.index.isin(chosen["label"])]
+    if len(lacking) and train["score"].isna().all():
+        name, rank = lacking.index[0], float(lacking.iloc[0])
+        raise InputError(
+            f"alpha {alpha:g} leaves class {name!r} without a label: of {(train['label'] == name).sum()} "
+            f"training patches none is chosen; raise alpha to {_just_above(rank):g}"
+        )
+    if len(chosen) < 2:
+        ranks = np.sort(train["label_rank"].to_numpy())
+        advice = f"raise alpha to {_just_above(float(ranks[1])):g}" if len(ranks) > 1 else "add patches"
+        raise InputError(
+            f"alpha {alpha:g} leaves {len(chosen)} of {len(train)} training patches with a label; {advice}"
+        )
+    return chosen
+
+
+def _just_above(rank: float) -> float:
+    """The next larger number with three decimals: readable, and enough to label the patch of this rank."""
+    return float(np.floor(rank * 1000 + 1) / 1000)

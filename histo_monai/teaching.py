@@ -1,0 +1,64 @@
+"""Semi-supervised training as params ask for it: a fine-tuned model and unlabeled patches -> a student."""
+
+from __future__ import annotations
+
+from histo_monai.assembly import Assembly, TrainingRows, schedule_of
+from histo_monai.engines.fit import Records
+from histo_monai.engines.semisupervised import PairPicture, StudentResult, train_student
+from histo_monai.imports import stage_sha256
+from histo_monai.loading.streams import two_streams
+from histo_monai.networks.task_model import TaskModel
+from histo_monai.semisupervised import METHODS
+
+
+def teach_student(
+    assembly: Assembly,
+    student: str,
+    model: TaskModel,
+    rows: TrainingRows,
+    *,
+    seed: int,
+    picture: PairPicture,
+    records: Records,
+) -> StudentResult:
+    """A fine-tuned model and unlabeled patches -> the last student, in `model`.
+
+    Args:
+        assembly: the experiment.
+        student: name of the semi-supervised method.
+        model: where it starts.
+        rows: what is trained on, and measured after each epoch.
+        seed: of everything random in it.
+        picture: draws weak and strong pairs.
+        records: where traces are left.
+
+    Raises:
+        InputError: the loss is not finite.
+    """
+    params, section = assembly.params, assembly.params.consistency_section
+    method = METHODS[student](
+        model=model,
+        objective=assembly.task.objective,
+        patch_px=params.patch_px,
+        n_aug=params.n_aug,
+        settings=params.consistency.methods[student],
+    )
+    labeled, unlabeled = two_streams(
+        assembly.reading, rows.labeled, rows.unlabeled, section.batch_size, mu=params.mu, seed=seed
+    )
+    return train_student(
+        method,
+        assembly.task,
+        labeled,
+        unlabeled,
+        assembly.in_order(rows.validation),
+        schedule=schedule_of(section),
+        seed=seed,
+        picture=picture,
+        records=records,
+    )
+
+
+def student_code(stage: str, student: str) -> str:
+    """Digest of the code that a stage runs with a semi-supervised method, which it loads by name."""
+    return stage_sha256(stage, METHODS[student].__module__)

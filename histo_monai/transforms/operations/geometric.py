@@ -1,0 +1,90 @@
+"""The geometric operations: matrices alone, which are composed into one warp."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from histo_monai.transforms import geometry
+from histo_monai.transforms.draws import Quantity, Source, check_number, check_range
+from histo_monai.transforms.operations.base import Geometric
+
+
+@dataclass(frozen=True)
+class Rotate(Geometric):
+    """Turns the picture about its center, counter-clockwise, degrees."""
+
+    degrees: Quantity
+    name: ClassVar[str] = "rotate"
+
+    def draw(self, source: Source) -> torch.Tensor:
+        """See `Geometric`."""
+        return geometry.rotation_matrix(self.degrees.draw(source))
+
+
+@dataclass(frozen=True)
+class Scale(Geometric):
+    """Magnifies the picture about its center: 1.2 enlarges."""
+
+    factor: Quantity
+    name: ClassVar[str] = "scale"
+
+    def __post_init__(self) -> None:
+        check_range("scale", self.factor.bounds, 0.01, 100)
+
+    def draw(self, source: Source) -> torch.Tensor:
+        """See `Geometric`."""
+        return geometry.scale_matrix(self.factor.draw(source))
+
+
+@dataclass(frozen=True)
+class Affine(Geometric):
+    """Turns (degrees), magnifies and then shifts down and to the right (fractions of the side), in this order."""
+
+    degrees: Quantity
+    factor: Quantity
+    shift: Quantity
+    name: ClassVar[str] = "affine"
+
+    def __post_init__(self) -> None:
+        check_range("affine_scale", self.factor.bounds, 0.01, 100)
+
+    def draw(self, source: Source) -> torch.Tensor:
+        """See `Geometric`."""
+        turn, enlarge = self.degrees.draw(source), self.factor.draw(source)
+        shift = geometry.shift_matrix(self.shift.draw(source, 2))
+        return geometry.compose([geometry.rotation_matrix(turn), geometry.scale_matrix(enlarge), shift])
+
+
+@dataclass(frozen=True)
+class Flip(Geometric):
+    """Mirrors left to right, or top to bottom: each patch with probability `prob`. Certainty draws nothing."""
+
+    prob: float = 1.0
+    vertical: bool = False
+    name: ClassVar[str] = "flip"
+
+    def __post_init__(self) -> None:
+        check_number("flip prob", self.prob, 0, 1)
+
+    def draw(self, source: Source) -> torch.Tensor:
+        """See `Geometric`."""
+        certain = torch.ones(source.shape, dtype=torch.bool)
+        flipped = certain if self.prob == 1 else source.uniform(0, 1) < self.prob
+        return geometry.flip_matrix(flipped, vertical=self.vertical)
+
+
+@dataclass(frozen=True)
+class Crop(Geometric):
+    """Cuts out a box of this fraction of the area, aspect ratio within 3/4-4/3, anywhere, and stretches it."""
+
+    area: Quantity
+    name: ClassVar[str] = "crop"
+
+    def __post_init__(self) -> None:
+        check_range("crop_area", self.area.bounds, 0.01, 1)
+
+    def draw(self, source: Source) -> torch.Tensor:
+        """See `Geometric`."""
+        sides = geometry.crop_sides(self.area.draw(source), source.uniform(-1, 1))
+        return geometry.crop_matrix(sides, source.uniform(0, 1, 2))

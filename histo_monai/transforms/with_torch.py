@@ -1,0 +1,41 @@
+"""Execution of a drawing on any device: whole batches through torch operations, what a GPU wants."""
+
+from functools import partial
+
+import torch
+
+from histo_monai.transforms import geometry
+from histo_monai.transforms.parameters import ViewParameters
+from histo_monai.transforms.sequence import apply_in_sequence
+
+
+def augment(
+    patches: torch.Tensor, drawn: ViewParameters, noise_pool: torch.Tensor, size_px: int
+) -> torch.Tensor:
+    """Warps all patches, then runs each through its own photometric operations.
+
+    Args:
+        patches: Shape (N S, 3, H, H), uint8, not modified.
+        drawn: Parameters of these N samples of S patches.
+        noise_pool: Standard normal values on the CPU (`operations.noise`).
+        size_px: Side of the result.
+
+    Returns:
+        Shape (N S, 3, size_px, size_px), float32, 0..1, on the device of `patches`.
+    """
+    device = patches.device
+    matrices = drawn.matrices.flatten(0, 1)
+    levels = geometry.pooling_levels(matrices, patches.shape[-1], size_px).tolist()
+    widths = [9, *(part.shape[-1] for part in drawn.parameters)]
+    # One transfer for all parameters; nothing below waits for the device.
+    packed = torch.cat([matrices.flatten(1), *(part.flatten(0, 1) for part in drawn.parameters)], dim=1)
+    on_device = packed.to(torch.float32).to(device, non_blocking=True)
+    normals = noise_pool.to(device, non_blocking=True)
+    operations = [partial(operation.with_torch, normals=normals) for operation in drawn.operations]
+    # Inference mode makes the many small operations cheaper; `views` itself is an ordinary tensor.
+    views = torch.empty((len(patches), 3, size_px, size_px), dtype=torch.float32, device=device)
+    with torch.inference_mode():
+        own_matrices, *parameters = on_device.split(widths, dim=1)
+        warped = geometry.warp(patches, own_matrices.unflatten(1, (3, 3)), size_px, levels)
+        views.copy_(apply_in_sequence(warped, drawn.patch_schedule(), operations, parameters))
+    return views

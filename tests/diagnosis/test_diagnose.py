@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from histo_monai.diagnosis.diagnose import Learning, cell_auc, diagnose, shuffled_control, slide_estimates
+from histo_monai.mapping.grid import Grid
+from histo_monai.mapping.heatmap import Heatmap
+from histo_monai.slides.annotations import Region
+
+LEARNING = Learning("rbf", (0.1, 1.0, 10.0), (0.1, 1.0), 3, 0)
+
+
+def _features(is_tumor: np.ndarray, shift: float, seed: int) -> pd.DataFrame:
+    """Two features; the first is `shift` standard deviations higher on slides with tumor."""
+    rng = np.random.default_rng(seed)
+    useful = rng.normal(size=len(is_tumor)) + shift * is_tumor
+    return pd.DataFrame({"useful": useful, "max_probability": rng.uniform(size=len(is_tumor))})
+
+
+def _cohort(num: int, num_test: int) -> tuple[np.ndarray, pd.Series]:
+    is_tumor = np.arange(num) % 2 == 0
+    return is_tumor, pd.Series(["train"] * (num - num_test) + ["test"] * num_test)
+
+
+def test_test_slides_teach_nothing() -> None:
+    is_tumor, split = _cohort(40, 20)
+    features = _features(is_tumor, 2.0, 0)
+    _, scores = diagnose(features, features, is_tumor, split, LEARNING)
+    turned = np.where(split == "test", ~is_tumor, is_tumor)
+    pd.testing.assert_frame_equal(diagnose(features, features, turned, split, LEARNING)[1], scores)
+
+
+def test_a_classifier_taught_by_maps_of_seen_slides_expects_too_much() -> None:
+    """Simulated overfitting: on seen slides a useless feature tells the label, which on new slides says nothing."""
+    is_tumor, split = _cohort(120, 60)
+    honest = _features(is_tumor, 1.5, 1)
+    seen = honest.copy()
+    teaches = (split != "test").to_numpy()
+    seen.loc[teaches, "max_probability"] = 0.5 + 0.4 * np.where(is_tumor[teaches], 1, -1)
+    _, scores = diagnose(honest, seen, is_tumor, split, LEARNING)
+    estimates = slide_estimates(is_tumor[~teaches], pd.Series([""] * 60), scores[~teaches])
+    assert estimates["slide_auc"].value > estimates["slide_auc_by_seen"].value + 0.1
+
+
+def test_shuffled_labels_give_an_auc_near_one_half_and_true_ones_do_not() -> None:
+    is_tumor, split = _cohort(80, 40)
+    features = _features(is_tumor, 2.0, 2)
+    _, scores = diagnose(features, features, is_tumor, split, LEARNING)
+    test = (split == "test").to_numpy()
+    true = slide_estimates(is_tumor[test], pd.Series([""] * 40), scores[test])["slide_auc"]
+    control = shuffled_control(features, is_tumor, split, Learning("rbf", (1.0,), (0.1,), 3, 0), 60)
+    assert abs(control.value - 0.5) < 0.12
+    assert control.n == 60
+    assert true.value > 0.85
+    assert true.low > control.value
+
+
+def test_a_size_is_measured_against_all_normal_slides() -> None:
+    """By hand: macro beats both normal slides, micro one of two."""
+    is_tumor = np.array([True, True, False, False])
+    scores = pd.DataFrame(
+        {"score": [4.0, 2.0, 1.0, 3.0], "score_by_seen": [1.0, 2.0, 3.0, 4.0], "max_probability": [1.0] * 4}
+    )
+    estimates = slide_estimates(is_tumor, pd.Series(["macro", "micro", "", ""]), scores)
+    values = {name: estimate.value for name, estimate in estimates.items()}
+    assert values == {
+        "slide_auc": 0.75,
+        "slide_auc_macro": 1.0,
+        "slide_auc_micro": 0.5,
+        "slide_auc_by_seen": 0.0,
+        "slide_auc_max_probability": 0.5,
+    }
+
+
+def test_sizes_that_do_not_occur_are_not_told() -> None:
+    scores = pd.DataFrame({"score": [1.0, 0.0], "score_by_seen": [1.0, 0.0], "max_probability": [1.0, 0.0]})
+    estimates = slide_estimates(np.array([True, False]), pd.Series(["itc", ""]), scores)
+    assert not {"slide_auc_macro", "slide_auc_micro"} & set(estimates)
+
+
+def _map(values: list[float]) -> Heatmap:
+    """A row of cells of 10 px."""
+    cells = np.array([(0, column) for column in range(len(values))])
+    numbers = np.array(values, np.float32)
+    return Heatmap(
+        Grid(10.0, 1.0, (10, 10 * len(values))), cells, np.ones(len(values), np.float32), {"m": numbers}
+    )
+
+
+def test_cells_inside_the_outline_are_told_from_all_others() -> None:
+    """By hand: the cells 0 and 1 of the first slide are tumor; 0.4 loses to the 0.5 of the normal slide alone."""
+    square = Region(np.array([(0, 0), (0, 20), (10, 20), (10, 0)], float))
+    maps = {"a": _map([0.9, 0.4, 0.1]), "b": _map([0.5])}
+    columns = {"a": "m", "b": "m"}
+    assert cell_auc(maps, columns, {"a": [square], "b": []}) == pytest.approx(3 / 4)
+    assert np.isnan(cell_auc(maps, columns, {"a": [], "b": []}))

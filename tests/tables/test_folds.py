@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from histo_monai.tables.columns import whole_slide_table
+from histo_monai.tables.folds import assign_folds, read_folds, slides_to_fold
+from histo_monai.tables.patches import labeled_table
+
+
+def _slides(labels: str, patients: str = "") -> pd.DataFrame:
+    """One slide for each letter: t(umor) or n(ormal); `patients` gives a letter for each, or none."""
+    names = {"t": "tumor", "n": "normal", " ": ""}
+    rows = [
+        {
+            "slide_id": f"slide_{number}",
+            "path": "x.tif",
+            "label": names[letter],
+            "split": "train",
+            "patient_id": patients[number] if patients else "",
+        }
+        for number, letter in enumerate(labels)
+    ]
+    return whole_slide_table(rows)
+
+
+@pytest.mark.parametrize("num_folds", [2, 3, 5])
+def test_every_fold_has_its_share_of_slides_and_of_each_label(num_folds: int) -> None:
+    slides = _slides("ttttttttt" + "nnnnnnnnnnnn")
+    folds = assign_folds(slides, num_folds, np.random.default_rng(0))
+    counts = np.bincount(folds, minlength=num_folds)
+    assert counts.max() - counts.min() <= 1
+    for label in ("tumor", "normal"):
+        of_label = np.bincount(folds[slides["label"] == label], minlength=num_folds)
+        assert of_label.max() - of_label.min() <= 1
+
+
+def test_all_slides_of_a_patient_are_in_one_fold() -> None:
+    slides = _slides("tntntntnnnnn", "aabbccddeeff")
+    folds = assign_folds(slides, 3, np.random.default_rng(1))
+    assert (folds.groupby(slides["patient_id"]).nunique() == 1).all()
+
+
+def test_the_order_of_the_rows_does_not_matter() -> None:
+    slides = _slides("ttttnnnnnn")
+    folds = dict(zip(slides["slide_id"], assign_folds(slides, 3, np.random.default_rng(2)), strict=True))
+    turned = slides[::-1].reset_index(drop=True)
+    again = dict(zip(turned["slide_id"], assign_folds(turned, 3, np.random.default_rng(2)), strict=True))
+    assert folds == again
+
+
+def test_a_single_slide_of_a_label_cannot_be_held_out() -> None:
+    with pytest.raises(ValueError, match=r"1 training slide or patient is 'tumor'.*give two or more"):
+        assign_folds(_slides("tnnn"), 2, np.random.default_rng(0))
+
+
+def _patches(slide_ids: list[str], split: str = "train") -> pd.DataFrame:
+    rows = [
+        {
+            "patch_id": f"{name}-{split}",
+            "path": "x",
+            "side_px": 8,
+            "slide_id": name,
+            "split": split,
+            "label": "a",
+        }
+        for name in slide_ids
+    ]
+    return labeled_table(rows)
+
+
+def test_only_slides_that_patches_are_trained_on_are_folded() -> None:
+    slides = _slides("tntn")
+    trained_on = _patches(["slide_0", "slide_1"])
+    validated = _patches(["slide_2"], "validation")
+    slides_of_folds = slides_to_fold(slides, pd.concat([trained_on, validated]))
+    assert slides_of_folds["slide_id"].tolist() == ["slide_0", "slide_1"]
+
+
+@pytest.mark.parametrize("labels", ["nnnn", "    "])
+def test_without_two_labels_nothing_is_folded(labels: str) -> None:
+    slides = _slides(labels)
+    assert slides_to_fold(slides, _patches(slides["slide_id"].tolist())).empty
+
+
+def test_folds_come_back_from_their_table(tmp_path: Path) -> None:
+    path = tmp_path / "folds.csv"
+    path.write_text("slide_id,fold\n001,2\nNA,0\n")
+    assert read_folds(path) == {"001": 2, "NA": 0}
+    path.write_text("slide_id,fold\n")
+    assert read_folds(path) == {}
+
+
+@pytest.mark.parametrize("text", [None, "a,b\n1,2\n", "slide_id,fold\na,x\n"])
+def test_a_missing_table_of_folds_names_the_stage(tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / "folds.csv").write_text(text)
+    with pytest.raises(ValueError, match="run `dvc repro crossfit` "):
+        read_folds(tmp_path / "folds.csv")
