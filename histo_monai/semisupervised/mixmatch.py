@@ -19,7 +19,7 @@ NUM_VIEWS = 2
 
 @dataclass(frozen=True)
 class MixMatchSettings(StudentSettings):
-    """As `StudentSettings`, and three more; `magnitudes` does nothing: there are no strong views.
+    """As `StudentSettings`, and three more; `strong` does nothing: there are no such views.
 
     Attributes:
         temperature: of the sharpening (published: 0.5).

@@ -14,12 +14,45 @@ from histo_monai.networks.task_model import TaskModel
 from histo_monai.schedule import Schedule
 from histo_monai.semisupervised.average import StudentAndAverage
 from histo_monai.semisupervised.protocol import Batch
-from histo_monai.settings.rules import NumberOf, Range
-from histo_monai.transforms.randaugment import WeakStrongViews
+from histo_monai.settings.rules import Fraction, NumberOf, Range, Unique
+from histo_monai.transforms.randaugment import WeakStrongViews, strong_operations
 from histo_monai.transforms.supervised import SupervisedAugmentation
 
-Magnitudes = Annotated[tuple[Annotated[int, Range(1, 10)], ...], NumberOf(2)]
-"""Smallest and largest magnitude of a strong view's operations."""
+
+@dataclass(frozen=True)
+class StrongSettings:
+    """Strong views, see `strong_operations`; params' `n_aug` is that of the paper's student alone.
+
+    Attributes:
+        num: operations of a view.
+        magnitudes: smallest and largest, 1..10.
+        operations: names of those that are drawn from.
+        within_limits: magnitudes are limits, within which values are drawn; false: the values themselves.
+        affine_scale: departure of the affine magnification from 1, at magnitudes 0 and 10.
+        hue: the same of hue, fraction of a full turn.
+    """
+
+    num: Annotated[int, Range(1, 10)]
+    magnitudes: Annotated[tuple[Annotated[int, Range(1, 10)], ...], NumberOf(2)]
+    operations: Annotated[tuple[str, ...], Unique()]
+    within_limits: bool
+    affine_scale: Annotated[tuple[Annotated[float, Range(0.0, 0.99)], ...], NumberOf(2)]
+    hue: Annotated[tuple[Annotated[float, Range(0.0, 0.5)], ...], NumberOf(2)]
+
+    def views(self, patch_px: int) -> WeakStrongViews:
+        """Weak and strong views of patches.
+
+        Raises:
+            InputError: a name is no operation, or fewer are named than a view takes.
+        """
+        operations = strong_operations(
+            self.operations,
+            limits=self.operations if self.within_limits else (),
+            affine_scale=(self.affine_scale[0], self.affine_scale[1]),
+            hue=(self.hue[0], self.hue[1]),
+        )
+        lowest, highest = self.magnitudes
+        return WeakStrongViews(patch_px, self.num, (lowest, highest), operations=operations)
 
 
 @dataclass(frozen=True)
@@ -30,13 +63,15 @@ class StudentSettings:
         weight: of the unlabeled loss.
         decay: of the average of weights.
         trunk_rate: learning rate of the trunk, in parts of the head's; at 0 only its batch-norm statistics move.
-        magnitudes: smallest and largest, of the operations of a strong view.
+        plain_share: labeled views that are not augmented, 0..1: what is predicted later is not augmented either.
+        strong: see `StrongSettings`.
     """
 
     weight: Annotated[float, Range(0.0)]
     decay: Annotated[float, Range(0.0, 0.9999)]
     trunk_rate: Annotated[float, Range(0.0, 10.0)]
-    magnitudes: Magnitudes
+    plain_share: Fraction
+    strong: StrongSettings
 
 
 class Student(abc.ABC):
@@ -46,7 +81,7 @@ class Student(abc.ABC):
         model: the fine-tuned model; holds the average of the student's weights.
         objective: classes or scores.
         patch_px: side of the views.
-        n_aug: operations of a strong view.
+        n_aug: of the paper's student; not used here, see `StrongSettings`.
         settings: of the method.
     """
 
@@ -60,9 +95,8 @@ class Student(abc.ABC):
         self.network = StudentAndAverage(model, settings.decay)
         self.settings = settings
         self.objective = objective
-        self._labeled_views = SupervisedAugmentation(patch_px)
-        lowest, highest = settings.magnitudes
-        self._unlabeled_views = WeakStrongViews(patch_px, n_aug, (lowest, highest))
+        self._labeled_views = SupervisedAugmentation(patch_px, plain_share=settings.plain_share)
+        self._unlabeled_views = settings.strong.views(patch_px)
 
     def optimizer(self, schedule: Schedule) -> torch.optim.Optimizer:
         """Over the student: its head at the rate of the schedule, its trunk at a part of that."""

@@ -18,9 +18,11 @@ from histo_monai.schedule import Schedule
 from histo_monai.semisupervised import METHODS
 from histo_monai.semisupervised.protocol import Batch
 from histo_monai.semisupervised.rankup import Ranked
+from histo_monai.semisupervised.student import StrongSettings
 
 B, N, K, SIDE = 4, 6, 3, 32
-COMMON = {"weight": 0.7, "decay": 0.9, "trunk_rate": 0.1, "magnitudes": (1, 5)}
+STRONG = StrongSettings(2, (1, 5), ("rotate", "blur", "hed"), True, (0.0, 0.2), (0.0, 0.05))
+COMMON = {"weight": 0.7, "decay": 0.9, "trunk_rate": 0.1, "plain_share": 0.0, "strong": STRONG}
 SETTINGS: dict[str, dict[str, Any]] = {
     "supervised": {},
     "fixmatch": {"threshold": 0.6},
