@@ -3,6 +3,8 @@ from __future__ import annotations
 import copy
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,18 @@ def dvc_yaml() -> Any:
 @pytest.mark.parametrize("name", ["params.yaml", "params/paper.yaml"])
 def test_the_committed_files_are_valid(root: Path, name: str) -> None:
     load_params(root / name)
+
+
+def test_params_are_read_without_the_libraries_that_train(root: Path) -> None:
+    """In a process of its own, with every method, dataset and student that there is."""
+    code = (
+        "import sys; from pathlib import Path; from histo_monai.params import load_params; "
+        "load_params(Path('params.yaml')); print(*sys.modules)"
+    )
+    command = [sys.executable, "-c", code]
+    loaded = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout.split()
+    assert "histo_monai.semisupervised.paper.settings" in loaded
+    assert not {"torch", "torchvision", "timm", "monai", "ignite", "cv2", "pandas"} & set(loaded)
 
 
 def test_paper_values_are_those_of_the_paper(root: Path) -> None:
