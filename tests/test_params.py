@@ -98,6 +98,7 @@ def _set(tree: Any, dotted: str, value: object) -> Any:
         ("methods", "rsp", "entries"),
         ("methods", ["rspp"], "one of random, pretrained, vae, moco, rsp, got 'rspp'; did you mean 'rsp'?"),
         ("methods", [3], "one of random, pretrained, vae, moco, rsp, got 3"),
+        ("corpus", "kathr", "one of camelyon16, breastpathq, own, got 'kathr'$"),  # Kather is no corpus
         ("pretrain.mocco", {}, "unknown key; did you mean 'moco'?"),
         ("pretrain.methods", {}, "unknown key"),
         ("pretrain.rsp.lookahead", {"steps": 5}, "lookahead.slow_step: missing key"),
