@@ -22,6 +22,7 @@ from histo_monai.networks.task_model import TaskModel, from_task_model
 from histo_monai.params import Params, load_params
 from histo_monai.params.sections import TrainingParams
 from histo_monai.schedule import Schedule
+from histo_monai.settings.recipe import Recipe
 from histo_monai.tables.patches import read_patches
 from histo_monai.tables.splits import labeled_rows
 from histo_monai.tables.tasks import split_rows, task_classes
@@ -122,8 +123,17 @@ class Assembly:
         return {name: self.load(path)[0] for name, path in run.models.items()}
 
 
-def schedule_of(section: TrainingParams) -> Schedule:
+def schedule_of(section: TrainingParams | Recipe) -> Schedule:
     """How long and how fast, as a section of params says."""
+    if isinstance(section, Recipe):
+        return Schedule(
+            section.epochs,
+            "adamw",
+            section.lr,
+            section.weight_decay,
+            warmup=section.warmup,
+            steps_per_epoch=section.steps_per_epoch,
+        )
     numbers = dataclasses.asdict(section)
     del numbers["batch_size"]
     return Schedule(**numbers)

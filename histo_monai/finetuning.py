@@ -9,9 +9,10 @@ import torch
 
 from histo_monai.assembly import Assembly, TrainingRows, schedule_of
 from histo_monai.engines.fit import Records
-from histo_monai.engines.supervised import FinetuneResult, Picture, finetune
+from histo_monai.engines.supervised import FinetuneResult, Picture, Tuning, finetune
 from histo_monai.loading.streams import shuffled
 from histo_monai.networks.task_model import TaskModel, describe_task_model, from_encoder
+from histo_monai.params.sections import FinetuneRecipe, TrainingParams
 from histo_monai.randomness import derive_seed
 from histo_monai.tables.tasks import training_mpp
 
@@ -33,17 +34,26 @@ def finetune_encoder(
         InputError: see `from_encoder`; or the loss is not finite.
     """
     section = assembly.params.finetune_section
+    schedule = schedule_of(section)
     torch.manual_seed(derive_seed(seed, "initialisation"))
     model, description = from_encoder(encoder, assembly.task.num_outputs)
     result = finetune(
         model,
         assembly.task,
-        shuffled(assembly.reading, rows.labeled, section.batch_size, seed=seed, purpose="labeled"),
+        shuffled(
+            assembly.reading,
+            rows.labeled,
+            section.batch_size,
+            seed=seed,
+            purpose="labeled",
+            num_batches=schedule.steps_per_epoch,
+        ),
         assembly.in_order(rows.validation),
-        schedule=schedule_of(section),
+        schedule=schedule,
         seed=seed,
         picture=picture,
         records=records,
+        tuning=_tuning(section),
     )
     params = assembly.params
     described = describe_task_model(
@@ -53,3 +63,9 @@ def finetune_encoder(
         mpp=training_mpp(assembly.patches, params.patch_px),
     )
     return model, described | {"dataset": params.dataset, "alpha": params.alpha}, result
+
+
+def _tuning(section: TrainingParams | FinetuneRecipe) -> Tuning:
+    if not isinstance(section, FinetuneRecipe):
+        return Tuning()
+    return Tuning(section.trunk_rate, section.probe_epochs, section.plain_share, section.decay)

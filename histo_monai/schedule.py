@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,17 +17,22 @@ class Schedule:
 
     Attributes:
         epochs: how many.
-        optimizer: "sgd" (Nesterov momentum 0.9) or "adam" (betas 0.9, 0.999).
-        lr: learning rate at the start.
-        weight_decay: L2.
+        optimizer: "sgd" (Nesterov momentum 0.9), "adam" or "adamw" (betas 0.9, 0.999).
+        lr: learning rate at its highest.
+        weight_decay: L2; "adamw": decoupled from the gradient.
         milestones: epochs after which the learning rate falls to a tenth.
+        warmup: part of all steps in which the rate rises along a line, to fall along a cosine then; None: it does
+            neither.
+        steps_per_epoch: of the optimizer; None for as many as show every image once.
     """
 
     epochs: int
     optimizer: str
     lr: float
     weight_decay: float
-    milestones: Sequence[int]
+    milestones: Sequence[int] = ()
+    warmup: float | None = None
+    steps_per_epoch: int | None = None
 
     def build_optimizer(
         self, parameters: Iterable[nn.Parameter] | Iterable[dict[str, Any]]
@@ -40,8 +46,23 @@ class Schedule:
             return torch.optim.SGD(
                 parameters, lr=self.lr, momentum=0.9, nesterov=True, weight_decay=self.weight_decay
             )
-        if self.optimizer == "adam":
-            return torch.optim.Adam(
-                parameters, lr=self.lr, betas=(0.9, 0.999), weight_decay=self.weight_decay
-            )
-        raise ValueError(f"optimizer is {self.optimizer!r}; expected sgd or adam")
+        if self.optimizer in ("adam", "adamw"):
+            kind = torch.optim.Adam if self.optimizer == "adam" else torch.optim.AdamW
+            return kind(parameters, lr=self.lr, betas=(0.9, 0.999), weight_decay=self.weight_decay)
+        raise ValueError(f"optimizer is {self.optimizer!r}; expected sgd, adam or adamw")
+
+    def rate(self, *, epoch: int, step: int, num_steps: int) -> float:
+        """Learning rate of a step in parts of the highest; a function of where it is, so resuming needs no state.
+
+        Args:
+            epoch: from 1.
+            step: within all epochs, from 1.
+            num_steps: of all epochs.
+        """
+        rate = 0.1 ** sum(epoch > milestone for milestone in self.milestones)
+        if self.warmup is None:
+            return rate
+        rising = self.warmup * num_steps
+        if step < rising:
+            return rate * step / rising
+        return rate * (1 + math.cos(math.pi * (step - rising) / (num_steps + 1 - rising))) / 2

@@ -35,16 +35,25 @@ def teach_student(
     Raises:
         InputError: the loss is not finite.
     """
-    params, section = assembly.params, assembly.params.consistency_section
+    params = assembly.params
+    section = params.student_section(student)
+    schedule = schedule_of(section)
     method = METHODS[student](
         model=model,
         objective=assembly.task.objective,
         patch_px=params.patch_px,
         n_aug=params.n_aug,
+        recipe=params.consistency.recipe,
         settings=params.consistency.methods[student],
     )
     labeled, unlabeled = two_streams(
-        assembly.reading, rows.labeled, rows.unlabeled, section.batch_size, mu=params.mu, seed=seed
+        assembly.reading,
+        rows.labeled,
+        rows.unlabeled,
+        section.batch_size,
+        mu=params.mu,
+        seed=seed,
+        num_batches=schedule.steps_per_epoch,
     )
     return train_student(
         method,
@@ -52,7 +61,7 @@ def teach_student(
         labeled,
         unlabeled,
         assembly.in_order(rows.validation),
-        schedule=schedule_of(section),
+        schedule=schedule,
         seed=seed,
         picture=picture,
         records=records,

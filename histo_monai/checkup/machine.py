@@ -142,7 +142,7 @@ def shared_memory(params: Params | None) -> Iterator[Finding]:
         return
     images = max(
         params.evaluate.batch_size,
-        params.consistency_section.batch_size * (1 + params.mu),
+        *(params.student_section(name).batch_size * (1 + params.mu) for name in params.students),
         params.finetune_section.batch_size,
     )
     need = workers * NUM_PREFETCHED * images * 3 * params.patch_px**2

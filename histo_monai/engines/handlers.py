@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from ignite.handlers.tensorboard_logger import OptimizerParamsHandler, Tensorboa
 from torch import nn
 
 from histo_monai.errors import InputError
+from histo_monai.schedule import Schedule
 from histo_monai.storage import disk_full_in_words
 
 
@@ -189,13 +190,24 @@ def writing_events(folder: Path) -> Iterator[None]:
         threading.excepthook = print_error
 
 
-def attach_step_decay(trainer: Engine, optimizer: torch.optim.Optimizer, milestones: Sequence[int]) -> None:
-    """Learning rate x 0.1 after each of these epochs; a function of the epoch alone, so it needs no state to resume."""
-    start = [float(group["lr"]) for group in optimizer.param_groups]
+def attach_rates(
+    trainer: Engine, optimizer: torch.optim.Optimizer, schedule: Schedule, *, probe_epochs: int = 0
+) -> None:
+    """Learning rates as the schedule has them; a function of the step alone, so that they need no state to resume.
+
+    Args:
+        trainer: before whose steps they are set.
+        optimizer: each group of its parameters has a highest rate of its own.
+        schedule: see `Schedule.rate`.
+        probe_epochs: epochs at the start in which all groups but the first wait.
+    """
+    highest = [float(group["lr"]) for group in optimizer.param_groups]
 
     def choose(engine: Engine) -> None:
-        passed = sum(engine.state.epoch > milestone for milestone in milestones)
-        for group, lr in zip(optimizer.param_groups, start, strict=True):
-            group["lr"] = lr * 0.1**passed
+        state = engine.state
+        num_steps = (state.max_epochs or 0) * (state.epoch_length or 0)
+        rate = schedule.rate(epoch=state.epoch, step=state.iteration, num_steps=num_steps)
+        for number, (group, lr) in enumerate(zip(optimizer.param_groups, highest, strict=True)):
+            group["lr"] = 0.0 if number and state.epoch <= probe_epochs else lr * rate
 
-    trainer.add_event_handler(Events.EPOCH_STARTED, choose)
+    trainer.add_event_handler(Events.ITERATION_STARTED, choose)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
-from ignite.engine import Engine
+from ignite.engine import Engine, Events
+from torch import nn
 
 from histo_monai.engines.device import in_memory_order, precision, to_device
 from histo_monai.engines.fit import Records, fit
-from histo_monai.engines.handlers import BestState, attach_step_decay
+from histo_monai.engines.handlers import BestState, attach_rates
 from histo_monai.engines.means import attach_means
 from histo_monai.engines.prediction import build_evaluator, predict
 from histo_monai.engines.task import Task
 from histo_monai.loading.labeled import LabeledLoader
+from histo_monai.networks.average import StudentAndAverage
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.randomness import Step
 from histo_monai.schedule import Schedule
@@ -27,6 +28,23 @@ NUM_SHOWN = 24
 
 Picture = Callable[[np.ndarray, np.ndarray, Sequence[float]], np.ndarray]
 """(patches (n, 3, H, H) uint8, predictions (n, K), targets) -> (H, W, 3) uint8."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How the parts of a model are fine-tuned; as it stands, the paper's way: all alike, and the best epoch is kept.
+
+    Attributes:
+        trunk_rate: learning rate of the trunk, in parts of the head's.
+        probe_epochs: epochs at the start in which the head alone learns (Kumar et al. 2022).
+        plain_share: views that are not augmented, 0..1.
+        decay: of the average of weights, which is kept after the last epoch; None: the epoch of the best validation is.
+    """
+
+    trunk_rate: float = 1.0
+    probe_epochs: int = 0
+    plain_share: float = 0.0
+    decay: float | None = None
 
 
 @dataclass(frozen=True)
@@ -56,8 +74,9 @@ def finetune(
     seed: int,
     picture: Picture,
     records: Records,
+    tuning: Tuning = Tuning(),
 ) -> FinetuneResult:
-    """Train all layers; leave the weights of the best validation (`Objective.rank`) in `model`.
+    """Train all layers; leave the weights of the best validation (`Objective.rank`), or their average, in `model`.
 
     CUDA uses bfloat16 autocast and channels-last.
 
@@ -70,17 +89,24 @@ def finetune(
         seed: of the augmentation.
         picture: draws some validation patches for TensorBoard.
         records: where traces are left.
+        tuning: see `Tuning`.
 
     Raises:
         ArithmeticError: the loss is not finite.
     """
-    to_device(model, task.device)
-    optimizer = schedule.build_optimizer(model.parameters())
-    trainer = Engine(_step(model, task, labeled.targets, optimizer, seed))
+    average = None if tuning.decay is None else StudentAndAverage(model, tuning.decay)
+    network: nn.Module = average or model
+    student = average.student if average else model
+    to_device(network, task.device)
+    optimizer = schedule.build_optimizer(student.parameter_groups(schedule.lr, tuning.trunk_rate))
+    step = _Step(student, task, labeled.targets, optimizer, seed, tuning.plain_share)
+    trainer = Engine(step)
     attach_means(trainer, task.objective.MEASURES)
-    attach_step_decay(trainer, optimizer, schedule.milestones)
+    attach_rates(trainer, optimizer, schedule, probe_epochs=tuning.probe_epochs)
+    if average:
+        trainer.add_event_handler(Events.ITERATION_COMPLETED, average.follow)
     evaluator = build_evaluator(lambda views: model.eval()(views), task, validation.targets)
-    best = BestState(model)
+    best = None if average else BestState(model)
     shown, targets = validation.some(NUM_SHOWN)
 
     def draw() -> np.ndarray:
@@ -94,7 +120,7 @@ def finetune(
         validation.loader,
         epochs=schedule.epochs,
         optimizer=optimizer,
-        parts={"network": model, "optimizer": optimizer},
+        parts={"network": network, "optimizer": optimizer},
         best=best,
         rank=task.objective.rank,
         picture=draw,
@@ -102,26 +128,41 @@ def finetune(
         records=records,
     )
     evaluator.run(validation.loader)
-    return FinetuneResult(curves, best.epoch, dict(evaluator.state.metrics), draw())
+    kept = best.epoch if best else schedule.epochs
+    return FinetuneResult(curves, kept, dict(evaluator.state.metrics), draw())
 
 
-def _step(
-    model: TaskModel, task: Task, targets: torch.Tensor, optimizer: torch.optim.Optimizer, seed: int
-) -> Any:
-    augment = SupervisedAugmentation(task.patch_px)
+class _Step:
+    """One step of the optimizer; called by the engine with a batch."""
 
-    def step(engine: Engine, batch: tuple[torch.Tensor, torch.Tensor]) -> dict[str, torch.Tensor]:
-        model.train()
+    def __init__(
+        self,
+        model: TaskModel,
+        task: Task,
+        targets: torch.Tensor,
+        optimizer: torch.optim.Optimizer,
+        seed: int,
+        plain_share: float,
+    ) -> None:
+        self._model = model
+        self._task = task
+        self._targets = targets
+        self._optimizer = optimizer
+        self._seed = seed
+        self._augment = SupervisedAugmentation(task.patch_px, plain_share=plain_share)
+
+    def __call__(self, engine: Engine, batch: tuple[torch.Tensor, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Views, outputs, loss, step; what was measured, each of shape (n,)."""
+        self._model.train()
         patches, rows = batch
-        now = Step(seed, engine.state.epoch, engine.state.iteration)
-        augment.set_random_state(now.derive_seed("augmentation"))
-        views = augment(patches.to(task.device, non_blocking=True)).squeeze(1)
-        with precision(task.device):
-            outputs = model(in_memory_order(views, task.device))
-        measured = task.objective.measure(outputs, targets[rows].to(task.device, non_blocking=True))
-        optimizer.zero_grad(set_to_none=True)
+        device = self._task.device
+        now = Step(self._seed, engine.state.epoch, engine.state.iteration)
+        self._augment.set_random_state(now.derive_seed("augmentation"))
+        views = self._augment(patches.to(device, non_blocking=True)).squeeze(1)
+        with precision(device):
+            outputs = self._model(in_memory_order(views, device))
+        measured = self._task.objective.measure(outputs, self._targets[rows].to(device, non_blocking=True))
+        self._optimizer.zero_grad(set_to_none=True)
         measured["loss"].mean().backward()
-        optimizer.step()
+        self._optimizer.step()
         return {name: values.detach() for name, values in measured.items()}
-
-    return step

@@ -83,8 +83,9 @@ def two_streams(
     *,
     mu: int,
     seed: int,
+    num_batches: int | None = None,
 ) -> tuple[LabeledLoader, LabeledLoader]:
-    """Streams of equally many batches, as many as show every row of both at least once.
+    """Streams of equally many batches.
 
     Args:
         reading: how rows are read.
@@ -93,8 +94,9 @@ def two_streams(
         batch_size: labeled patches of a batch.
         mu: unlabeled patches per labeled one.
         seed: of the order.
+        num_batches: of an epoch; None for as many as show every row of both at least once.
     """
-    num = max(-(-len(labeled) // batch_size), -(-len(unlabeled) // (mu * batch_size)))
+    num = num_batches or max(-(-len(labeled) // batch_size), -(-len(unlabeled) // (mu * batch_size)))
     stream = partial(shuffled, reading, seed=seed, num_batches=num)
     return (
         stream(labeled, batch_size, purpose="labeled"),

@@ -106,7 +106,7 @@ def _check_datasets(params: Params) -> None:
             )
     sections: dict[str, Mapping[str, Any]] = {
         "labels": params.labels,
-        "finetune": params.finetune,
+        "finetune": params.finetune.datasets,
         "consistency": params.consistency.datasets,
     }
     if DATASETS[params.dataset].MapSettings is not None:

@@ -17,8 +17,11 @@ from histo_monai.params.slide_sections import (
 from histo_monai.pretext import PRETEXTS
 from histo_monai.pretext.settings import PretextSettings
 from histo_monai.semisupervised import METHODS
+from histo_monai.semisupervised.students.settings import StudentRecipe
+from histo_monai.settings.recipe import Recipe
 from histo_monai.settings.rules import (
     Count,
+    CountOrZero,
     Fraction,
     Milestones,
     NamedIn,
@@ -59,20 +62,37 @@ class TrainingParams:
     milestones: Milestones
 
 
-def _trainings(beside: bool = False) -> SectionsOf:
+def _trainings() -> SectionsOf:
     """A training for each dataset that has labels."""
-    return SectionsOf(DATASETS, "LabelSettings", each=TrainingParams, beside=beside)
+    return SectionsOf(DATASETS, "LabelSettings", each=TrainingParams, beside=True)
+
+
+@dataclass(frozen=True)
+class FinetuneRecipe(Recipe):
+    """As `Recipe`; `probe_epochs`: epochs at the start in which the head alone learns (Kumar et al. 2022)."""
+
+    probe_epochs: CountOrZero
+
+
+@dataclass(frozen=True)
+class FinetuneParams:
+    """Fine-tuning: by the recipe, or without one as the paper has it, a section for each dataset."""
+
+    recipe: FinetuneRecipe | None
+    datasets: Annotated[Mapping[str, TrainingParams], _trainings()]
 
 
 @dataclass(frozen=True)
 class ConsistencyParams:
-    """Semi-supervised training: settings of each method, and how long and fast, a section for each dataset.
+    """Semi-supervised training: settings of each method, and how long and fast.
 
-    `batch_size` of a section counts labeled images; mu times as many unlabeled ones come with them.
+    All students but the paper's train by the recipe, that one by a section for each dataset. `batch_size` counts
+    labeled images; mu times as many unlabeled ones come with them.
     """
 
+    recipe: StudentRecipe
     methods: Annotated[Mapping[str, Any], SectionsOf(METHODS)]
-    datasets: Annotated[Mapping[str, TrainingParams], _trainings(beside=True)]
+    datasets: Annotated[Mapping[str, TrainingParams], _trainings()]
 
 
 @dataclass(frozen=True)
@@ -112,7 +132,7 @@ class Params:
     phantom: PhantomSettings
     index: IndexSettings
     pretrain: PretrainParams
-    finetune: Annotated[Mapping[str, TrainingParams], _trainings()]
+    finetune: FinetuneParams
     consistency: ConsistencyParams
     evaluate: EvaluateParams
     crossfit: CrossfitParams
@@ -131,13 +151,14 @@ class Params:
         return self.labels[self.dataset]
 
     @property
-    def finetune_section(self) -> TrainingParams:
-        """The section of `finetune` that `dataset` names."""
-        return self.finetune[self.dataset]
+    def finetune_section(self) -> TrainingParams | FinetuneRecipe:
+        """The recipe of `finetune`; where that is null, the section that `dataset` names."""
+        return self.finetune.recipe or self.finetune.datasets[self.dataset]
 
-    @property
-    def consistency_section(self) -> TrainingParams:
-        """The section of `consistency` that `dataset` names."""
+    def student_section(self, student: str) -> TrainingParams | StudentRecipe:
+        """How long and how fast a semi-supervised method trains: by the recipe, or as `dataset` says."""
+        if self.consistency.methods[student].by_recipe:
+            return self.consistency.recipe
         return self.consistency.datasets[self.dataset]
 
     @property

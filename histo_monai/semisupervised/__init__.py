@@ -6,9 +6,21 @@ A method is a folder with a class that follows `protocol.SemiSupervised`, and on
 
 from histo_monai.settings.registry import Part, Registry
 
-_HERE = "histo_monai.semisupervised"
+
+def _part(folder: str, name: str) -> Part:
+    here = f"histo_monai.semisupervised.{folder}"
+    return Part(f"{here}.method:{name}", f"{here}.settings:{name}Settings")
+
 
 METHODS = Registry(
-    paper=Part(f"{_HERE}.paper.method:Paper", f"{_HERE}.paper.settings:PaperSettings"),
+    paper=_part("paper", "Paper"),
+    supervised=_part("supervised", "Supervised"),
+    fixmatch=_part("fixmatch", "FixMatch"),
+    adamatch=_part("adamatch", "AdaMatch"),
+    freematch=_part("freematch", "FreeMatch"),
+    softmatch=_part("softmatch", "SoftMatch"),
+    mixmatch=_part("mixmatch", "MixMatch"),
+    mean_teacher=_part("mean_teacher", "MeanTeacher"),
+    rankup=_part("rankup", "RankUp"),
 )
 """Name in `students` of params.yaml -> class, see `protocol.SemiSupervised`."""

@@ -35,8 +35,10 @@ class SemiSupervised(Protocol):
     """A method that learns from labeled and unlabeled patches, classes and scores alike.
 
     Built with keyword arguments: `model` (where it starts), `objective` (what the labels ask for), `patch_px`, `n_aug`
-    (operations of a strong view) and `settings`, an instance of `Settings`. A step is: `views`, then `outputs` in the
-    engine's precision, then `measure`, whose mean "loss" is minimized, then `after_step`.
+    (operations of a strong view), `recipe` (`students.settings.StudentRecipe`) and `settings`, an instance of
+    `Settings`, whose `by_recipe` says whether it trains by that recipe, or as the dataset's section of params says. A
+    step is: `views`, then `outputs` in the engine's precision, then `measure`, whose mean "loss" is minimized, then
+    `after_step`.
 
     Attributes:
         Settings: frozen dataclass of what params can set of it, annotated by the rules of `settings.rules`.

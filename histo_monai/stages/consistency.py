@@ -31,6 +31,7 @@ PARAM_NAMES = (
     "mu",
     "n_aug",
     "patch_px",
+    "consistency.recipe",
     "consistency.methods.${item.student}",
     "consistency.${dataset}",
     "evaluate",
@@ -83,7 +84,7 @@ def run(method: str, student: str, seed: int) -> None:
         "mu": params.mu,
         "n_aug": params.n_aug,
         "metrics": metrics,
-        "params": dataclasses.asdict(params.consistency_section),
+        "params": dataclasses.asdict(params.student_section(student)),
         "semisupervised": {"method": student, **settings},
         "provenance": without_ids(provenance),
     }

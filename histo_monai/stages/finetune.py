@@ -28,6 +28,7 @@ PARAM_NAMES = (
     "dataset",
     "alpha",
     "patch_px",
+    "finetune.recipe",
     "finetune.${dataset}",
     "evaluate.batch_size",
 )

@@ -14,6 +14,7 @@ from histo_monai.losses import Objective
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.schedule import Schedule
 from histo_monai.semisupervised.protocol import Batch
+from histo_monai.semisupervised.students.settings import StudentRecipe
 from histo_monai.settings.rules import Range
 from histo_monai.transforms.views import plain_view
 
@@ -24,6 +25,8 @@ Outputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 class ToySettings:
     """What the teacher keeps of itself in each step."""
 
+    by_recipe: ClassVar[bool] = False
+
     decay: Annotated[float, Range(0.0, 1.0)]
 
 
@@ -33,7 +36,14 @@ class ToyStudent:
     Settings: ClassVar[type] = ToySettings
 
     def __init__(
-        self, *, model: TaskModel, objective: Objective, patch_px: int, n_aug: int, settings: ToySettings
+        self,
+        *,
+        model: TaskModel,
+        objective: Objective,
+        patch_px: int,
+        n_aug: int,
+        recipe: StudentRecipe,
+        settings: ToySettings,
     ) -> None:
         self.student = copy.deepcopy(model)
         self.model = model.requires_grad_(False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -17,12 +18,23 @@ from histo_monai.randomness import Step
 from histo_monai.schedule import Schedule
 from histo_monai.semisupervised import METHODS
 from histo_monai.semisupervised.protocol import Batch
-from histo_monai.semisupervised.rankup import Ranked
-from histo_monai.semisupervised.student import StrongSettings
+from histo_monai.semisupervised.rankup.method import Ranked
+from histo_monai.semisupervised.students.settings import StrongSettings, StudentRecipe
 
 B, N, K, SIDE = 4, 6, 3, 32
 STRONG = StrongSettings(2, (1, 5), ("rotate", "blur", "hed"), True, (0.0, 0.2), (0.0, 0.05))
-COMMON = {"weight": 0.7, "decay": 0.9, "trunk_rate": 0.1, "plain_share": 0.0, "strong": STRONG}
+RECIPE = StudentRecipe(
+    epochs=1,
+    steps_per_epoch=4,
+    batch_size=B,
+    lr=0.01,
+    trunk_rate=0.1,
+    weight_decay=0.0,
+    warmup=0.0,
+    decay=0.9,
+    plain_share=0.0,
+    strong=STRONG,
+)
 SETTINGS: dict[str, dict[str, Any]] = {
     "supervised": {},
     "fixmatch": {"threshold": 0.6},
@@ -47,7 +59,12 @@ def _method(name: str, scores: bool = False, **changes: Any) -> Any:
         objective=objective,
         patch_px=SIDE,
         n_aug=2,
-        settings=method.Settings(**COMMON | SETTINGS[name] | changes),
+        recipe=dataclasses.replace(
+            RECIPE, **{key: changes.pop(key) for key in list(changes) if hasattr(RECIPE, key)}
+        ),
+        settings=method.Settings(
+            **({} if name == "supervised" else {"weight": 0.7}) | SETTINGS[name] | changes
+        ),
     )
 
 

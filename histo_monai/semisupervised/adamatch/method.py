@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import torch
 
-from histo_monai.semisupervised.pseudo_labels import PseudoLabels
-from histo_monai.semisupervised.student import StudentSettings
-from histo_monai.settings.rules import Range
-
-
-@dataclass(frozen=True)
-class AdaMatchSettings(StudentSettings):
-    """As `StudentSettings`; `threshold`: in parts of the mean confidence of the labeled views (published: 0.9)."""
-
-    threshold: Annotated[float, Range(0.0, 1.0)]
+from histo_monai.semisupervised.adamatch.settings import AdaMatchSettings
+from histo_monai.semisupervised.students.pseudo_labels import PseudoLabels
 
 
 class AdaMatch(PseudoLabels):

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import torch
 
-from histo_monai.semisupervised.pseudo_labels import PseudoLabels
-from histo_monai.semisupervised.student import StudentSettings
-from histo_monai.settings.rules import Range
-
-
-@dataclass(frozen=True)
-class FixMatchSettings(StudentSettings):
-    """As `StudentSettings`; `threshold`: probability that a class must have to be a label (published: 0.95)."""
-
-    threshold: Annotated[float, Range(0.0, 0.999)]
+from histo_monai.semisupervised.fixmatch.settings import FixMatchSettings
+from histo_monai.semisupervised.students.pseudo_labels import PseudoLabels
 
 
 class FixMatch(PseudoLabels):

@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 
-from histo_monai.semisupervised.pseudo_labels import PseudoLabels
-from histo_monai.semisupervised.student import StudentSettings
-from histo_monai.settings.rules import Range
+from histo_monai.semisupervised.freematch.settings import FreeMatchSettings
+from histo_monai.semisupervised.students.pseudo_labels import PseudoLabels
 
 _TINY = 1e-12
-
-
-@dataclass(frozen=True)
-class FreeMatchSettings(StudentSettings):
-    """As `StudentSettings`, and two more.
-
-    Attributes:
-        momentum: of the confidence and the class shares that are followed (published: 0.999, in 10^6 steps).
-        fairness: weight of the class fairness loss (published: 0.001 to 0.05).
-    """
-
-    momentum: Annotated[float, Range(0.0, 0.9999)]
-    fairness: Annotated[float, Range(0.0)]
 
 
 class FreeMatch(PseudoLabels):

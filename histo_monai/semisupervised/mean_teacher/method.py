@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 
+from histo_monai.semisupervised.mean_teacher.settings import MeanTeacherSettings
 from histo_monai.semisupervised.protocol import Batch
-from histo_monai.semisupervised.student import Student, StudentSettings
-from histo_monai.settings.rules import Range
+from histo_monai.semisupervised.students.student import Student
 
 Outputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 """Of the student on labeled views, of the average on weak ones, of the student on strong ones; (n, K) each."""
-
-
-@dataclass(frozen=True)
-class MeanTeacherSettings(StudentSettings):
-    """As `StudentSettings`; `ramp_steps`: in which the weight grows, as exp(-5 (1 - t)^2) (Laine & Aila 2017)."""
-
-    ramp_steps: Annotated[int, Range(0)]
 
 
 class MeanTeacher(Student):

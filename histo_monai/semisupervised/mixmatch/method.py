@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 
 from histo_monai.errors import InputError
+from histo_monai.semisupervised.mixmatch.settings import MixMatchSettings
 from histo_monai.semisupervised.protocol import Batch
-from histo_monai.semisupervised.student import Student, StudentSettings
-from histo_monai.settings.rules import Range
+from histo_monai.semisupervised.students.student import Student
 
 NUM_VIEWS = 2
 """Weak views of each unlabeled image (K of the paper)."""
-
-
-@dataclass(frozen=True)
-class MixMatchSettings(StudentSettings):
-    """As `StudentSettings`, and three more; `strong` does nothing: there are no such views.
-
-    Attributes:
-        temperature: of the sharpening (published: 0.5).
-        beta: both parameters of the distribution that mixing weights are drawn from (published: 0.75).
-        ramp_steps: in which the weight grows, linearly.
-    """
-
-    temperature: Annotated[float, Range(0.01, 10.0)]
-    beta: Annotated[float, Range(0.01, 10.0)]
-    ramp_steps: Annotated[int, Range(0)]
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from histo_monai.networks.teacher_student import TeacherStudent
 from histo_monai.schedule import Schedule
 from histo_monai.semisupervised.paper.settings import PaperSettings
 from histo_monai.semisupervised.protocol import Batch
+from histo_monai.semisupervised.students.settings import StudentRecipe
 from histo_monai.transforms.randaugment import WeakStrongViews
 from histo_monai.transforms.supervised import SupervisedAugmentation
 
@@ -33,6 +34,7 @@ class Paper:
         objective: classes or scores.
         patch_px: side of the views.
         n_aug: operations of a strong view.
+        recipe: of the other methods; not used here.
         settings: see `PaperSettings`.
     """
 
@@ -45,6 +47,7 @@ class Paper:
         objective: Objective,
         patch_px: int,
         n_aug: int,
+        recipe: StudentRecipe,
         settings: PaperSettings,
     ) -> None:
         self.model = model

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from histo_monai.settings.rules import Range
 
@@ -11,6 +11,8 @@ from histo_monai.settings.rules import Range
 @dataclass(frozen=True)
 class PaperSettings:
     """Weight of the consistency loss (lambda of the paper), and the confidence asked of a pseudo label."""
+
+    by_recipe: ClassVar[bool] = False
 
     weight: Annotated[float, Range(0.0)]
     threshold: Annotated[float, Range(0.0, 0.999)]

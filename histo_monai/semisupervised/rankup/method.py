@@ -7,7 +7,7 @@ labels that are given, and strong views learn these.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -17,23 +17,8 @@ from histo_monai.errors import InputError
 from histo_monai.networks.precision import at_full_precision
 from histo_monai.schedule import Schedule
 from histo_monai.semisupervised.protocol import Batch
-from histo_monai.semisupervised.student import Student, StudentSettings
-from histo_monai.settings.rules import Range
-
-
-@dataclass(frozen=True)
-class RankUpSettings(StudentSettings):
-    """As `StudentSettings`, where `weight` is that of the order of unlabeled images (published: 0.2), and three more.
-
-    Attributes:
-        threshold: probability that one image must have to be the higher one, for a pair to count (published: 0.95).
-        ranking: weight of the order of labeled images (published: 0.2).
-        alignment: weight of the aligned pseudo scores; 0 leaves them out.
-    """
-
-    threshold: Annotated[float, Range(0.5, 0.9999)]
-    ranking: Annotated[float, Range(0.0)]
-    alignment: Annotated[float, Range(0.0)]
+from histo_monai.semisupervised.rankup.settings import RankUpSettings
+from histo_monai.semisupervised.students.student import Student
 
 
 @dataclass(frozen=True)

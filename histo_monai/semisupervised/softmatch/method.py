@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 
-from histo_monai.semisupervised.pseudo_labels import PseudoLabels
-from histo_monai.semisupervised.student import StudentSettings
-from histo_monai.settings.rules import Range
+from histo_monai.semisupervised.softmatch.settings import SoftMatchSettings
+from histo_monai.semisupervised.students.pseudo_labels import PseudoLabels
 
 _SIGMAS = 2.0
 """The authors' code divides the variance by its square: a width of half a standard deviation."""
-
-
-@dataclass(frozen=True)
-class SoftMatchSettings(StudentSettings):
-    """As `StudentSettings`; `momentum`: of what is followed (published: 0.999, in 10^6 steps)."""
-
-    momentum: Annotated[float, Range(0.0, 0.9999)]
 
 
 class SoftMatch(PseudoLabels):

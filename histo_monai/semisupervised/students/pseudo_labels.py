@@ -14,7 +14,7 @@ import torch.nn.functional as F
 
 from histo_monai.errors import InputError
 from histo_monai.semisupervised.protocol import Batch
-from histo_monai.semisupervised.student import Student
+from histo_monai.semisupervised.students.student import Student
 
 Outputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 """Logits of labeled, weak and strong views, each (n, K)."""

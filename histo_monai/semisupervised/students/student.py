@@ -3,75 +3,19 @@
 from __future__ import annotations
 
 import abc
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
 from histo_monai.losses import Objective
+from histo_monai.networks.average import StudentAndAverage
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.schedule import Schedule
-from histo_monai.semisupervised.average import StudentAndAverage
 from histo_monai.semisupervised.protocol import Batch
-from histo_monai.settings.rules import Fraction, NumberOf, Range, Unique
+from histo_monai.semisupervised.students.settings import StrongSettings, StudentRecipe
 from histo_monai.transforms.randaugment import WeakStrongViews, strong_operations
 from histo_monai.transforms.supervised import SupervisedAugmentation
-
-
-@dataclass(frozen=True)
-class StrongSettings:
-    """Strong views, see `strong_operations`; params' `n_aug` is that of the paper's student alone.
-
-    Attributes:
-        num: operations of a view.
-        magnitudes: smallest and largest, 1..10.
-        operations: names of those that are drawn from.
-        within_limits: magnitudes are limits, within which values are drawn; false: the values themselves.
-        affine_scale: departure of the affine magnification from 1, at magnitudes 0 and 10.
-        hue: the same of hue, fraction of a full turn.
-    """
-
-    num: Annotated[int, Range(1, 10)]
-    magnitudes: Annotated[tuple[Annotated[int, Range(1, 10)], ...], NumberOf(2)]
-    operations: Annotated[tuple[str, ...], Unique()]
-    within_limits: bool
-    affine_scale: Annotated[tuple[Annotated[float, Range(0.0, 0.99)], ...], NumberOf(2)]
-    hue: Annotated[tuple[Annotated[float, Range(0.0, 0.5)], ...], NumberOf(2)]
-
-    def views(self, patch_px: int) -> WeakStrongViews:
-        """Weak and strong views of patches.
-
-        Raises:
-            InputError: a name is no operation, or fewer are named than a view takes.
-        """
-        operations = strong_operations(
-            self.operations,
-            limits=self.operations if self.within_limits else (),
-            affine_scale=(self.affine_scale[0], self.affine_scale[1]),
-            hue=(self.hue[0], self.hue[1]),
-        )
-        lowest, highest = self.magnitudes
-        return WeakStrongViews(patch_px, self.num, (lowest, highest), operations=operations)
-
-
-@dataclass(frozen=True)
-class StudentSettings:
-    """What all of these methods have.
-
-    Attributes:
-        weight: of the unlabeled loss.
-        decay: of the average of weights.
-        trunk_rate: learning rate of the trunk, in parts of the head's; at 0 only its batch-norm statistics move.
-        plain_share: labeled views that are not augmented, 0..1: what is predicted later is not augmented either.
-        strong: see `StrongSettings`.
-    """
-
-    weight: Annotated[float, Range(0.0)]
-    decay: Annotated[float, Range(0.0, 0.9999)]
-    trunk_rate: Annotated[float, Range(0.0, 10.0)]
-    plain_share: Fraction
-    strong: StrongSettings
 
 
 class Student(abc.ABC):
@@ -82,6 +26,7 @@ class Student(abc.ABC):
         objective: classes or scores.
         patch_px: side of the views.
         n_aug: of the paper's student; not used here, see `StrongSettings`.
+        recipe: how all of these students train.
         settings: of the method.
     """
 
@@ -89,24 +34,26 @@ class Student(abc.ABC):
     measures: tuple[str, ...]
 
     def __init__(
-        self, *, model: TaskModel, objective: Objective, patch_px: int, n_aug: int, settings: Any
+        self,
+        *,
+        model: TaskModel,
+        objective: Objective,
+        patch_px: int,
+        n_aug: int,
+        recipe: StudentRecipe,
+        settings: Any,
     ) -> None:
         self.model = model
-        self.network = StudentAndAverage(model, settings.decay)
+        self.network = StudentAndAverage(model, recipe.decay)
         self.settings = settings
         self.objective = objective
-        self._labeled_views = SupervisedAugmentation(patch_px, plain_share=settings.plain_share)
-        self._unlabeled_views = settings.strong.views(patch_px)
+        self._trunk_rate = recipe.trunk_rate
+        self._labeled_views = SupervisedAugmentation(patch_px, plain_share=recipe.plain_share)
+        self._unlabeled_views = _views(recipe.strong, patch_px)
 
     def optimizer(self, schedule: Schedule) -> torch.optim.Optimizer:
         """Over the student: its head at the rate of the schedule, its trunk at a part of that."""
-        student = self.network.student
-        return schedule.build_optimizer(
-            [
-                {"params": list(student.head.parameters())},
-                {"params": list(student.encoder.parameters()), "lr": schedule.lr * self.settings.trunk_rate},
-            ]
-        )
+        return schedule.build_optimizer(self.network.student.parameter_groups(schedule.lr, self._trunk_rate))
 
     def views(self, batch: Batch) -> tuple[torch.Tensor, ...]:
         """Labeled, weak and strong views; the latter two of one base crop."""
@@ -140,3 +87,19 @@ class Student(abc.ABC):
                 for network, view in ((self.model, weak), (self.network.student, strong))
             ]
         return tuple(x.cpu().numpy() for x in (weak, strong, *predictions))
+
+
+def _views(settings: StrongSettings, patch_px: int) -> WeakStrongViews:
+    """Weak and strong views of patches.
+
+    Raises:
+        InputError: a name is no operation, or fewer are named than a view takes.
+    """
+    operations = strong_operations(
+        settings.operations,
+        limits=settings.operations if settings.within_limits else (),
+        affine_scale=(settings.affine_scale[0], settings.affine_scale[1]),
+        hue=(settings.hue[0], settings.hue[1]),
+    )
+    lowest, highest = settings.magnitudes
+    return WeakStrongViews(patch_px, settings.num, (lowest, highest), operations=operations)

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 
 from histo_monai.semisupervised.protocol import Batch
-from histo_monai.semisupervised.student import Student, StudentSettings
-
-
-@dataclass(frozen=True)
-class SupervisedSettings(StudentSettings):
-    """As `StudentSettings`; `weight` does nothing."""
+from histo_monai.semisupervised.students.student import Student
+from histo_monai.semisupervised.supervised.settings import SupervisedSettings
 
 
 class Supervised(Student):

@@ -1,0 +1,1 @@
+"""AdaMatch: the method and its settings."""

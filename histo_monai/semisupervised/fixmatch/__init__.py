@@ -1,0 +1,1 @@
+"""FixMatch: the method and its settings."""

@@ -1,0 +1,1 @@
+"""FreeMatch: the method and its settings."""

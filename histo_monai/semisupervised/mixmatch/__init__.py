@@ -1,0 +1,1 @@
+"""MixMatch: the method and its settings."""

@@ -1,0 +1,1 @@
+"""RankUp: the method and its settings."""

@@ -1,0 +1,1 @@
+"""SoftMatch: the method and its settings."""

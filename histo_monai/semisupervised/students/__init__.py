@@ -1,0 +1,1 @@
+"""What methods share whose student trains whole: recipe, views, average of weights."""

@@ -1,0 +1,35 @@
+"""What params can set of a training of a whole network that is counted in steps of its optimizer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from histo_monai.settings.rules import Count, Fraction, Positive, Range
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """AdamW, its rate up a line and down a cosine; the average of the weights predicts.
+
+    Attributes:
+        epochs: after each of which is validated and noted.
+        steps_per_epoch: of the optimizer, however many labels there are.
+        batch_size: labeled images of a step.
+        lr: learning rate of the head, at its highest.
+        trunk_rate: that of the trunk, in parts of the head's; at 0 only its batch-norm statistics move.
+        weight_decay: of AdamW.
+        warmup: part of all steps in which the rate rises.
+        decay: of the average of weights; 0: the last weights predict.
+        plain_share: labeled views that are not augmented, 0..1: what is predicted later is not augmented either.
+    """
+
+    epochs: Count
+    steps_per_epoch: Count
+    batch_size: Count
+    lr: Positive
+    trunk_rate: Annotated[float, Range(0.0, 10.0)]
+    weight_decay: Annotated[float, Range(0.0)]
+    warmup: Fraction
+    decay: Annotated[float, Range(0.0, 0.9999)]
+    plain_share: Fraction
