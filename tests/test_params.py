@@ -157,6 +157,11 @@ def test_every_key_is_needed(tree: Any) -> None:
     tree["encoder"]["weights"] = "data/weights/a.pt"
     parse_params(tree)
     unused = {dotted for dotted in SECTIONS if not dotted.endswith(tree["dataset"])}
+    unused |= {
+        f"consistency.methods.{name}"
+        for name in tree["consistency"]["methods"]
+        if name not in tree["students"]
+    }
     for dotted in set(_keys(tree)) - unused:
         changed = copy.deepcopy(tree)
         *way, last = dotted.split(".")

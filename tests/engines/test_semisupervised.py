@@ -25,6 +25,7 @@ from histo_monai.semisupervised.paper.settings import PaperSettings
 from histo_monai.semisupervised.protocol import Batch
 from histo_monai.tables.tasks import split_rows
 from histo_monai.transforms.supervised import SupervisedAugmentation
+from tests.recipes import RECIPE
 from tests.waves import WaveTask
 
 TaskBuilder = Callable[..., WaveTask]
@@ -39,6 +40,7 @@ def _paper(task: WaveTask, weight: float = 1.0, n_aug: int = 7) -> Paper:
         objective=task.objective,
         patch_px=task.patch_px,
         n_aug=n_aug,
+        recipe=RECIPE,
         settings=PaperSettings(weight, threshold=0.0),
     )
 

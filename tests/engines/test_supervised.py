@@ -11,7 +11,8 @@ import torch
 from histo_monai.engines.fit import Records
 from histo_monai.engines.handlers import TrainingDivergedError
 from histo_monai.engines.prediction import predict
-from histo_monai.engines.supervised import FinetuneResult, finetune
+from histo_monai.engines.resume import ResumePoint
+from histo_monai.engines.supervised import FinetuneResult, Tuning, finetune
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.schedule import Schedule
@@ -27,7 +28,7 @@ def _model(task: WaveTask) -> TaskModel:
 
 
 def _finetune(model: TaskModel, task: WaveTask, **changes: Any) -> FinetuneResult:
-    records = changes.pop("records", Records())
+    records, tuning = changes.pop("records", Records()), changes.pop("tuning", Tuning())
     settings = {"epochs": 2, "optimizer": "sgd", "lr": 0.01, "weight_decay": 1e-4, "milestones": ()}
     return finetune(
         model,
@@ -38,6 +39,7 @@ def _finetune(model: TaskModel, task: WaveTask, **changes: Any) -> FinetuneResul
         seed=0,
         picture=lambda patches, predicted, targets: np.zeros((2, 2, 3), np.uint8),
         records=records,
+        tuning=tuning,
     )
 
 
@@ -86,6 +88,81 @@ def test_a_killed_training_goes_on_to_the_same_weights(wave_task: TaskBuilder, t
         assert torch.equal(value, resumed.state_dict()[name]), name
 
 
+RECIPE = {"epochs": 3, "optimizer": "adamw", "warmup": 0.1}
+TUNING = Tuning(trunk_rate=0.1, probe_epochs=1, plain_share=0.5, decay=0.5)
+
+
+def test_a_training_by_a_recipe_that_is_killed_goes_on_to_the_same_weights(
+    wave_task: TaskBuilder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = wave_task(8)
+    whole, killed, resumed = _model(task), _model(task), _model(task)
+    records = Records(resume=tmp_path / "state.pt", fingerprint="x")
+    _finetune(whole, task, **RECIPE, tuning=TUNING)
+    save, saved = ResumePoint.save, list[int]()
+
+    def save_and_end(point: ResumePoint, engine: Any) -> None:
+        save(point, engine)
+        saved.append(engine.state.epoch)
+        if engine.state.epoch == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(ResumePoint, "save", save_and_end)
+    with pytest.raises(KeyboardInterrupt):
+        _finetune(killed, task, **RECIPE, tuning=TUNING, records=records)
+    monkeypatch.undo()
+    assert saved == [1, 2]
+    result = _finetune(resumed, task, **RECIPE, tuning=TUNING, records=records)
+    assert (len(result.curves), result.best_epoch) == (3, 3)
+    for name, value in whole.state_dict().items():
+        assert torch.equal(value, resumed.state_dict()[name]), name
+
+
+def test_while_the_head_is_probed_the_trunk_keeps_its_weights(wave_task: TaskBuilder) -> None:
+    task = wave_task(8)
+    start = {name: value.clone() for name, value in _model(task).named_parameters()}
+
+    def changed(**settings: Any) -> set[str]:
+        model = _model(task)
+        _finetune(model, task, tuning=Tuning(**settings, decay=0.0), optimizer="adamw", lr=1e-3)
+        return {
+            name.split(".")[0]
+            for name, value in model.named_parameters()
+            if not torch.equal(value, start[name])
+        }
+
+    assert changed(trunk_rate=0.5, probe_epochs=2) == {"head"}
+    assert changed(trunk_rate=0.5, probe_epochs=1) == {"head", "encoder"}
+
+
+def test_the_model_kept_is_the_average_of_all_steps(
+    wave_task: TaskBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = wave_task(16)
+    model, seen = _model(task), list[dict[str, torch.Tensor]]()
+    step = torch.optim.AdamW.step
+
+    def note(optimizer: torch.optim.AdamW, *arguments: Any) -> Any:
+        result = step(optimizer, *arguments)
+        seen.append({name: p.detach().double() for name, p in _student(optimizer).items()})
+        return result
+
+    def _student(optimizer: torch.optim.AdamW) -> dict[str, torch.Tensor]:
+        names = [*(f"head.{n}" for n, _ in model.head.named_parameters())]
+        return dict(zip(names, optimizer.param_groups[0]["params"], strict=True))
+
+    expected = {name: p.detach().double().clone() for name, p in model.named_parameters() if "head" in name}
+    monkeypatch.setattr(torch.optim.AdamW, "step", note)
+    _finetune(model, task, optimizer="adamw", lr=1e-2, tuning=Tuning(trunk_rate=0.5, decay=0.7))
+    assert len(seen) >= 4
+    for number, weights in enumerate(seen, start=1):
+        kept = min(0.7, 1 - 1 / (number + 1))
+        for name, value in weights.items():
+            expected[name] = kept * expected[name] + (1 - kept) * value
+    for name, value in expected.items():
+        torch.testing.assert_close(model.get_parameter(name).double(), value, rtol=1e-4, atol=1e-7)
+
+
 def test_a_loss_that_is_not_finite_stops_the_training(wave_task: TaskBuilder) -> None:
     task = wave_task(8)
     with pytest.raises(TrainingDivergedError, match="lower the learning rate"):
@@ -98,5 +175,5 @@ def test_adam_and_sgd_are_those_of_the_paper() -> None:
     sgd = Schedule(1, "sgd", 0.1, 1e-4, ()).build_optimizer([parameter]).param_groups[0]
     assert (adam["betas"], adam["weight_decay"]) == ((0.9, 0.999), 1e-4)
     assert (sgd["momentum"], sgd["nesterov"], sgd["weight_decay"]) == (0.9, True, 1e-4)
-    with pytest.raises(ValueError, match="expected sgd or adam"):
+    with pytest.raises(ValueError, match="expected sgd, adam or adamw"):
         Schedule(1, "lamb", 0.1, 0.0, ()).build_optimizer([parameter])

@@ -19,22 +19,9 @@ from histo_monai.schedule import Schedule
 from histo_monai.semisupervised import METHODS
 from histo_monai.semisupervised.protocol import Batch
 from histo_monai.semisupervised.rankup.method import Ranked
-from histo_monai.semisupervised.students.settings import StrongSettings, StudentRecipe
+from tests.recipes import RECIPE
 
 B, N, K, SIDE = 4, 6, 3, 32
-STRONG = StrongSettings(2, (1, 5), ("rotate", "blur", "hed"), True, (0.0, 0.2), (0.0, 0.05))
-RECIPE = StudentRecipe(
-    epochs=1,
-    steps_per_epoch=4,
-    batch_size=B,
-    lr=0.01,
-    trunk_rate=0.1,
-    weight_decay=0.0,
-    warmup=0.0,
-    decay=0.9,
-    plain_share=0.0,
-    strong=STRONG,
-)
 SETTINGS: dict[str, dict[str, Any]] = {
     "supervised": {},
     "fixmatch": {"threshold": 0.6},
