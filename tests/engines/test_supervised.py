@@ -110,7 +110,7 @@ def test_a_training_by_a_recipe_that_is_killed_goes_on_to_the_same_weights(
     monkeypatch.setattr(ResumePoint, "save", save_and_end)
     with pytest.raises(KeyboardInterrupt):
         _finetune(killed, task, **RECIPE, tuning=TUNING, records=records)
-    monkeypatch.undo()
+    monkeypatch.setattr(ResumePoint, "save", save)
     assert saved == [1, 2]
     result = _finetune(resumed, task, **RECIPE, tuning=TUNING, records=records)
     assert (len(result.curves), result.best_epoch) == (3, 3)
