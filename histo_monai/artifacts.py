@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -57,8 +58,7 @@ def model_folder(method: str) -> Path:
     return DATA / "models" / method
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(NamedTuple):
     """What everything after the pretraining is run for, and where it is left.
 
     Attributes:
@@ -116,22 +116,30 @@ class Run:
         """What `aggregate` leaves: features, classifiers, predictions and metrics of slides."""
         return DATA / "diagnosis" / self.name
 
+    @property
+    def folders(self) -> dict[str, Path]:
+        """Stage -> the one folder that it replaces when it ends."""
+        return {
+            "finetune": self.finetuned,
+            "consistency": self.student_folder,
+            "evaluate": self.evaluation,
+            "crossfit": self.folds,
+            "heatmap": self.heatmaps,
+            "aggregate": self.diagnosis,
+        }
+
+
+def runs(methods: Iterable[str], students: Iterable[str], seeds: Iterable[int]) -> list[Run]:
+    """Every run of an experiment."""
+    return [
+        Run(method, seed, student) for method, student, seed in itertools.product(methods, students, seeds)
+    ]
+
 
 def output_folder(stage: str, method: str = "", student: str = "", seed: int = 0) -> Path:
     """The one folder that a stage replaces when it ends."""
-    run = Run(method, seed, student)
-    return {
-        "phantom": PHANTOM,
-        "index": INDEX,
-        "pretrain": model_folder(method),
-        "finetune": run.finetuned,
-        "consistency": run.student_folder,
-        "evaluate": run.evaluation,
-        "crossfit": run.folds,
-        "heatmap": run.heatmaps,
-        "aggregate": run.diagnosis,
-        "compare": COMPARISON,
-    }[stage]
+    of_all = {"phantom": PHANTOM, "index": INDEX, "pretrain": model_folder(method), "compare": COMPARISON}
+    return (of_all | Run(method, seed, student).folders)[stage]
 
 
 def fold_model(model: str, fold: int) -> str:

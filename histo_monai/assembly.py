@@ -78,7 +78,16 @@ class Assembly:
         Raises:
             InputError: one of them cannot be used.
         """
-        params, environment = load_params(artifacts.PARAMS), read_environment()
+        return cls.of(load_params(artifacts.PARAMS))
+
+    @classmethod
+    def of(cls, params: Params) -> Self:
+        """As `read`, where params are read already.
+
+        Raises:
+            InputError: the environment or the patches cannot be used.
+        """
+        environment = read_environment()
         environment.use_cpus()
         patches = read_patches(artifacts.PATCHES_CSV)
         task = Task(task_classes(patches), patch_px=params.patch_px, device=environment.device)

@@ -5,7 +5,4 @@ from __future__ import annotations
 FINETUNED, STUDENT = "finetuned", "student"
 """The model of the fine-tuning, and the one that a semi-supervised method made of it."""
 
-STAGE_OF_MODEL = {FINETUNED: "finetune", STUDENT: "consistency"}
-"""Name of a model -> the stage that makes it."""
-
-MODELS = tuple(STAGE_OF_MODEL)
+MODELS = (FINETUNED, STUDENT)

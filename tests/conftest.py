@@ -7,15 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.data_fixtures import (  # noqa: F401  # fixtures
-    breastpathq_tree,
-    kather_tree,
-    read_breastpathq,
-    write_image,
-    write_slide,
-    zipped,
-)
-from tests.waves import wave_task  # noqa: F401
+pytest_plugins = ["tests.data_fixtures", "tests.waves"]
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -1,10 +1,10 @@
 """The files that each stage imports, written among the `deps` of dvc.yaml: `python -m tests.dvc_deps`, or `make deps`.
 
 Only lines that name code are replaced, each by a file; data, comments and everything else stay as they are. What a
-method of pretraining alone needs lies in its folder, which stands there as `histo_monai/pretext/${item.method}`; a
-semi-supervised method is a file, `histo_monai/semisupervised/${item.student}.py`. What reads a dataset lies in
-its folder, `histo_monai/datasets/${dataset}` and `${corpus}`; its object, `dataset.py` there, names what simulates it
-and the class that is mapped.
+method of pretraining alone needs lies in its folder, which stands there as `histo_monai/pretext/${item.method}`, and a
+semi-supervised method's in `histo_monai/semisupervised/${item.student}`. What reads a dataset lies in its folder,
+`histo_monai/datasets/${dataset}` and `${corpus}`; its object, `dataset.py` there, names what simulates it and the class
+that is mapped.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from pathlib import Path
 
 from histo_monai.datasets.registry import DATASETS
 from histo_monai.imports import COMMAND_LINE, PACKAGE, imported_files, stage_module
-from histo_monai.semisupervised import METHODS
 
 DVC_YAML = Path("dvc.yaml")
 PRETEXT = PACKAGE / "pretext"
 FOLDER_OF_METHOD = "histo_monai/pretext/${item.method}"
-FILE_OF_STUDENT = "histo_monai/semisupervised/${item.student}.py"
+FOLDER_OF_STUDENT = "histo_monai/semisupervised/${item.student}"
 FOLDERS_OF_DATASETS = ("histo_monai/datasets/${corpus}", "histo_monai/datasets/${dataset}")
 STAGES_OF_MAPS = (
     "heatmap",
@@ -30,45 +29,34 @@ STAGES_OF_MAPS = (
 )  # they ask the dataset's object for the class that is mapped
 READERS = PACKAGE / "datasets"
 SEMISUPERVISED = PACKAGE / "semisupervised"
-SEMISUPERVISED_METHODS = [f"{PACKAGE.name}.semisupervised.{name}" for name in METHODS]
 _CODE = f"      - {PACKAGE.name}/"
 
 
 def code_deps(stage: str) -> list[str]:
     """What dvc.yaml has to name of the package, for a stage."""
     files = set(imported_files([COMMAND_LINE, stage_module(stage)]))
-    by_method = PRETEXT / "protocol.py" in files
-    if by_method:
-        for folder in method_folders():
-            files.update(path for path in imported_files(_modules(folder)) if folder not in path.parents)
-    students = SEMISUPERVISED / "protocol.py" in files
-    if students:
-        for module in SEMISUPERVISED_METHODS:
-            files.update(path for path in imported_files([module]) if path != _file(module))
-    readers = READERS / "protocol.py" in files
-    if readers:
-        for name in DATASETS:
-            folder = READERS / name
-            files.update(path for path in imported_files(_modules(folder)) if folder not in path.parents)
+    by_method, students, readers = (
+        room / "protocol.py" in files for room in (PRETEXT, SEMISUPERVISED, READERS)
+    )
+    folders = [*(_folders(PRETEXT) if by_method else ()), *(_folders(SEMISUPERVISED) if students else ())]
+    folders += [READERS / name for name in DATASETS] if readers else []
+    for folder in folders:
+        files.update(path for path in imported_files(_modules(folder)) if folder not in path.parents)
     cohorts = PACKAGE / "phantom" / "cohorts" / "cohort.py" in files
     if cohorts:
         simulated = [dataset.phantom.partition(":")[0] for dataset in DATASETS.values() if dataset.phantom]
         files.update(imported_files(simulated))
     names = {path.relative_to(PACKAGE.parent).as_posix() for path in files}
-    names |= ({FOLDER_OF_METHOD} if by_method else set()) | ({FILE_OF_STUDENT} if students else set())
+    names |= ({FOLDER_OF_METHOD} if by_method else set()) | ({FOLDER_OF_STUDENT} if students else set())
     names |= set(FOLDERS_OF_DATASETS) if readers else set()
     names |= {f"{folder}/dataset.py" for folder in FOLDERS_OF_DATASETS} if cohorts else set()
     names |= {f"{FOLDERS_OF_DATASETS[1]}/dataset.py"} if stage in STAGES_OF_MAPS else set()
     return sorted(names)
 
 
-def _file(module: str) -> Path:
-    return PACKAGE.parent.joinpath(*module.split(".")).with_suffix(".py")
-
-
-def method_folders() -> list[Path]:
-    """A folder for each method of pretraining."""
-    return sorted(path.parent for path in PRETEXT.glob("*/__init__.py"))
+def _folders(room: Path) -> list[Path]:
+    """A folder for each method."""
+    return sorted(path.parent for path in room.glob("*/__init__.py"))
 
 
 def _modules(folder: Path) -> Iterator[str]:

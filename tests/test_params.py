@@ -3,6 +3,8 @@ from __future__ import annotations
 import copy
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,18 @@ def dvc_yaml() -> Any:
 @pytest.mark.parametrize("name", ["params.yaml", "params/paper.yaml"])
 def test_the_committed_files_are_valid(root: Path, name: str) -> None:
     load_params(root / name)
+
+
+def test_params_are_read_without_the_libraries_that_train(root: Path) -> None:
+    """In a process of its own, with every method, dataset and student that there is."""
+    code = (
+        "import sys; from pathlib import Path; from histo_monai.params import load_params; "
+        "load_params(Path('params.yaml')); print(*sys.modules)"
+    )
+    command = [sys.executable, "-c", code]
+    loaded = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout.split()
+    assert "histo_monai.semisupervised.paper.settings" in loaded
+    assert not {"torch", "torchvision", "timm", "monai", "ignite", "cv2", "pandas"} & set(loaded)
 
 
 def test_paper_values_are_those_of_the_paper(root: Path) -> None:
@@ -107,6 +121,12 @@ def test_a_wrong_value_is_one_line_that_names_the_key_and_what_it_should_hold(
     assert message.startswith(key.split("[")[0])
     assert says in message
     assert "\n" not in message
+
+
+def test_a_dataset_that_is_no_corpus_is_not_suggested_as_one(tree: Any) -> None:
+    with pytest.raises(ParamsError, match=r"^corpus: expected one of .*, got 'kathr'$") as caught:
+        parse_params(_set(tree, "corpus", "kathr"))
+    assert "kather" not in str(caught.value)
 
 
 def _keys(tree: Any, way: str = "") -> list[str]:

@@ -18,6 +18,7 @@ CHECKS: dict[str, Check] = {
     "reading": reading.back_ends_and_formats,
     "own slides": reading.own_slides,
     "params.yaml": pipeline.params_file,
+    "encoder weights": pipeline.weights_file,
     "environment": machine.environment,
     "device": machine.device,
     "threads": machine.threads,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import shutil
 from collections.abc import Iterator
@@ -86,10 +85,8 @@ def outputs(params: Params | None) -> Iterator[Finding]:
     folders = [artifacts.output_folder(stage) for stage in ("phantom", "index", "compare")]
     if params is not None:
         folders += [artifacts.model_folder(method) for method in params.methods]
-        for parts in itertools.product(params.methods, params.seeds, params.students):
-            run = artifacts.Run(*parts)
-            folders += [run.finetuned, run.student_folder, run.folds]
-            folders += [run.evaluation, run.heatmaps, run.diagnosis]
+        for run in artifacts.runs(params.methods, params.students, params.seeds):
+            folders += run.folders.values()
     problems = []
     for folder in dict.fromkeys(folders):
         try:

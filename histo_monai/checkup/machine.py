@@ -28,7 +28,8 @@ _FEW_FILES = 1024
 
 def environment(_params: Params | None) -> Iterator[Finding]:
     """HISTO_MONAI_*: known names, values that mean something."""
-    known = {f"HISTO_MONAI_{name}" for name in ("DEVICE", "RANKS", "WORKERS", "CPUS", "TRACEBACK")}
+    names = ("DEVICE", "RANKS", "WORKERS", "CPUS", "TIMEOUT_S", "TRACEBACK")
+    known = {f"HISTO_MONAI_{name}" for name in names}
     unknown = sorted(name for name in os.environ if name.startswith("HISTO_MONAI_") and name not in known)
     if unknown:
         yield Finding(

@@ -1,4 +1,4 @@
-"""The project: params, DVC's lock file and remote, and what killed processes have left."""
+"""The project: params, the file of weights, DVC's lock file and remote, and what killed processes have left."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import yaml
 from histo_monai import artifacts
 from histo_monai.checkup.finding import Finding
 from histo_monai.errors import InputError
+from histo_monai.networks.start import EncoderStart
 from histo_monai.params import Params, load_params
 
 LOCK_FILE, DVC, RWLOCK = Path("dvc.lock"), Path(".dvc"), Path(".dvc/tmp/rwlock")
@@ -44,6 +45,19 @@ def params_file(_params: Params | None) -> Iterator[Finding]:
         f"{params.source} {params.dataset}, methods {', '.join(params.methods)}, {len(params.seeds)} seeds"
     )
     yield Finding("PASS", "params.yaml", message)
+
+
+def weights_file(params: Params | None) -> Iterator[Finding]:
+    """The file that `encoder.weights` names is there, and is the one of `encoder.sha256`."""
+    if params is None or params.encoder.weights is None:
+        return
+    try:
+        digest = EncoderStart.of(params.encoder).checked_digest(Path(params.encoder.weights))
+    except InputError as error:
+        message, _, remedy = str(error).partition("; ")
+        yield Finding("FAIL", "encoder weights", message, remedy)
+        return
+    yield Finding("PASS", "encoder weights", f"{params.encoder.weights}, SHA-256 {digest}")
 
 
 def lock_file(_params: Params | None) -> Iterator[Finding]:

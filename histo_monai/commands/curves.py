@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import tempfile
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from histo_monai import artifacts
-from histo_monai.artifacts import Run
+from histo_monai.artifacts import runs
 from histo_monai.comparison.sweep import (
     Member,
     curve_points,
@@ -48,7 +47,7 @@ class _FamilyTables:
 def run(*, all_commits: bool, score: float | None) -> None:
     """Write data/curves: points.csv, labels_saved.csv, labels_needed.csv, and pictures of each family of experiments.
 
-    A family are experiments that differ in alpha, mu, n_aug, methods and seeds only.
+    A family are experiments that differ in alpha, mu, n_aug, methods, students and seeds only.
 
     Args:
         all_commits: also experiments that started from other commits.
@@ -114,8 +113,7 @@ def _members(experiments: Sequence[Experiment], scratch: Path) -> tuple[list[Mem
     first: Predictions | None = None
     for experiment in experiments:
         params = parse_params(experiment.params)
-        for parts in itertools.product(params.methods, params.seeds, params.students):
-            run = Run(*parts)
+        for run in runs(params.methods, params.students, params.seeds):
             experiment.fetch(run.evaluation / artifacts.PREDICTIONS, scratch)
             table = read_predictions(scratch)
             patches = table.of_split(table.splits[-1])

@@ -86,6 +86,7 @@ def run(
                 device=environment.device,
                 workers=environment.workers,
                 ranks=environment.ranks,
+                timeout_s=environment.timeout_s,
             )
         if is_first:
             provenance = made_from(params, inputs[1:3])

@@ -22,6 +22,9 @@ from histo_monai.errors import InputError
 _HUNG = 75
 """Exit status of a rank that made no step."""
 
+_AS_LONG_AS_THEY_MAKE_STEPS = timedelta(days=365)
+"""Each rank is watched by itself, so those that have ended may wait for it."""
+
 _last_step = time.monotonic()
 
 
@@ -71,7 +74,8 @@ def run_in_ranks(
 ) -> None:
     """Call `work(device of the rank, *arguments)` in each rank: in this process, in new ones, or as torchrun has it.
 
-    `ignite.distributed` tells the work its rank and the number of ranks.
+    `ignite.distributed` tells the work its rank and the number of ranks. Returns when all ranks have ended: what they
+    wrote is there.
 
     Args:
         work: a function of a module; calls `note_step` after each of its steps.
@@ -129,8 +133,12 @@ def _in_rank(
     backend = "nccl" if device.type == "cuda" else "gloo"
     dist.init_process_group(backend, timeout=timedelta(seconds=timeout_s), **meet)
     idist.sync()
+    # Ranks of our own end with the process that waits for them; those of torchrun go on, each in its own program.
+    all_ended = None if meet else dist.new_group(backend="gloo", timeout=_AS_LONG_AS_THEY_MAKE_STEPS)
     with _watch(local_rank, timeout_s):
         work(device, *arguments)
+    if all_ended is not None:
+        dist.barrier(all_ended)
     idist.finalize()  # After an error the process ends: to part in order would let the others fail first.
 
 

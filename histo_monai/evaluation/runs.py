@@ -13,8 +13,11 @@ from histo_monai.roles import FINETUNED, STUDENT
 from histo_monai.tables.predictions import Predictions
 from histo_monai.tables.slide_scores import SlideScores
 
-Read = Mapping[tuple[str, str, int], Predictions] | Mapping[tuple[str, str, int], SlideScores]
-"""Method, student, seed -> the table of the run."""
+Key = tuple[str, int, str]
+"""Method, seed and student of a run."""
+
+Read = Mapping[Key, Predictions] | Mapping[Key, SlideScores]
+"""The table of each run."""
 
 
 def by_model(
@@ -29,16 +32,16 @@ def by_model(
     """
     first, *others = students
     for method, seed, other in itertools.product(methods, seeds, others):
-        one, same = read[method, first, seed], read[method, other, seed]
+        one, same = read[method, seed, first], read[method, seed, other]
         if not np.array_equal(one.predictions[FINETUNED], same.predictions[FINETUNED]):
             raise InputError(
                 f"{one.path} and {same.path}: their fine-tuned models differ; run evaluate for both"
             )
     return {
-        (method, "finetune"): [read[method, first, seed].predictions[FINETUNED] for seed in seeds]
+        (method, "finetune"): [read[method, seed, first].predictions[FINETUNED] for seed in seeds]
         for method in methods
     } | {
-        (method, student): [read[method, student, seed].predictions[STUDENT] for seed in seeds]
+        (method, student): [read[method, seed, student].predictions[STUDENT] for seed in seeds]
         for student in students
         for method in methods
     }

@@ -63,8 +63,7 @@ class EncoderStart:
         if self.weights is None:
             encoder = build_encoder(self.name, img_px, mean=self.mean or HALF, std=self.std or HALF)
             return Started(encoder, None)
-        check_file(self.weights)
-        digest = self._checked_digest(self.weights)
+        digest = self.checked_digest(self.weights)
         tensors = read_tensors(self.weights)
         known = architecture(self.name)
         encoder = build_encoder(self.name, img_px)
@@ -75,7 +74,13 @@ class EncoderStart:
         encoder.weights = {"sha256": digest, "license": self.license}
         return Started(encoder, fitted.pair_mlp)
 
-    def _checked_digest(self, path: Path) -> str:
+    def checked_digest(self, path: Path) -> str:
+        """SHA-256 of a file of weights, which is the one that was asked for.
+
+        Raises:
+            InputError: it is missing or no file of weights; or not the one of `sha256`, which may not be set.
+        """
+        check_file(path)
         digest = file_sha256(path)
         if self.sha256 is None:
             raise InputError(

@@ -1,4 +1,4 @@
-"""What a semi-supervised method is to the engine. A new method is one file and one line in `METHODS`."""
+"""What a semi-supervised method is to the engine. A new method is one folder and one line in `METHODS`."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import re
 import reprlib
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from histo_monai.errors import InputError
@@ -37,7 +37,8 @@ def read_section(cls: Any, tree: object, where: str) -> Any:
     hints = typing.get_type_hints(cls, include_extras=True)
     beside = {key: rule for key, hint in hints.items() if (rule := _beside(hint)) is not None}
     fields = [field.name for field in dataclasses.fields(cls) if field.name not in beside]
-    parts = [name for rule in beside.values() for name in rule.names()]
+    parts_of = {key: rule.names() for key, rule in beside.items()}
+    parts = [name for names in parts_of.values() for name in names]
     for key in tree:
         if key not in fields and key not in parts:
             raise ParamsError(f"{_join(where, key)}: unknown key{_advice(key, [*fields, *parts])}")
@@ -46,7 +47,7 @@ def read_section(cls: Any, tree: object, where: str) -> Any:
             raise ParamsError(f"{_join(where, key)}: missing key; expected {_describe(hints[key])}")
     values = {key: _value(hints[key], tree[key], _join(where, key)) for key in fields}
     for key, rule in beside.items():
-        values[key] = _sections(rule, {name: tree[name] for name in tree if name in rule.names()}, where)
+        values[key] = _sections(rule, {name: tree[name] for name in tree if name in parts_of[key]}, where)
     return cls(**values)
 
 
@@ -95,7 +96,7 @@ def _given(hint: Any, value: Any, where: str, expected: str) -> Any:
         value = _scalar(hint, value, where, expected)
     for rule in rules:
         if not _holds(rule, value):
-            advice = _did_you_mean(value, rule.registry) if isinstance(rule, NamedIn) else ""
+            advice = _did_you_mean(value, rule.names()) if isinstance(rule, NamedIn) else ""
             raise ParamsError(f"{where}: expected {expected}, got {_show(value)}{advice}")
     return value
 
@@ -113,8 +114,8 @@ def _advice(key: object, known: list[str]) -> str:
     return _did_you_mean(key, known) or f"; known here: {', '.join(known)}"
 
 
-def _did_you_mean(key: object, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(str(key), list(known), n=1)
+def _did_you_mean(key: object, known: list[str]) -> str:
+    close = difflib.get_close_matches(str(key), known, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 

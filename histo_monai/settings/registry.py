@@ -32,7 +32,7 @@ class Registry(MutableMapping[str, Any]):
 
     So that reading `params.yaml`, which names parts, imports none that it does not use:
 
-        METHODS = Registry(paper="histo_monai.semisupervised.paper:Paper")
+        METHODS = Registry(paper=Part("histo_monai.semisupervised.paper.method:Paper", ...))
         METHODS["mine"] = Mine  # from anywhere, before the stage runs
 
     Args:

@@ -59,8 +59,12 @@ class NamedIn:
             return False
         return not self.with_ or getattr(self.registry[name], self.with_) is not None
 
+    def names(self) -> list[str]:
+        """Parts that may be named."""
+        return [name for name in self.registry if name in self]
+
     def __str__(self) -> str:
-        return f"one of {', '.join(name for name in self.registry if name in self)}"
+        return f"one of {', '.join(self.names())}"
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,10 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from histo_monai import artifacts
-from histo_monai.artifacts import Run
+from histo_monai.artifacts import runs
 from histo_monai.comparison.models import VERDICTS, Comparison, ModelValue, PairedTest, compare_models
 from histo_monai.errors import InputError
-from histo_monai.evaluation.runs import Read, by_model
+from histo_monai.evaluation.runs import Key, Read, by_model
 from histo_monai.metrics import auc
 from histo_monai.params import Params, load_params
 from histo_monai.provenance import made_from, write_metrics
@@ -51,10 +50,6 @@ _F_BASED = (
     "ICC intervals of one seed are F-based and take patches as independent; the tests, and intervals over several "
     "seeds, resample what belongs together"
 )
-
-
-Key = tuple[str, str, int]
-"""Method, student and seed of a run."""
 
 
 @dataclass(frozen=True)
@@ -122,22 +117,16 @@ def summarize(parts: Sequence[SplitTable]) -> dict[str, dict[str, Any]]:
 
 def _read(params: Params) -> dict[Key, Predictions]:
     read: dict[Key, Predictions] = {}
-    for key in _keys(params):
-        method, student, seed = key
-        run = Run(method, seed, student)
+    for run in runs(params.methods, params.students, params.seeds):
         path = run.evaluation / artifacts.PREDICTIONS
         if not path.is_file():
             raise InputError(f"{path}: not found; run `dvc repro evaluate@{run.name}` first")
-        read[key] = read_predictions(path)
+        read[run] = read_predictions(path)
         for name in (*MODELS, REFERENCE):
-            if name not in read[key].predictions:
+            if name not in read[run].predictions:
                 raise InputError(f"{path}: no predictions of {name!r}; run evaluate again")
-        check_same_patches(next(iter(read.values())), read[key])
+        check_same_patches(next(iter(read.values())), read[run])
     return read
-
-
-def _keys(params: Params) -> Iterable[Key]:
-    return itertools.product(params.methods, params.students, params.seeds)
 
 
 def _by_model(params: Params, read: Read) -> dict[_Model, list[NDArray[np.float64]]]:
@@ -150,7 +139,7 @@ def _split_table(params: Params, split: str, parts: Mapping[Key, Predictions]) -
     predictions = _by_model(params, parts)
     # Color alone knows no method.
     method, student = params.methods[0], params.students[0]
-    of_seeds = [parts[method, student, seed] for seed in params.seeds]
+    of_seeds = [parts[method, seed, student] for seed in params.seeds]
     predictions[_Model(REFERENCE, "")] = [part.predictions[REFERENCE] for part in of_seeds]
     comparison = compare_models(
         first.references,
@@ -169,10 +158,8 @@ def _split_table(params: Params, split: str, parts: Mapping[Key, Predictions]) -
 
 def _diagnoses(params: Params) -> dict[Key, Path]:
     """Scores of slides, by run."""
-    return {
-        (method, student, seed): Run(method, seed, student).diagnosis / artifacts.MAPPED_CSV
-        for method, student, seed in _keys(params)
-    }
+    of_all = runs(params.methods, params.students, params.seeds)
+    return {run: run.diagnosis / artifacts.MAPPED_CSV for run in of_all}
 
 
 def _slides_table(params: Params) -> SplitTable | None:

@@ -20,7 +20,7 @@ from histo_monai.artifacts import Run
 from histo_monai.assembly import Assembly
 from histo_monai.engines.heatmap import MapPlan, SlideJob, map_slides, patches_mpp
 from histo_monai.engines.resume import fingerprint
-from histo_monai.environment import read_environment, torchrun_rank
+from histo_monai.environment import torchrun_rank
 from histo_monai.errors import InputError
 from histo_monai.files.outlines import read_regions
 from histo_monai.files.processes import map_over_processes
@@ -63,11 +63,11 @@ def run(method: str, student: str, seed: int) -> None:
             write_metrics(draft, counts, made_from(params, [artifacts.WHOLE_SLIDES_CSV]), summary=counts)
         _LOG.info("%s: %s has no slides of its own to map", folder, params.dataset)
         return
-    environment = read_environment()
-    environment.use_cpus()
+    assembly = Assembly.of(params)
+    environment = assembly.environment
     folds_csv = of_run.folds / artifacts.FOLDS_CSV
     jobs = _jobs(of_run, slides, read_folds(folds_csv))
-    settings, positive = _settings(of_run, params)
+    settings, positive = _settings(of_run, assembly)
     stage = f"heatmap-{of_run.name}"
     files = sorted({path for job in jobs for path in job.models.values()})
     decided_by = [dataclasses.asdict(settings), positive]
@@ -125,12 +125,12 @@ def _jobs(run: Run, slides: pd.DataFrame, fold_of: Mapping[str, int]) -> list[Sl
     return jobs
 
 
-def _settings(run: Run, params: Params) -> tuple[MapPlan, str | None]:
+def _settings(run: Run, assembly: Assembly) -> tuple[MapPlan, str | None]:
     """How slides are mapped, and the class whose probability is (None: a score)."""
-    section = params.heatmap_section
+    params, section = assembly.params, assembly.params.heatmap_section
     assert section is not None
     path = run.models[FINETUNED]
-    _, description = Assembly.read().load(path)
+    _, description = assembly.load(path)
     settings = MapPlan(
         patch_px=params.patch_px,
         mpp=patches_mpp(description, path),

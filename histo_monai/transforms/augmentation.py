@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from monai.transforms import RandomizableTransform
 
+from histo_monai.errors import InputError
 from histo_monai.transforms import with_opencv, with_torch
 from histo_monai.transforms.draws import Source, check_number
 from histo_monai.transforms.operations.base import Operation
@@ -32,13 +33,16 @@ class Augmentation(RandomizableTransform, Generic[Drawn, Views]):
         prob: Of each operation.
 
     Raises:
-        ValueError: `prob` is no probability, or `size_px` too small for one of the operations.
+        InputError: `prob` is no probability, or `size_px` too small for one of the operations.
     """
 
     def __init__(self, size_px: int, operations: Sequence[Operation], prob: float = 1.0) -> None:
         check_number("prob", prob, 0, 1)
         for operation in operations:
-            operation.check(size_px)
+            if size_px < operation.min_size_px:
+                raise InputError(
+                    f"size_px: at least {operation.min_size_px} expected for {operation.name}, got {size_px}"
+                )
         super().__init__(prob=prob)
         self.size_px = size_px
         self.operations = tuple(operations)

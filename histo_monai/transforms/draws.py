@@ -1,5 +1,6 @@
 """Quantities that operations draw: one number or more for each patch, all from one random state, on the CPU."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -83,8 +84,7 @@ class Ramp:
 
     def draw(self, source: Source, *axes: int) -> torch.Tensor:
         """See `Quantity.draw`."""
-        values = torch.from_numpy(self.at(_magnitudes(source))).reshape(*source.shape, *[1] * len(axes))
-        return values.expand(*source.shape, *axes)
+        return _at_magnitudes(self.at, source, axes)
 
 
 @dataclass(frozen=True)
@@ -166,8 +166,7 @@ class OddSteps:
 
     def draw(self, source: Source, *axes: int) -> torch.Tensor:
         """See `Quantity.draw`."""
-        values = torch.from_numpy(self.at(_magnitudes(source))).reshape(*source.shape, *[1] * len(axes))
-        return values.expand(*source.shape, *axes)
+        return _at_magnitudes(self.at, source, axes)
 
 
 def check_number(name: str, value: float, low: float, high: float) -> None:
@@ -187,9 +186,11 @@ def _check_odd(*kernels: int) -> None:
         raise ValueError(f"blur_kernel: two odd numbers expected, got {kernels}")
 
 
-def _magnitudes(source: Source) -> NDArray:
+def _at_magnitudes(at: Callable[[NDArray], NDArray], source: Source, axes: tuple[int, ...]) -> torch.Tensor:
+    """The values at the magnitudes of a source, the same along the axes. Shape (N, S, *axes)."""
     if source.magnitudes is None:
         raise ValueError(
             "a ramp needs magnitudes, and this policy draws none: list the operation with a Uniform"
         )
-    return source.magnitudes
+    values = torch.from_numpy(at(source.magnitudes)).reshape(*source.shape, *[1] * len(axes))
+    return values.expand(*source.shape, *axes)

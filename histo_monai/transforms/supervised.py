@@ -39,7 +39,7 @@ class SupervisedAugmentation(Augmentation[ViewParameters, torch.Tensor]):
         operations: What is drawn and scheduled.
 
     Raises:
-        ValueError: `prob` or `plain_share` is no probability, or `size_px` too small for one of the operations.
+        InputError: `prob` or `plain_share` is no probability, or `size_px` too small for one of the operations.
     """
 
     def __init__(

@@ -81,7 +81,7 @@ class PretrainAugmentation(Augmentation[ViewParameters, torch.Tensor]):
         operations: What is drawn and scheduled.
 
     Raises:
-        ValueError: `prob` is no probability, or `size_px` too small for one of the operations.
+        InputError: `prob` is no probability, or `size_px` too small for one of the operations.
     """
 
     def __init__(

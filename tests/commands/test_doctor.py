@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
 import socket
 import sys
@@ -17,6 +18,7 @@ import pytest
 import tifffile
 import yaml
 
+from histo_monai import environment
 from histo_monai.__main__ import main
 from histo_monai.checkup import checks, disk, machine, pipeline, reading, samples, speed, versions
 from histo_monai.checkup.finding import Finding
@@ -95,6 +97,55 @@ def test_a_check_that_breaks_is_a_fail_with_its_reason_and_the_others_run(
     assert "KeyError" in first
     assert second.startswith("PASS  params.yaml")
     assert counts == "1 PASS, 0 WARN, 1 FAIL"
+
+
+@pytest.fixture
+def with_weights(project: Path) -> Callable[..., Params]:
+    """Params that name a file of weights."""
+
+    def make(sha256: str | None, weights: str = "data/weights/vit.safetensors") -> Params:
+        path = project / "params.yaml"
+        tree = yaml.safe_load(path.read_text())
+        tree["encoder"] |= {"weights": weights, "sha256": sha256}
+        path.write_text(yaml.safe_dump(tree))
+        return load_params(path)
+
+    return make
+
+
+def test_the_file_of_weights_is_the_one_that_params_name(
+    project: Path, with_weights: Callable[..., Params]
+) -> None:
+    file = project / "data/weights/vit.safetensors"
+    file.parent.mkdir()
+    file.write_bytes(b"abc")
+    digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # FIPS 180-2, appendix B.1
+    found = _only(pipeline.weights_file(with_weights(digest.upper())), "PASS")
+    assert digest in found.message
+    found = _only(pipeline.weights_file(with_weights("0" * 64)), "FAIL")
+    assert found.message == (
+        f"data/weights/vit.safetensors: its SHA-256 is {digest}, not {'0' * 64} as encoder.sha256 says"
+    )
+    assert found.remedy.startswith("fetch it again")
+    found = _only(pipeline.weights_file(with_weights(None)), "FAIL")
+    assert found.remedy.startswith(f"set it to {digest}")
+
+
+def test_a_file_of_weights_that_is_missing_or_of_another_kind_fails_with_the_remedy(
+    project: Path, with_weights: Callable[..., Params], fast: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = _only(pipeline.weights_file(with_weights(None, "data/notes.txt")), "FAIL")
+    assert "encoder.weights ends in .safetensors" in found.message
+    with_weights("0" * 64)
+    assert main(["doctor"]) == 1
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("FAIL")]
+    assert "data/weights/vit.safetensors: cannot be read (No such file or directory)" in line
+    assert line.endswith("put the file of encoder.weights there, or set it to null")
+
+
+def test_without_a_file_of_weights_there_is_nothing_to_say(params: Params) -> None:
+    assert params.encoder.weights is None
+    assert list(pipeline.weights_file(params)) == []
 
 
 def test_a_library_that_does_not_load_is_named_with_the_reason_and_both_are_a_fail(
@@ -260,6 +311,16 @@ def test_an_environment_variable_that_means_nothing_fails_and_an_unknown_one_is_
     findings = list(machine.environment(None))
     assert "HISTO_MONAI_WORKERS is 'two'" in _only(findings, "FAIL").message
     assert "HISTO_MONAI_WORKER: no such variable" in _only(findings, "WARN").message
+
+
+def test_every_variable_of_the_environments_table_is_known(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = re.findall(r"^\| (HISTO_MONAI_\w+) \|", str(environment.__doc__), flags=re.M)
+    assert len(names) == 5
+    for name in set(names) - {"HISTO_MONAI_DEVICE"}:
+        monkeypatch.setenv(name, "1")
+    assert {finding.status for finding in machine.environment(None)} == {"PASS"}
 
 
 def test_the_limit_of_a_container_counts(

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import ignite.distributed as idist
@@ -41,6 +42,14 @@ def _is_slow_but_steady(device: torch.device) -> None:
     for _ in range(8):
         time.sleep(0.25)
         note_step()
+
+
+def _writes_late(device: torch.device, folder: str) -> None:
+    """The second rank works for longer than a step may take."""
+    for _ in range(16 * idist.get_rank()):
+        time.sleep(0.25)
+        note_step()
+    Path(folder, f"part-{idist.get_rank()}").touch()
 
 
 def _is_killed(device: torch.device) -> None:
@@ -86,18 +95,37 @@ def test_ranks_on_the_cpu_leave_the_gpus_alone(tmp_path: Path) -> None:
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"0": "cpu 3.0", "1": "cpu 3.0"}
 
 
-@pytest.mark.usefixtures("two_gpus")
-def test_ranks_that_torchrun_started_on_the_cpu_leave_the_gpus_alone(tmp_path: Path) -> None:
-    def as_torchrun(rank: int) -> None:
+def _under_torchrun(program: Callable[[], None]) -> None:
+    """Two processes with the environment that torchrun gives them, each with the program."""
+
+    def process(rank: int) -> None:
         os.environ |= {"RANK": f"{rank}", "LOCAL_RANK": f"{rank}", "WORLD_SIZE": "2"}
         os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": f"{port}"}
-        run_in_ranks(_notes_its_mean, str(tmp_path), device=CPU, ranks=1, timeout_s=60)
+        program()
 
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    start_processes(as_torchrun, nprocs=2, start_method="fork")
+    start_processes(process, nprocs=2, start_method="fork")
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_ranks_that_torchrun_started_on_the_cpu_leave_the_gpus_alone(tmp_path: Path) -> None:
+    _under_torchrun(lambda: run_in_ranks(_notes_its_mean, str(tmp_path), device=CPU, ranks=1, timeout_s=60))
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"0": "cpu 3.0", "1": "cpu 3.0"}
+
+
+def test_under_torchrun_none_goes_on_before_the_slowest_has_written_however_long_it_takes(
+    tmp_path: Path,
+) -> None:
+    def program() -> None:
+        run_in_ranks(_writes_late, str(tmp_path), device=CPU, ranks=1, timeout_s=3)
+        written = sorted(path.name for path in tmp_path.glob("part-*"))
+        (tmp_path / f"seen-by-{os.environ['RANK']}").write_text(" ".join(written))
+
+    _under_torchrun(program)
+    seen = [(tmp_path / f"seen-by-{rank}").read_text() for rank in range(2)]
+    assert seen == ["part-0 part-1"] * 2
 
 
 @pytest.mark.usefixtures("two_gpus")

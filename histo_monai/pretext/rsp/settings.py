@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from histo_monai.pretext.settings import PretextSettings
-from histo_monai.settings.rules import Count, Positive, Range
+from histo_monai.pretext.settings import NesterovSettings
+from histo_monai.settings.rules import Count, Range
 
 
 @dataclass(frozen=True)
@@ -23,21 +23,7 @@ class LookaheadSettings:
 
 
 @dataclass(frozen=True)
-class RSPSettings(PretextSettings):
-    """SGD with Nesterov momentum inside Lookahead.
+class RSPSettings(NesterovSettings):
+    """As `NesterovSettings`, inside Lookahead; a sample is a triple."""
 
-    Attributes:
-        epochs: passes over the training triples.
-        batch_size: triples per step, over all processes.
-        lr: constant learning rate of SGD.
-        momentum: Nesterov momentum.
-        weight_decay: L2.
-        lookahead: around SGD.
-    """
-
-    epochs: Count
-    batch_size: Annotated[int, Range(2)]
-    lr: Positive
-    momentum: Annotated[float, Range(0.0, 0.999, exclusive_low=True)]
-    weight_decay: Annotated[float, Range(0.0)]
     lookahead: LookaheadSettings

@@ -25,8 +25,10 @@ class Operation(ABC):
     def draw(self, source: Source) -> torch.Tensor:
         """What the operation does to each patch if it is scheduled, float64, on the CPU."""
 
-    def check(self, size_px: int) -> None:  # noqa: B027 - most operations have nothing to check
-        """Raises ValueError where views of `size_px` are too small."""
+    @property
+    def min_size_px(self) -> int:
+        """Smallest side of the views that it can change."""
+        return 1
 
 
 class Geometric(Operation):

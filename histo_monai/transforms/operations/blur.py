@@ -35,13 +35,10 @@ class Blur(Photometric):
         if not 0 < self.kernel_px < math.inf:
             raise ValueError(f"kernel_px: a positive number expected, got {self.kernel_px}")
 
-    def check(self, size_px: int) -> None:
-        """See `Operation.check`."""
-        radius = kernel_radius(self._max_kernel, self.kernel_px)
-        if size_px <= radius:
-            raise ValueError(
-                f"size_px: at least {radius + 1} expected for a blur of radius {radius} px, got {size_px}"
-            )
+    @property
+    def min_size_px(self) -> int:
+        """See `Operation.min_size_px`: the border is mirrored as far as the kernel reaches."""
+        return kernel_radius(self._max_kernel, self.kernel_px) + 1
 
     def draw(self, source: Source) -> torch.Tensor:
         """Columns: the right half of the kernel (`gaussian_weights`)."""

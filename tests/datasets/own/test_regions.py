@@ -20,7 +20,6 @@ from histo_monai.slides.annotations import Point, Region, write_annotations
 from histo_monai.tables.columns import whole_slide_table
 from histo_monai.tables.patches import LabeledDataset
 
-SLIDES = "slide_id,path,patient_id,mpp,split\na,a.tif,anna,,train\nb,b.tif,bob,0.5,test\n"
 Take = Callable[..., LabeledDataset]
 
 
@@ -31,15 +30,6 @@ def box(y: float, x: float, height: float, width: float, label: str = "Tumor") -
 def disc(y: float, x: float, radius: float, num: int = 400) -> np.ndarray:
     turn = np.linspace(0, 2 * np.pi, num, endpoint=False)
     return np.array([y, x]) + radius * np.stack([np.sin(turn), np.cos(turn)], axis=1)
-
-
-@pytest.fixture
-def folder(tmp_path: Path, write_slide: Callable[..., Path]) -> Path:
-    """Two slides of 512 × 640 px: 1 µm/px by the file, and 0.5 by the manifest."""
-    for number, name in enumerate("ab"):
-        write_slide(tmp_path / f"{name}.tif", number)
-    (tmp_path / "slides.csv").write_text(SLIDES)
-    return tmp_path
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ threshold). Scores: squared difference.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -18,20 +17,12 @@ from histo_monai.losses import Objective
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.networks.teacher_student import TeacherStudent
 from histo_monai.schedule import Schedule
+from histo_monai.semisupervised.paper.settings import PaperSettings
 from histo_monai.semisupervised.protocol import Batch
-from histo_monai.settings.rules import Range
 from histo_monai.transforms.randaugment import WeakStrongViews
 from histo_monai.transforms.supervised import SupervisedAugmentation
 
 Outputs = tuple[torch.Tensor, torch.Tensor]
-
-
-@dataclass(frozen=True)
-class PaperSettings:
-    """Weight of the consistency loss (lambda of the paper), and the confidence asked of a pseudo label."""
-
-    weight: Annotated[float, Range(0.0)]
-    threshold: Annotated[float, Range(0.0, 0.999)]
 
 
 class Paper:

@@ -1,0 +1,1 @@
+"""The paper's consistency training: the method and its settings."""
