@@ -12,9 +12,11 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.phantom.raster.lattice import F32, derive, ramp
+from histo_monai.phantom.raster.lattice import F32, I64, derive, ramp
 
 NUM_ANGLES = 16
+SMALL_PX = 13  # sprites up to that side are stamped together: it is faster
+_BATCH = 512
 
 
 @dataclass(frozen=True)
@@ -167,16 +169,29 @@ def _blobs(rng: np.random.Generator, side: int, sigma_px: float) -> F32:
 def stamp(target: F32, sprites: list[F32], y_px: F32, x_px: F32) -> None:
     """Lays sprites on `target` (h, w, 2) with their centers at the given pixels, by maximum, clipped at the edge."""
     height, width = target.shape[:2]
+    side = np.array([len(sprite) for sprite in sprites], np.int64)
+    top, left = (np.floor(at).astype(np.int64) - (side >> 1) for at in (y_px, x_px))
+    whole = (top >= 0) & (left >= 0) & (top + side <= height) & (left + side <= width)
+    touching = (top + side > 0) & (left + side > 0) & (top < height) & (left < width)
+    together = whole & (side <= SMALL_PX) & target.flags.c_contiguous
+    for size in set(side[together].tolist()):
+        members = np.flatnonzero(together & (side == size))
+        _stamp_whole(target, [sprites[i] for i in members.tolist()], top[members], left[members])
     maximum = np.maximum
-    rows, columns = np.floor(y_px).astype(np.int64).tolist(), np.floor(x_px).astype(np.int64).tolist()
-    for sprite, row, column in zip(sprites, rows, columns, strict=True):
-        half = sprite.shape[0] >> 1
-        top, left = row - half, column - half
-        bottom, right = row + half + 1, column + half + 1
-        if top >= 0 and left >= 0 and bottom <= height and right <= width:
-            view = target[top:bottom, left:right]
-            maximum(view, sprite, out=view)
-        elif bottom > 0 and right > 0 and top < height and left < width:
-            view = target[max(top, 0) : bottom, max(left, 0) : right]
-            cut = sprite[max(-top, 0) :, max(-left, 0) :][: view.shape[0], : view.shape[1]]
-            maximum(view, cut, out=view)
+    others = np.flatnonzero(touching & ~together)
+    for i, row, column in zip(others.tolist(), top[others].tolist(), left[others].tolist(), strict=True):
+        sprite = sprites[i]
+        view = target[max(row, 0) : row + len(sprite), max(column, 0) : column + len(sprite)]
+        cut = sprite[max(-row, 0) :, max(-column, 0) :][: view.shape[0], : view.shape[1]]
+        maximum(view, cut, out=view)
+
+
+def _stamp_whole(target: F32, sprites: list[F32], top: I64, left: I64) -> None:
+    """Lays small sprites of one size that lie inside the target, a batch of them in one call."""
+    side, width = len(sprites[0]), target.shape[1]
+    flat = target.reshape(-1)
+    within = (2 * width * np.arange(side)[:, None] + np.arange(2 * side)).ravel()
+    start = 2 * (top * width + left)
+    for first in range(0, len(sprites), _BATCH):
+        values = np.concatenate([sprite.reshape(-1) for sprite in sprites[first : first + _BATCH]])
+        np.maximum.at(flat, (start[first : first + _BATCH, None] + within).ravel(), values)

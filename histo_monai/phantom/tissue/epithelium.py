@@ -36,7 +36,7 @@ def paint_vessels(tile: Tile, weight: F32) -> None:
     """Small vessels: a pink wall, flat nuclei along it, blood inside some."""
     seed = derive(tile.world.seed, "vessel")
     rings = _rings(tile, VESSEL, weight, 0.75, seed)
-    depth, lumen = depth_maps(rings, tile.coarse)
+    depth, lumen = depth_maps(rings, tile.coarse, tile.within())
     if not tile.touches(depth):
         return
     tile.nuclei *= 1 - 0.999 * tile.full(ramp(depth, -1, 1))[..., None]
@@ -55,7 +55,7 @@ def paint_mucosa(tile: Tile, weight: F32) -> None:
     """Normal large bowel: straight crypts cut across, goblet cells, nuclei in one basal row."""
     seed = derive(tile.world.seed, "crypt")
     rings = _rings(tile, CRYPT, weight, 0.96, seed)
-    depth, lumen = depth_maps(rings, tile.coarse)
+    depth, lumen = depth_maps(rings, tile.coarse, tile.within())
     between = weight * ramp(depth, 0, -4)
     tile.seed_nuclei("lymphocyte", 11, 0.32 * between, seed + 1)
     tile.seed_nuclei("plasma", 12, 0.50 * between, seed + 2)
@@ -77,7 +77,7 @@ def paint_lobules(tile: Tile, weight: F32, kind: RingKind = ACINUS) -> None:
     """Benign breast glands: clusters of small acini, or ducts, with an even double row of nuclei."""
     seed = derive(tile.world.seed, "lobule", int(kind.spacing_um))
     rings = _rings(tile, kind, weight, 0.95 if kind is ACINUS else 0.8, seed)
-    depth, lumen = depth_maps(rings, tile.coarse)
+    depth, lumen = depth_maps(rings, tile.coarse, tile.within())
     if not tile.touches(depth):
         return
     inside = tile.full(ramp(depth, -1, 1))
@@ -112,7 +112,7 @@ def paint_carcinoma(tile: Tile, weight: F32, depth_um: F32) -> None:
         ),
         seed + 2,
     )
-    ring_depth, lumen = depth_maps(rings, tile.coarse)
+    ring_depth, lumen = depth_maps(rings, tile.coarse, tile.within())
     ring_depth = np.where(depth_um > 0, ring_depth, FAR_UM)
     nests = np.where(ring_depth > -8, FAR_UM, nests)
     inside = np.maximum(nests, ring_depth)

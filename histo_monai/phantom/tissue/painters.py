@@ -37,7 +37,7 @@ def paint_fat(tile: Tile, weight: F32) -> None:
     """Fat: empty polygonal cells with thin walls and a nucleus here and there on a wall."""
     seed = tile.world.seed
     bend = 4.5 * tile.noise(48, seed + 52), 4.5 * tile.noise(48, seed + 55)
-    wall = polygonal_cells(tile.coarse, 74, seed + 51, bend)
+    wall = polygonal_cells(tile.coarse, 74, seed + 51, bend, tile.within(weight))
     full = tile.full(weight)
     edge = np.exp(-(np.maximum(tile.full(wall) - 0.25, 0) ** 2) * np.float32(1.3))
     shade = edge * (1 + 0.25 * tile.grain(17) + 0.3 * tile.full(tile.noise(60, seed + 54)))

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from histo_monai.phantom.cells.nuclei import stamp
+from histo_monai.phantom.cells.structures import Window
 from histo_monai.phantom.raster.lattice import F32, Grid, fractal, magnify, noise, scatter, wrap
 from histo_monai.phantom.tissue.world import TEXTURE_PX, World
 
 MARGIN_UM = 160.0  # structures reach that far into a tile from a center outside
 HALO_UM = 14.0  # nuclei reach half of that, blur and sharpening the rest
+BAND_PX = 64  # rows that are painted at a time
 
 
 class Tile:
@@ -43,6 +47,25 @@ class Tile:
         self.regions = world.plan.regions(self.coarse)
         self.malignant = np.zeros((height, width), np.bool_)
         self._flow: tuple[F32, F32] | None = None
+        self._direction: F32 | None = None
+
+    def within(self, weight: F32 | None = None) -> Window:
+        """Rows and columns of the coarse raster on which the tile's pixels and nuclei depend.
+
+        Args:
+            weight: On the coarse raster; only what it leaves above zero counts.
+        """
+        reach = min(self.margin, int(np.ceil(HALO_UM / self.coarse.step_um)) + 2)
+        window: list[tuple[int, int]] = []
+        for axis, length in enumerate((self.coarse.height, self.coarse.width)):
+            first, last = self.margin - reach, length - self.margin + reach
+            if weight is not None:
+                there = np.flatnonzero(weight.any(1 - axis))
+                first, last = (
+                    (max(first, int(there[0]) - 2), min(last, int(there[-1]) + 3)) if len(there) else (0, 0)
+                )
+            window.append((first, last))
+        return window[0], window[1]
 
     def region(self, name: str) -> F32 | None:
         """A tissue's weights on the coarse raster; None where the tile has none of it."""
@@ -103,8 +126,10 @@ class Tile:
 
     def fiber_direction(self) -> F32:
         """Direction of the fibers on the coarse raster, radians from +x."""
-        slope_y, slope_x = np.gradient(self.flow()[1])
-        return np.arctan2(-slope_x, slope_y).astype(np.float32)
+        if self._direction is None:
+            slope_y, slope_x = np.gradient(self.flow()[1])
+            self._direction = np.arctan2(-slope_x, slope_y).astype(np.float32)
+        return self._direction
 
     def fibers(self, stretch: float = 1.0) -> F32:
         """The slide's fiber texture laid along the flow. Shape (height, width), about unit variance."""
@@ -124,14 +149,26 @@ class Tile:
         self, weight: F32, hematoxylin: NDArray[np.floating] | float, eosin: NDArray[np.floating] | float
     ) -> None:
         """Paints densities over what is there, `weight` 0..1 at the tile's pixels."""
-        self.hematoxylin += weight * (hematoxylin - self.hematoxylin)
-        self.eosin += weight * (eosin - self.eosin)
+        for band in self._bands(weight):
+            for under, over in ((self.hematoxylin, hematoxylin), (self.eosin, eosin)):
+                difference = (over[band] if isinstance(over, np.ndarray) else over) - under[band]
+                difference *= weight[band]
+                under[band] += difference
 
     def clear(self, weight: F32) -> None:
         """Takes tissue away (lumens, clefts, glass)."""
-        keep = 1 - weight
-        self.hematoxylin *= keep
-        self.eosin *= keep
+        for band in self._bands(weight):
+            keep = 1 - weight[band]
+            self.hematoxylin[band] *= keep
+            self.eosin[band] *= keep
+
+    def _bands(self, weight: F32) -> Iterator[tuple[slice, slice]]:
+        """The area where a weight is above zero, in bands of rows that stay in the processor's cache."""
+        for top in range(0, self.height, BAND_PX):
+            rows = slice(top, top + BAND_PX)
+            columns = np.flatnonzero(weight[rows].any(0))
+            if len(columns):
+                yield rows, slice(int(columns[0]), int(columns[-1]) + 1)
 
     def seed_nuclei(
         self,
