@@ -127,9 +127,9 @@ def draw_nucleus(kind: NucleusKind, mpp: float, seed: int, angle: float | None) 
     v = v + u * u * (rng.normal(0, 0.35) * kind.irregular / max(half_long, 1.0))
     waves = [(k, kind.irregular * rng.normal() / k, rng.uniform(0, 2 * np.pi)) for k in (2, 3, 4, 5)]
     shortest = min(half_long, half_wide)
-    near = _within(u / half_long, v / half_wide, waves, 1 + 0.3 / shortest)
-    u, v = u.ravel()[near], v.ravel()[near]
     long, wide = u / half_long, v / half_wide
+    near = _within(long, wide, waves, 1 + 0.3 / shortest)
+    u, v, long, wide = (a.ravel()[near] for a in (u, v, long, wide))
     theta = np.arctan2(wide, long)
     outline = 1 + sum(height * np.cos(k * theta + phase) for k, height, phase in waves)
     radius = np.sqrt(long**2 + wide**2) / outline
@@ -169,7 +169,7 @@ def _blobs(rng: np.random.Generator, side: int, sigma_px: float) -> F32:
 def stamp(target: F32, sprites: list[F32], y_px: F32, x_px: F32) -> None:
     """Lays sprites on `target` (h, w, 2) with their centers at the given pixels, by maximum, clipped at the edge."""
     height, width = target.shape[:2]
-    side = np.array([len(sprite) for sprite in sprites], np.int64)
+    side = np.fromiter(map(len, sprites), np.int64, len(sprites))
     top, left = (np.floor(at).astype(np.int64) - (side >> 1) for at in (y_px, x_px))
     whole = (top >= 0) & (left >= 0) & (top + side <= height) & (left + side <= width)
     touching = (top + side > 0) & (left + side > 0) & (top < height) & (left < width)
@@ -193,5 +193,5 @@ def _stamp_whole(target: F32, sprites: list[F32], top: I64, left: I64) -> None:
     within = (2 * width * np.arange(side)[:, None] + np.arange(2 * side)).ravel()
     start = 2 * (top * width + left)
     for first in range(0, len(sprites), _BATCH):
-        values = np.concatenate([sprite.reshape(-1) for sprite in sprites[first : first + _BATCH]])
+        values = np.concatenate(sprites[first : first + _BATCH]).reshape(-1)
         np.maximum.at(flat, (start[first : first + _BATCH, None] + within).ravel(), values)

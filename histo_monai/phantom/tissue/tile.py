@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
 from histo_monai.phantom.cells.nuclei import stamp
 from histo_monai.phantom.cells.structures import Window
@@ -16,6 +15,10 @@ from histo_monai.phantom.tissue.world import TEXTURE_PX, World
 MARGIN_UM = 160.0  # structures reach that far into a tile from a center outside
 HALO_UM = 14.0  # nuclei reach half of that, blur and sharpening the rest
 BAND_PX = 64  # rows that are painted at a time
+
+Band = tuple[slice, slice]
+Density = float | Callable[[Band], F32]
+"""Optical density of a stain, everywhere or in a band of the tile's pixels."""
 
 
 class Tile:
@@ -131,8 +134,17 @@ class Tile:
             self._direction = np.arctan2(-slope_x, slope_y).astype(np.float32)
         return self._direction
 
-    def fibers(self, stretch: float = 1.0) -> F32:
-        """The slide's fiber texture laid along the flow. Shape (height, width), about unit variance."""
+    def fibers(self, weight: F32, stretch: float = 1.0) -> F32:
+        """The slide's fiber texture laid along the flow where `weight` (at the tile's pixels) is above zero, else 0.
+
+        Returns:
+            Shape (height, width), float32, about unit variance.
+        """
+        out = np.zeros((self.height, self.width), np.float32)
+        rows, columns = (np.flatnonzero(weight.any(axis)) for axis in (1, 0))
+        if not len(rows):
+            return out
+        window = slice(int(rows[0]), int(rows[-1]) + 1), slice(int(columns[0]), int(columns[-1]) + 1)
         along, across = self.flow()
         scale = np.float32(1 / self.world.mpp)
         # Whole periods are taken off so that float32 keeps its sub-pixel digits far from the origin.
@@ -141,28 +153,34 @@ class Tile:
         for values, factor in ((along, scale / np.float32(stretch)), (across, scale)):
             pixels = values.astype(np.float64) * float(factor)
             pixels -= np.floor(pixels[m, m] / TEXTURE_PX) * TEXTURE_PX
-            maps.append(self.full(pixels.astype(np.float32)))
+            maps.append(np.ascontiguousarray(self.full(pixels.astype(np.float32))[window]))
         texture = self.world.fibers
-        return np.asarray(cv2.remap(texture, maps[0], maps[1], cv2.INTER_LINEAR, borderMode=cv2.BORDER_WRAP))
+        out[window] = cv2.remap(texture, maps[0], maps[1], cv2.INTER_LINEAR, borderMode=cv2.BORDER_WRAP)
+        return out
 
-    def lay(
-        self, weight: F32, hematoxylin: NDArray[np.floating] | float, eosin: NDArray[np.floating] | float
-    ) -> None:
+    def lay(self, weight: F32, hematoxylin: Density, eosin: Density) -> None:
         """Paints densities over what is there, `weight` 0..1 at the tile's pixels."""
-        for band in self._bands(weight):
+        for at in self._bands(weight):
             for under, over in ((self.hematoxylin, hematoxylin), (self.eosin, eosin)):
-                difference = (over[band] if isinstance(over, np.ndarray) else over) - under[band]
-                difference *= weight[band]
-                under[band] += difference
+                difference = (over(at) if callable(over) else over) - under[at]
+                difference *= weight[at]
+                under[at] += difference
 
-    def clear(self, weight: F32) -> None:
-        """Takes tissue away (lumens, clefts, glass)."""
-        for band in self._bands(weight):
-            keep = 1 - weight[band]
-            self.hematoxylin[band] *= keep
-            self.eosin[band] *= keep
+    def clear(self, weight: F32, share: Callable[[Band], F32] | None = None) -> None:
+        """Takes tissue away (lumens, clefts, glass), or the given share of it."""
+        for at in self._bands(weight):
+            keep = 1 - (weight[at] if share is None else weight[at] * share(at))
+            self.hematoxylin[at] *= keep
+            self.eosin[at] *= keep
 
-    def _bands(self, weight: F32) -> Iterator[tuple[slice, slice]]:
+    def hide_nuclei(self, weight: F32, share: float = 1.0) -> None:
+        """Takes away what was stamped so far, or a share of it, where `weight` (at the tile's pixels) is 1."""
+        for at in self._bands(weight):
+            keep = 1 - np.float32(share) * weight[at]
+            for channel in (0, 1):
+                self.nuclei[(*at, channel)] *= keep
+
+    def _bands(self, weight: F32) -> Iterator[Band]:
         """The area where a weight is above zero, in bands of rows that stay in the processor's cache."""
         for top in range(0, self.height, BAND_PX):
             rows = slice(top, top + BAND_PX)
