@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from histo_monai.phantom.raster.lattice import F32, Grid, scatter
 from histo_monai.products import product
@@ -145,7 +146,7 @@ def wall_nuclei(rings: Rings, kind: RingKind, basal_um: float, seed: int) -> tup
 
 
 def polygonal_cells(
-    grid: Grid, spacing_um: float, seed: int, bend_um: tuple[F32, F32], within: Window | None = None
+    grid: Grid, spacing_um: float, seed: int, bend_um: tuple[F32, F32], wanted: NDArray[np.bool_]
 ) -> F32:
     """Distance in µm to the nearest border between neighboring cells of a Voronoi mosaic (fat cells).
 
@@ -154,7 +155,7 @@ def polygonal_cells(
         spacing_um: Mean width of a cell.
         seed: Which mosaic.
         bend_um: Displacement of the samples in y and x that bends the borders, each of the grid's shape.
-        within: Rows and columns of the grid that are of interest; elsewhere the result means nothing.
+        wanted: Samples of interest, of the grid's shape; elsewhere the result means nothing.
 
     Returns:
         Shape (grid.height, grid.width), float32: half of (second nearest - nearest center).
@@ -170,14 +171,14 @@ def polygonal_cells(
     nearest = np.full((grid.height, grid.width), 1e6, np.float32)
     second = nearest.copy()
     reach = 1.75 * spacing_um
-    (first_row, last_row), (first_column, last_column) = within or ((0, grid.height), (0, grid.width))
     for cy, cx, extra in zip(y.tolist(), x.tolist(), (u[0] * 0.35 * spacing_um).tolist(), strict=True):
         top, bottom = np.searchsorted(rows, [cy - reach, cy + reach])
         left, right = np.searchsorted(columns, [cx - reach, cx + reach])
-        top, bottom = max(top, first_row), min(bottom, last_row)
-        left, right = max(left, first_column), min(right, last_column)
-        if top >= bottom or left >= right:
+        down, across = (np.flatnonzero(wanted[top:bottom, left:right].any(axis)) for axis in (1, 0))
+        if not len(down):
             continue
+        top, bottom = top + down[0], top + down[-1] + 1
+        left, right = left + across[0], left + across[-1] + 1
         window = slice(top, bottom), slice(left, right)
         dy = rows[top:bottom, None] + bend_um[0][window] - cy
         dx = columns[None, left:right] + bend_um[1][window] - cx

@@ -48,7 +48,7 @@ def paint_fat(tile: Tile, weight: F32) -> None:
     """Fat: empty polygonal cells with thin walls and a nucleus here and there on a wall."""
     seed = tile.world.seed
     bend = 4.5 * tile.noise(48, seed + 52), 4.5 * tile.noise(48, seed + 55)
-    wall = polygonal_cells(tile.coarse, 74, seed + 51, bend, tile.within(weight))
+    wall = polygonal_cells(tile.coarse, 74, seed + 51, bend, tile.wanted(weight))
     full = tile.full(weight)
     away, grain, uneven = tile.full(wall), tile.grain(17), tile.full(tile.noise(60, seed + 54))
 

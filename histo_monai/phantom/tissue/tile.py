@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import cv2
 import numpy as np
+from numpy.typing import NDArray
 
 from histo_monai.phantom.cells.nuclei import stamp
 from histo_monai.phantom.cells.structures import Window
@@ -52,23 +53,18 @@ class Tile:
         self._flow: tuple[F32, F32] | None = None
         self._direction: F32 | None = None
 
-    def within(self, weight: F32 | None = None) -> Window:
-        """Rows and columns of the coarse raster on which the tile's pixels and nuclei depend.
-
-        Args:
-            weight: On the coarse raster; only what it leaves above zero counts.
-        """
+    def within(self) -> Window:
+        """Rows and columns of the coarse raster on which the tile's pixels and nuclei depend."""
         reach = min(self.margin, int(np.ceil(HALO_UM / self.coarse.step_um)) + 2)
-        window: list[tuple[int, int]] = []
-        for axis, length in enumerate((self.coarse.height, self.coarse.width)):
-            first, last = self.margin - reach, length - self.margin + reach
-            if weight is not None:
-                there = np.flatnonzero(weight.any(1 - axis))
-                first, last = (
-                    (max(first, int(there[0]) - 2), min(last, int(there[-1]) + 3)) if len(there) else (0, 0)
-                )
-            window.append((first, last))
-        return window[0], window[1]
+        first, rows, columns = self.margin - reach, self.coarse.height, self.coarse.width
+        return (first, rows - first), (first, columns - first)
+
+    def wanted(self, weight: F32) -> NDArray[np.bool_]:
+        """Which samples of the coarse raster a tissue of this weight depends on; shape of the raster."""
+        rows, columns = (slice(*ends) for ends in self.within())
+        out = np.zeros(weight.shape, np.uint8)
+        out[rows, columns] = weight[rows, columns] > 0
+        return cv2.dilate(out, np.ones((5, 5), np.uint8)).astype(np.bool_)
 
     def region(self, name: str) -> F32 | None:
         """A tissue's weights on the coarse raster; None where the tile has none of it."""
