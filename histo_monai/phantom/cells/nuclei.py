@@ -145,8 +145,8 @@ def draw_nucleus(kind: NucleusKind, mpp: float, seed: int, angle: float | None) 
     both = np.zeros((fine * fine, 2), np.float32)
     both[near, 0] = np.clip(density, 0.08, None) * cover
     both[near, 1] = cover
-    both = both.reshape(fine, fine, 2)
-    return np.ascontiguousarray(cv2.resize(both, (side, side), interpolation=cv2.INTER_AREA))
+    square = both.reshape(fine, fine, 2)
+    return np.ascontiguousarray(cv2.resize(square, (side, side), interpolation=cv2.INTER_AREA))
 
 
 def _within(

@@ -18,7 +18,7 @@ HALO_UM = 14.0  # nuclei reach half of that, blur and sharpening the rest
 BAND_PX = 64  # rows that are painted at a time
 
 Band = tuple[slice, slice]
-Density = float | Callable[[Band], F32]
+Density = float | Callable[[Band], NDArray[np.floating]]
 """Optical density of a stain, everywhere or in a band of the tile's pixels."""
 
 
