@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -233,8 +234,8 @@ def _map_and_stop(jobs: Sequence[SlideJob], folder: Path) -> None:
     """However busy the machine is, the other slides are not mapped before the kill."""
     write = heatmap_module.write_heatmap
 
-    def write_and_stop(path: Path, heatmap: Heatmap) -> None:
-        write(path, heatmap)
+    def write_and_stop(*arguments: Any) -> None:
+        write(*arguments)
         os.kill(os.getpid(), signal.SIGSTOP)
 
     heatmap_module.write_heatmap = write_and_stop
