@@ -73,12 +73,10 @@ class _Facts:
     Attributes:
         imported: for each import statement that can run: dots before the name, the name, and names taken from it.
         holds_code: whether it holds anything but words.
-        constants: that stand in it.
     """
 
     imported: tuple[tuple[int, str, tuple[str, ...]], ...]
     holds_code: bool
-    constants: frozenset[object]
 
 
 @dataclass(frozen=True)
@@ -113,10 +111,9 @@ class _Source:
 
     def data(self) -> set[Path]:
         """Files beside it, not of Python, whose names it holds."""
-        files = self.path.parent.iterdir()
-        return {
-            file for file in files if file.suffix not in ("", ".py") and file.name in self.facts.constants
-        }
+        files = {file for file in self.path.parent.iterdir() if file.suffix not in ("", ".py")}
+        constants = _constants(self.path.read_bytes()) if files else frozenset()
+        return {file for file in files if file.name in constants}
 
 
 @functools.cache
@@ -129,8 +126,13 @@ def _facts(content: bytes) -> _Facts:
         else:
             imported.append((node.level, node.module or "", tuple(alias.name for alias in node.names)))
     words = (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) for node in tree.body)
-    constants = frozenset(node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
-    return _Facts(tuple(imported), not all(words), constants)
+    return _Facts(tuple(imported), not all(words))
+
+
+@functools.cache
+def _constants(content: bytes) -> frozenset[object]:
+    """Those that stand in a text; a walk through all of it, for the few modules that data lie beside."""
+    return frozenset(node.value for node in ast.walk(ast.parse(content)) if isinstance(node, ast.Constant))
 
 
 def _import_statements(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:

@@ -7,6 +7,7 @@ user, no path outside the project. So a run that was killed and went on still en
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import importlib.metadata
 import json
@@ -171,6 +172,7 @@ def portable(path: Path) -> str:
     return plain.name if plain.is_absolute() or plain.parts[:1] == ("..",) else plain.as_posix()
 
 
+@functools.cache  # Reading them takes longer than many a stage's own work on small data.
 def _version(name: str) -> str | None:
     try:
         return importlib.metadata.version(name)

@@ -1,10 +1,10 @@
 """The files that each stage imports, written among the `deps` of dvc.yaml: `python -m tests.dvc_deps`, or `make deps`.
 
-Only lines that name code are replaced, each by a file; data, comments and everything else stay as they are. What a
-method of pretraining alone needs lies in its folder, which stands there as `histo_monai/pretext/${item.method}`, and a
-semi-supervised method's in `histo_monai/semisupervised/${item.student}`. What reads a dataset lies in its folder,
-`histo_monai/datasets/${dataset}` and `${corpus}`; its object, `dataset.py` there, names what simulates it and the class
-that is mapped.
+Only lines that name code are replaced, each by a file, or by a folder all of whose modules are imported; data, comments
+and everything else stay as they are. What a method of pretraining alone needs lies in its folder, which stands there as
+`histo_monai/pretext/${item.method}`, and a semi-supervised method's in `histo_monai/semisupervised/${item.student}`.
+What reads a dataset lies in its folder, `histo_monai/datasets/${dataset}` and `${corpus}`; its object, `dataset.py`
+there, names what simulates it and the class that is mapped.
 """
 
 from __future__ import annotations
@@ -51,7 +51,20 @@ def code_deps(stage: str) -> list[str]:
     names |= set(FOLDERS_OF_DATASETS) if readers else set()
     names |= {f"{folder}/dataset.py" for folder in FOLDERS_OF_DATASETS} if cohorts else set()
     names |= {f"{FOLDERS_OF_DATASETS[1]}/dataset.py"} if stage in STAGES_OF_MAPS else set()
-    return sorted(names)
+    return sorted(_folded(names))
+
+
+def _folded(names: set[str]) -> set[str]:
+    """A folder whose every module is among the names stands for them: DVC keeps one line of it instead of many."""
+    folders = {folder.parent for folder in PACKAGE.rglob("*.py") if folder.parent != PACKAGE}
+    modules = {
+        folder: {path.relative_to(PACKAGE.parent).as_posix() for path in folder.rglob("*.py")}
+        for folder in folders
+    }
+    for folder in sorted(folders, key=lambda folder: len(folder.parts)):
+        if modules[folder] <= names:
+            names = names - modules[folder] | {folder.relative_to(PACKAGE.parent).as_posix()}
+    return names
 
 
 def _folders(room: Path) -> list[Path]:

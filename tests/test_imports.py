@@ -81,22 +81,29 @@ def test_the_files_of_a_stage_are_those_that_grimp_finds(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stage", ["consistency", "pretrain"])
-def test_what_python_loads_for_a_stage_is_among_its_files(stage: str, root: Path) -> None:
-    loaded = subprocess.run(
-        [
-            *(sys.executable, "-c"),
-            f"import sys, {COMMAND_LINE}, {stage_module(stage)}\n"
-            "print(*(m.__file__ for n, m in sys.modules.items() if n.startswith('histo_monai.') and m.__file__))",
-        ],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split()
-    assert len(loaded) > 50
-    files = set(imported_files([COMMAND_LINE, stage_module(stage)]))
-    assert {path for path in map(Path, loaded) if not _is_wordless(path)} <= files
+def test_what_python_loads_for_a_stage_is_among_its_files(root: Path) -> None:
+    """Each stage in a fork of one interpreter, which has loaded libraries and nothing of the package."""
+    code = (
+        "import os, sys\n"
+        "import ignite.engine, ignite.handlers, matplotlib.image, monai.transforms, pandas, torch, torchvision\n"
+        "for stage in sys.argv[1:]:\n"
+        "    if os.fork():\n"
+        "        assert os.wait()[1] == 0\n"
+        "        continue\n"
+        f"    __import__('{COMMAND_LINE}'), __import__('histo_monai.stages.' + stage)\n"
+        "    named = [m.__file__ for n, m in sys.modules.items() if n.startswith('histo_monai.') and m.__file__]\n"
+        "    print(stage, *named, flush=True)\n"
+        "    os._exit(0)\n"
+    )
+    stages = ["consistency", "pretrain"]
+    command = [sys.executable, "-c", code, *stages]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
+    loaded = {stage: files for stage, *files in map(str.split, done.stdout.splitlines()) if stage in stages}
+    assert list(loaded) == stages
+    for stage, names in loaded.items():
+        assert len(names) > 50
+        files = set(imported_files([COMMAND_LINE, stage_module(stage)]))
+        assert {path for path in map(Path, names) if not _is_wordless(path)} <= files
 
 
 def test_an_import_in_a_function_counts_and_one_for_types_does_not(reached: Reached) -> None:

@@ -150,7 +150,7 @@ def _p(value: float, variance: NDArray[np.float64], freedom: NDArray[np.float64]
 
     def beyond(log_p: float) -> float:
         quantiles = -special.stdtrit(freedom, np.exp(log_p) / 2)
-        return float(special.logsumexp(2 * np.log(quantiles) + logs)) - target
+        return float(np.logaddexp.reduce(2 * np.log(quantiles) + logs)) - target
 
     least, most = float(np.log(_SMALLEST_P)), -1e-6
     if beyond(least) <= 0:

@@ -27,9 +27,6 @@ Kernel = Literal["linear", "rbf"]
 Array = NDArray[np.float64]
 
 _KIND = "slide classifier"
-_HELD_OUT = (
-    60  # Slides that a setting is judged on at least; fewer slides are split into folds more than once.
-)
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ def run_in_ranks(
     device: torch.device,
     ranks: int,
     timeout_s: float,
-    start: Literal["spawn", "fork"] = "spawn",
+    start: Literal["spawn", "fork", "forkserver"] = "spawn",
 ) -> None:
     """Call `work(device of the rank, *arguments)` in each rank: in this process, in new ones, or as torchrun has it.
 
@@ -83,7 +83,8 @@ def run_in_ranks(
         device: of the environment, see `device_of_rank`.
         ranks: processes; 1 stays in this one, and nothing watches it. Under torchrun it decides.
         timeout_s: seconds that a rank may take for a step, or wait for the others.
-        start: "fork" where nothing has computed in this process yet.
+        start: "fork" where nothing has computed in this process yet; "forkserver" where many are started one after
+            the other, from a server that has imported what `multiprocessing.set_forkserver_preload` names.
 
     Raises:
         InputError: see `device_of_rank`.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from histo_monai.errors import InputError
 from histo_monai.mapping.grid import Grid
-from histo_monai.slides import Box, Slide, SlideError, SlidePool, choose_level
+from histo_monai.slides import Box, Slide, SlidePool
 
 _SOURCE_PX = 4096
 _PATCH_BYTES = 32 * 2**20
@@ -48,10 +48,7 @@ class CellBlocks(Sequence[tuple[NDArray[np.uint8], NDArray[np.int64]]]):
         self._path, self._slide_mpp, self._downsample = slide.path, slide.mpp, grid.downsample
         self._cells, self._patch_px, self._mpp = cells, patch_px, mpp
         self._pool = SlidePool(1)
-        try:
-            level_mpp = slide.level_mpps[choose_level(slide.level_mpps, mpp)]
-        except InputError as error:
-            raise SlideError(slide.path, str(error)) from None
+        level_mpp = slide.level_mpps[slide.level_for(mpp)]
         by_source = int(_SOURCE_PX * level_mpp / mpp - patch_px) // self._stride_px + 1
         by_bytes = math.isqrt(_PATCH_BYTES // (3 * patch_px**2))
         side = max(1, min(by_source, by_bytes))

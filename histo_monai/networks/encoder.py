@@ -52,6 +52,8 @@ ENCODERS: dict[str, Architecture] = {
     name: Architecture(partial(_resnet, name), IMAGENET_MEAN, IMAGENET_STD) for name in _RESNETS
 }
 """Name in `encoder.name` -> architecture. What is not here is looked for in timm; an encoder of your own is a line."""
+_SEEN: dict[tuple[Callable[[int], nn.Module], int], int] = {}
+"""How it is built, and for which side -> D: the pass of shapes takes longer than the trunk."""
 
 
 class Encoder(nn.Module):
@@ -153,7 +155,10 @@ def build_encoder(
     known = architecture(name)
     try:
         trunk = known.build(img_px)
-        num_features = _num_features(trunk, img_px)
+        key = (known.build, img_px)
+        num_features = _SEEN.get(key) or _num_features(trunk, img_px)
+        if name in ENCODERS:  # The others are made anew for each call.
+            _SEEN[key] = num_features
     except (AssertionError, IndexError, RuntimeError, TypeError, ValueError) as error:
         why = " ".join(str(error).split())[:200] or type(error).__name__
         raise InputError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import io
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -112,10 +111,3 @@ def paper_number(
     # The main tables stand first; the ablations print some of their numbers once more.
     first = printed.iloc[0]
     return PaperNumber(*(float(first[name]) for name in ("value", "ci_low", "ci_high")))
-
-
-def in_print(number: PaperNumber) -> str:
-    """As the paper prints it: "0.701 (0.67 to 0.73)"."""
-    if math.isnan(number.low):
-        return f"{number.value:.3f}"
-    return f"{number.value:.3f} ({number.low:.2f} to {number.high:.2f})"

@@ -31,14 +31,13 @@ def roc(is_tumor: ArrayLike, scores: Mapping[str, ArrayLike], areas: Mapping[str
     axis.plot([0, 1], [0, 1], color=PALE, linewidth=1)
     for number, (name, values) in enumerate(scores.items()):
         wrong, right, _ = roc_curve(labels, np.asarray(values))
-        estimate = areas[name]
         axis.plot(
             wrong,
             right,
             _LINES[number % 4],
             color=COLORS[number % len(COLORS)],
             linewidth=2,
-            label=f"{name}: {estimate.value:.3f} ({estimate.low:.2f} to {estimate.high:.2f})",
+            label=_with_interval(name, areas[name]),
         )
     axis.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), xlabel="normal slides called tumor", aspect="equal")
     axis.set_ylabel("tumor slides found")
@@ -69,7 +68,6 @@ def froc_curves(
     for rate in ticks:
         axis.axvline(rate, color=PALE, linewidth=0.8)
     for number, (name, (false_positives, sensitivity)) in enumerate(curves.items()):
-        estimate = scores[name]
         axis.step(
             [ticks[0] / 2, *np.maximum(false_positives, ticks[0] / 2), ticks[-1] * 2],
             [0, *sensitivity, sensitivity.max(initial=0.0)],
@@ -77,7 +75,7 @@ def froc_curves(
             where="post",
             color=COLORS[number % len(COLORS)],
             linewidth=2,
-            label=f"{name}: {estimate.value:.3f} ({estimate.low:.2f} to {estimate.high:.2f})",
+            label=_with_interval(name, scores[name]),
         )
     axis.set_xscale("log")
     axis.set_xticks(ticks, [f"{rate:g}" for rate in ticks])
@@ -89,3 +87,7 @@ def froc_curves(
     plain(axis)
     axis.text(0.01, 1.01, "gray: where the score looks", transform=axis.transAxes, fontsize=8.5, color=GRAY)
     return drawn(figure)
+
+
+def _with_interval(name: str, estimate: Estimate) -> str:
+    return f"{name}: {estimate.value:.3f} ({estimate.low:.2f} to {estimate.high:.2f})"

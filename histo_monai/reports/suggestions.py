@@ -28,7 +28,6 @@ def suggested(patches: np.ndarray, slide_ids: Sequence[str], captions: Sequence[
     num = min(len(patches), MAX_SHOWN)
     rows = -(-num // _COLUMNS)
     height = rows * 1.95
-    height = rows * 1.95
     figure = Figure(figsize=(_COLUMNS * 1.5, height), dpi=100)  # All axes are alike: no layout to be solved.
     figure.subplots_adjust(
         left=0.005, right=0.995, bottom=0.06 / height, top=1 - 0.4 / height, wspace=0.06, hspace=0.33

@@ -9,7 +9,6 @@ from typing import Any
 import pandas as pd
 
 from histo_monai.comparison.models import ALIKE, BETTER, UNTESTED, WORSE
-from histo_monai.reports.paper import PaperNumber, in_print
 
 METRICS = {
     "accuracy": "accuracy",
@@ -133,8 +132,8 @@ def _values(split: SplitTable) -> str:
             text = number(row.value, row.low, row.high)
             cells.append(f"**{text}**" if row.value == split.best(metric) else text)
             if metric in printed:
-                paper = PaperNumber(row.paper_value, row.paper_low, row.paper_high)
-                cells.append("" if pd.isna(row.paper_value) else in_print(paper))
+                paper = number(row.paper_value, row.paper_low, row.paper_high)
+                cells.append("" if pd.isna(row.paper_value) else paper)
         lines.append(cells)
     return _table(head, lines)
 

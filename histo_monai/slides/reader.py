@@ -112,11 +112,19 @@ class Slide:
             # OpenCV splits the channels ten times as fast as a transposed copy.
             cv2.split(make_patch(region, window), list(patches[number]))
 
-    def _plan(self, box: Box) -> tuple[int, Window]:
+    def level_for(self, mpp: float) -> int:
+        """The level that patches of ``mpp`` are read from, see `choose_level`.
+
+        Raises:
+            SlideError: If they are finer than the slide by more than 10 %.
+        """
         try:
-            level = choose_level(self.level_mpps, box.mpp)
+            return choose_level(self.level_mpps, mpp)
         except InputError as error:
             raise SlideError(self.path, str(error)) from None
+
+    def _plan(self, box: Box) -> tuple[int, Window]:
+        level = self.level_for(box.mpp)
         downsample = self.level_downsamples[level]
         center_yx = (box.center_yx[0] / downsample, box.center_yx[1] / downsample)
         window = plan_window(center_yx, box.side_px, box.mpp / self.level_mpps[level])
@@ -162,10 +170,7 @@ class Slide:
         Returns:
             Shape (h, w, 3), uint8, RGB, where h and w are the slide's size at ``mpp``, rounded up.
         """
-        try:
-            level = choose_level(self.level_mpps, mpp)
-        except InputError as error:
-            raise SlideError(self.path, str(error)) from None
+        level = self.level_for(mpp)
         height, width = self._level_sizes_yx[level]
         scale = mpp / self.level_mpps[level]
         out_h, out_w = (max(1, int(np.ceil(size / scale - 1e-6))) for size in (height, width))

@@ -34,10 +34,6 @@ class FileIdentity:
         """For JSON."""
         return asdict(self)
 
-    def is_same_content(self, other: FileIdentity) -> bool:
-        """Whether both have one content, as far as samples can tell; the place and the time may differ."""
-        return self.size == other.size and self.sample_sha256 == other.sample_sha256
-
 
 def identify(path: Path) -> FileIdentity:
     """Read samples of a file.

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from histo_monai.errors import InputError
 from histo_monai.tables.columns import SPLITS
-from histo_monai.tables.stage_csv import read_stage_csv
+from histo_monai.tables.stage_csv import read_stage_csv, refuse_rows
 from histo_monai.tables.tasks import dependence_groups
 
 _TEXTS = ("patch_id", "split", "slide_id", "patient_id", "label")
@@ -22,6 +22,7 @@ ID_COLUMNS = (*_TEXTS, *_NUMBERS)
 
 _UNITS = ("patients", "slides", "patches")
 _SUM_TOLERANCE = 1e-3
+_AGAIN = "run evaluate again"
 
 
 @dataclass(frozen=True)
@@ -109,14 +110,14 @@ def read_predictions(path: Path) -> Predictions:
             probabilities do not sum to 1. Names the file and the row (the header is row 1).
     """
     table = _read(path)
-    _refuse(path, table["patch_id"] == "", "a patch_id in every row")
+    refuse_rows(path, table["patch_id"] == "", "a patch_id in every row", _AGAIN)
     columns = [str(name) for name in table.columns if name not in ID_COLUMNS]
     scored = table["score"].notna()
     if scored.any():
-        _refuse(path, ~scored, "a score in every row")
+        refuse_rows(path, ~scored, "a score in every row", _AGAIN)
         classes, models = None, columns
     else:
-        _refuse(path, table["label"] == "", "a label or a score in every row")
+        refuse_rows(path, table["label"] == "", "a label or a score in every row", _AGAIN)
         classes, models = _classes_and_models(path, columns, set(table["label"]))
     values = _numbers(path, table[columns])
     predictions = {
@@ -126,7 +127,7 @@ def read_predictions(path: Path) -> Predictions:
     for name, shares in predictions.items():
         if classes is not None:
             wrong = (shares.min(axis=1) < 0) | (np.abs(shares.sum(axis=1) - 1) > _SUM_TOLERANCE)
-            _refuse(path, pd.Series(wrong), f"probabilities of {name} from 0 to 1 that sum to 1")
+            refuse_rows(path, pd.Series(wrong), f"probabilities of {name} from 0 to 1 that sum to 1", _AGAIN)
     return Predictions(path, table[list(ID_COLUMNS)], classes, predictions)
 
 
@@ -166,7 +167,7 @@ def _read(path: Path) -> pd.DataFrame:
     )
     if len(table.columns) == len(ID_COLUMNS) or table.empty:
         lacks = "rows" if table.empty else "columns of models"
-        raise InputError(f"{path}: no table of predictions (it has no {lacks}); run evaluate again")
+        raise InputError(f"{path}: no table of predictions (it has no {lacks}); {_AGAIN}")
     return table
 
 
@@ -188,7 +189,7 @@ def _classes_and_models(
                 return classes, models
     raise InputError(
         f"{path}: columns {', '.join(columns[:4])}, ... are no <model>_<class> of the labels "
-        f"{', '.join(sorted(labels))}; run evaluate again"
+        f"{', '.join(sorted(labels))}; {_AGAIN}"
     )
 
 
@@ -200,9 +201,3 @@ def _numbers(path: Path, table: pd.DataFrame) -> NDArray[np.float64]:
         given = table.iloc[row, column]
         raise InputError(f"{path}, row {row + 2}: {table.columns[column]} is {given!r}; expected a number")
     return numbers
-
-
-def _refuse(path: Path, wrong: pd.Series, expected: str) -> None:
-    if wrong.any():
-        row = int(wrong.to_numpy().argmax()) + 2
-        raise InputError(f"{path}, row {row}: expected {expected}; run evaluate again")

@@ -45,12 +45,12 @@ def read_stage_csv(
     table = _parse(path, _content(path, stage), types, more, again)
     for column, kind in types.items():
         if kind == "float64":
-            _refuse(path, np.isinf(table[column]), f"{column}: a finite number", again)
+            refuse_rows(path, np.isinf(table[column]), f"{column}: a finite number", again)
     for column, known in (among or {}).items():
-        _refuse(path, ~table[column].isin(known), f"{column}: one of {', '.join(known)}", again)
+        refuse_rows(path, ~table[column].isin(known), f"{column}: one of {', '.join(known)}", again)
     if key:
         name = " ".join(key)
-        _refuse(path, table.duplicated(list(key)), f"{name}: one that no other row has", again)
+        refuse_rows(path, table.duplicated(list(key)), f"{name}: one that no other row has", again)
     if "slide_id" in types:
         for slide_id in table["slide_id"].unique():
             if slide_id:
@@ -94,7 +94,12 @@ def _parse(path: Path, content: bytes, types: Mapping[str, str], more: bool, aga
         raise InputError(f"{path}: not the table that the stage writes ({what}); {again}") from None
 
 
-def _refuse(path: Path, wrong: pd.Series, expected: str, again: str) -> None:
+def refuse_rows(path: Path, wrong: pd.Series, expected: str, again: str) -> None:
+    """Refuse a table of a stage where `wrong` holds for a row.
+
+    Raises:
+        InputError: it does; names the file, the first such row, what was `expected`, and how to make the table `again`.
+    """
     if wrong.any():
         row = int(wrong.to_numpy().argmax()) + 2
         raise InputError(f"{path}, row {row}: expected {expected}; {again}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
 import socket
 import sys
@@ -17,6 +18,7 @@ import pytest
 import tifffile
 import yaml
 
+from histo_monai import environment
 from histo_monai.__main__ import main
 from histo_monai.checkup import checks, disk, machine, pipeline, reading, samples, speed, versions
 from histo_monai.checkup.finding import Finding
@@ -309,6 +311,16 @@ def test_an_environment_variable_that_means_nothing_fails_and_an_unknown_one_is_
     findings = list(machine.environment(None))
     assert "HISTO_MONAI_WORKERS is 'two'" in _only(findings, "FAIL").message
     assert "HISTO_MONAI_WORKER: no such variable" in _only(findings, "WARN").message
+
+
+def test_every_variable_of_the_environments_table_is_known(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = re.findall(r"^\| (HISTO_MONAI_\w+) \|", str(environment.__doc__), flags=re.M)
+    assert len(names) == 5
+    for name in set(names) - {"HISTO_MONAI_DEVICE"}:
+        monkeypatch.setenv(name, "1")
+    assert {finding.status for finding in machine.environment(None)} == {"PASS"}
 
 
 def test_the_limit_of_a_container_counts(

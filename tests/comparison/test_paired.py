@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from histo_monai.comparison import paired
 from histo_monai.comparison.paired import effective_groups, mcnemar_p, replicate_variance, seed_mean
 from histo_monai.comparison.replicates import metric_replicates
 from histo_monai.metrics import Resampling
@@ -38,8 +39,9 @@ def test_the_interval_ends_at_zero_at_the_confidence_that_p_says(num_seeds):
 
 @pytest.mark.parametrize("spread_over_seeds", [0.0, 0.3, 1.0, 5.0])
 @pytest.mark.parametrize("num_seeds", [2, 3])
-def test_the_interval_covers_the_truth_whatever_the_seeds_do(num_seeds, spread_over_seeds):
+def test_the_interval_covers_the_truth_whatever_the_seeds_do(num_seeds, spread_over_seeds, monkeypatch):
     """Where Satterthwaite's degrees of freedom would let it miss in up to 12 %."""
+    monkeypatch.setattr(paired, "_p", lambda *_: np.nan)  # Not looked at, and nine tenths of the time.
     random = np.random.default_rng(5)
     num_groups, num = 10, 2000
     groups = random.normal(size=(num, num_groups))

@@ -5,13 +5,11 @@ import hashlib
 import json
 import logging
 import os
-import pickle
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -40,6 +38,7 @@ from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.slides import Box, SlideError, open_slide
+from tests.ranks import server
 
 CPU = torch.device("cpu")
 PINK = (210, 130, 180)
@@ -231,24 +230,16 @@ def test_two_processes_write_the_same_bytes_as_one(jobs: list[SlideJob], tmp_pat
     assert _run(jobs, tmp_path / "two", ranks=2) == alone
 
 
-_RUN = """
-import os, pickle, signal, sys, torch
-from pathlib import Path
-from histo_monai.engines import heatmap
-from histo_monai.engines.heatmap import map_slides
+def _map_and_stop(jobs: Sequence[SlideJob], folder: Path) -> None:
+    """However busy the machine is, the other slides are not mapped before the kill."""
+    write = heatmap_module.write_heatmap
 
-write = heatmap.write_heatmap
+    def write_and_stop(*arguments: Any) -> None:
+        write(*arguments)
+        os.kill(os.getpid(), signal.SIGSTOP)
 
-
-def write_and_stop(*arguments, **options):  # However busy the machine is, the others are not mapped before the kill.
-    write(*arguments, **options)
-    os.kill(os.getpid(), signal.SIGSTOP)
-
-
-heatmap.write_heatmap = write_and_stop
-jobs, settings = pickle.loads(Path(sys.argv[1]).read_bytes())
-map_slides(jobs, settings, "tumor", Path(sys.argv[2]), device=torch.device("cpu"), workers=0, ranks=1)
-"""
+    heatmap_module.write_heatmap = write_and_stop
+    _run(jobs, folder)
 
 
 @pytest.mark.slow
@@ -256,15 +247,14 @@ def test_a_killed_run_goes_on_after_its_last_whole_slide_and_ends_in_the_same_by
     jobs: list[SlideJob], tmp_path: Path
 ) -> None:
     whole = _run(jobs, tmp_path / "whole")
-    folder, pickled = tmp_path / "killed", tmp_path / "jobs.pickle"
-    pickled.write_bytes(pickle.dumps((jobs, SETTINGS)))
-    with subprocess.Popen(
-        [sys.executable, "-c", _RUN, pickled, folder], stderr=subprocess.DEVNULL
-    ) as process:
-        while not list(folder.glob("slide*.json")):
-            assert process.poll() is None
-            time.sleep(0.005)
-        os.kill(process.pid, signal.SIGKILL)
+    folder = tmp_path / "killed"
+    process = server().Process(target=_map_and_stop, args=(jobs, folder))
+    process.start()
+    while not list(folder.glob("slide*.json")):
+        assert process.is_alive()
+        time.sleep(0.005)
+    process.kill()
+    process.join()
     done = {path: path.stat().st_mtime_ns for path in folder.glob("slide*.json")}
     assert 1 <= len(done) < len(jobs)
     drafts = {path.name for path in folder.glob(".*.draft")}

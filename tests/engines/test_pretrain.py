@@ -13,7 +13,6 @@ from torch.utils.data import Dataset
 from histo_monai.engines.fit import Records
 from histo_monai.engines.handlers import TrainingDivergedError
 from histo_monai.engines.pretrain import PretrainResult, pretrain
-from histo_monai.engines.ranks import run_in_ranks
 from histo_monai.loading.loaders import EpochBatches, patch_loader
 from histo_monai.networks.start import EncoderStart
 from histo_monai.pretext.protocol import Task
@@ -22,6 +21,7 @@ from histo_monai.pretext.rsp.method import RSP
 from histo_monai.pretext.rsp.settings import LookaheadSettings, RSPSettings
 from histo_monai.pretext.settings import PretextSettings
 from histo_monai.randomness import Step
+from tests.ranks import in_two_ranks
 
 SIDE = 32
 
@@ -211,7 +211,7 @@ def _one_of_two(device: torch.device, folder: str) -> None:
 
 @pytest.mark.slow
 def test_two_processes_have_the_losses_of_one(tmp_path: Path) -> None:
-    run_in_ranks(_one_of_two, str(tmp_path), device=torch.device("cpu"), ranks=2, timeout_s=600)
+    in_two_ranks(_one_of_two, str(tmp_path))
     curves, state = torch.load(tmp_path / "two.pt", weights_only=True)
     alone = _double_rsp()
     expected = _pretrain(alone).curves

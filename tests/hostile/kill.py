@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import multiprocessing
 import os
 import random
 import shutil
@@ -27,6 +26,8 @@ import numpy as np
 import pandas as pd
 import tifffile
 import yaml
+
+from tests.ranks import server
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = ("--method", "rsp", "--seed", "0")
@@ -122,16 +123,7 @@ class Starter:
     """Starts stages as forks of a server without threads, which has imported what they need."""
 
     def __init__(self) -> None:
-        self._context = multiprocessing.get_context("forkserver")
-        rooms = (
-            "engines.pretrain",
-            "networks",
-            "pretext",
-            "stages.heatmap",
-            "stages.crossfit",
-            "stages.pretrain",
-        )
-        self._context.set_forkserver_preload([f"histo_monai.{room}" for room in rooms])
+        self._context = server()
 
     def start(self, folder: Path, stage: Sequence[str]) -> BaseProcess:
         """The process of a stage, running."""

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from timm.layers import BatchNormAct2d
 from torch import nn
 
 from histo_monai.networks.batchnorm import ProcessBatchNorm2d, synchronise_batchnorm
+from tests.ranks import in_two_ranks
 
 
 def _network() -> nn.Sequential:
@@ -23,18 +23,17 @@ def _images() -> torch.Tensor:
     return torch.randn(6, 3, 8, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 
 
-def _one_rank(rank: int, folder: str) -> None:
-    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
+def _one_rank(device: torch.device, folder: str) -> None:
+    rank = dist.get_rank()
     network = synchronise_batchnorm(_network(), torch.device("cpu"))
     wrapped = nn.parallel.DistributedDataParallel(network, broadcast_buffers=False)
     wrapped(_images()[rank * 3 : rank * 3 + 3]).pow(2).mean().backward()
     gradients = {name: p.grad for name, p in network.named_parameters()}
     torch.save((gradients, network.state_dict()), f"{folder}/rank{rank}.pt")
-    dist.destroy_process_group()
 
 
 def test_two_processes_give_the_gradients_and_statistics_of_one(tmp_path: Path) -> None:
-    mp.spawn(_one_rank, args=(str(tmp_path),), nprocs=2)
+    in_two_ranks(_one_rank, str(tmp_path))
     alone = _network()
     alone(_images()).pow(2).mean().backward()
     for rank in range(2):

@@ -20,8 +20,8 @@ SMALL: dict[str, Any] = {
     "seed": 3,
     "num_slides": 4,
     "num_test_slides": 3,
-    "num_patches": 40,
-    "slide_side_px": 600,
+    "num_patches": 20,
+    "slide_side_px": 512,
     "slide_mpp": 1.0,
 }
 COHORTS = {"camelyon16": camelyon16.COHORT, "breastpathq": breastpathq.COHORT, "kather": kather.COHORT}
@@ -98,7 +98,7 @@ def test_breastpathq_has_its_published_tree(trees: dict[str, Path]) -> None:
         "breastpathq/datasets/validation": rows(root / "breastpathq/datasets/val_labels.csv"),
         "breastpathq-test/test_patches": rows(root / "breastpathq-test/test_labels.csv"),
     }
-    assert [len(v) for v in named.values()] == [28, 4, 8]
+    assert [len(v) for v in named.values()] == [14, 2, 4]
     for folder, table in named.items():
         files = {p.name for p in (root / folder).iterdir()}
         assert files == {f"{r['slide']}_{r['rid']}.tif" for r in table}
@@ -133,7 +133,7 @@ def test_raters_answer_on_the_grid_and_differ_by_bias() -> None:
 
 
 def test_kather_has_nine_even_classes_in_two_sets(trees: dict[str, Path]) -> None:
-    for folder, total in (("NCT-CRC-HE-100K", 40), ("CRC-VAL-HE-7K", 9)):
+    for folder, total in (("NCT-CRC-HE-100K", 20), ("CRC-VAL-HE-7K", 9)):
         counts = {p.name: len(list(p.glob("*.tif"))) for p in (trees["kather"] / folder).iterdir()}
         assert sorted(counts) == sorted(CLASSES)
         assert sum(counts.values()) == total

@@ -1,6 +1,7 @@
 """Color alone must not solve the tasks: measured with classifiers of scikit-learn, split by slide."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 
 import cv2
@@ -9,7 +10,6 @@ import pytest
 from numpy.typing import NDArray
 from skimage.color import rgb2hed
 from skimage.feature import graycomatrix, graycoprops, local_binary_pattern
-from skimage.filters import gaussian
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GroupKFold, cross_val_predict
@@ -51,7 +51,7 @@ def texture(image: NDArray[np.uint8]) -> NDArray[np.float64]:
     for name in ("correlation", "homogeneity", "contrast"):
         values = graycoprops(pairs, name)
         features += [values.mean(1), values.std(1)]
-    scales = [gaussian(stain, s) for s in (0.7, 1.4, 2.8, 5.6, 11.2, 22.4)]
+    scales = [cv2.GaussianBlur(stain, (0, 0), s) for s in (0.7, 1.4, 2.8, 5.6, 11.2, 22.4)]
     features.append(np.array([(a - b).std() for a, b in pairwise(scales)]))
     return np.concatenate(features)
 
@@ -61,7 +61,7 @@ def accuracy(images: Images, labels: list[str], slides: list[int], describe: Cal
     x = np.array([describe(i) for i in images])
     scores = []
     linear = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
-    for model in (linear, RandomForestClassifier(150, n_jobs=1, random_state=0)):
+    for model in (linear, RandomForestClassifier(80, n_jobs=1, random_state=0)):
         guess = cross_val_predict(model, x, labels, groups=slides, cv=GroupKFold(4))
         scores.append(float((guess == np.array(labels)).mean()))
     return max(scores)
@@ -73,7 +73,7 @@ def explained(images: Images, scores: list[float], slides: list[int], describe: 
     best = -np.inf
     for model in (
         make_pipeline(StandardScaler(), Ridge(3.0)),
-        RandomForestRegressor(100, n_jobs=1, max_features=0.33, random_state=0),
+        RandomForestRegressor(80, n_jobs=1, max_features=0.33, random_state=0),
     ):
         guess = cross_val_predict(model, x, y, groups=slides, cv=GroupKFold(4))
         best = max(best, 1 - float(((guess - y) ** 2).mean() / y.var()))
@@ -89,10 +89,12 @@ def compare(measure: Callable, images: Images, truth: list, slides: list[int], t
     return result
 
 
-def node_patches(mpp: float, side_px: int, per_slide: int = 10) -> tuple[Images, list[str], list[int]]:
+def node_patches(
+    mpp: float, side_px: int, per_slide: int = 10, seed: int = 5
+) -> tuple[Images, list[str], list[int]]:
     """Windows in lesions and in healthy node (normal and tumor slides alike), half of each."""
     images, labels, slides = [], [], []
-    specs = camelyon16.slide_specs(5, 20, 0, int(1700 / mpp), mpp)
+    specs = camelyon16.slide_specs(seed, 20, 0, int(1700 / mpp), mpp)
     for number, spec in enumerate(specs.values()):
         rng = np.random.default_rng(number)
         world, lesions = camelyon16.make_world(spec)
@@ -127,28 +129,39 @@ def test_color_does_not_tell_tumor_from_normal_node_but_texture_does(mpp: float)
     assert by_texture > 0.87
 
 
-def test_color_does_not_tell_the_nine_classes_but_texture_does() -> None:
+def bowel_patches(seed: int = 3) -> tuple[Images, list[str], list[int]]:
+    """Three patches of each class from each of ten patients."""
     images, labels, slides = [], [], []
-    for number, patient in enumerate(kather.patients(3, 450)[:10]):
-        images += kather.render_patches(patient)
-        labels += [label for label, _ in patient.patches]
-        slides += [number] * len(patient.patches)
-    by_mean, by_histogram, by_texture = compare(accuracy, images, labels, slides, "kather")
+    for number, patient in enumerate(kather.patients(seed, 450)[:10]):
+        few = replace(patient, patches=patient.patches[:27])
+        images += kather.render_patches(few)
+        labels += [label for label, _ in few.patches]
+        slides += [number] * len(few.patches)
+    return images, labels, slides
+
+
+def test_color_does_not_tell_the_nine_classes_but_texture_does() -> None:
+    by_mean, by_histogram, by_texture = compare(accuracy, *bowel_patches(), "kather")
     assert by_mean < 0.56
     assert by_histogram < 0.75
     assert by_texture > 0.88
 
 
-def test_color_does_not_tell_the_malignant_share_but_texture_does() -> None:
+def breast_patches(seed: int = 3) -> tuple[Images, list[float], list[int]]:
+    """Patches of 26 patients, at 1 µm/px, with the malignant share that they were drawn with at 0.5."""
     images, scores, slides = [], [], []
-    for number, patient in enumerate(breastpathq.patients(3, 280)):
+    for number, patient in enumerate(breastpathq.patients(seed, 280)):
         world = World.draw(patient.seed, 0.5, Breast(patient.seed))
         for top, left in breastpathq.patch_corners_px(patient):
             view = render(world, top, left, 512, 512)
             images.append(cv2.resize(view.image, (256, 256), interpolation=cv2.INTER_AREA))
             scores.append(float(view.malignant.mean()))
             slides.append(number)
-    by_mean, by_histogram, by_texture = compare(explained, images, scores, slides, "breast")
+    return images, scores, slides
+
+
+def test_color_does_not_tell_the_malignant_share_but_texture_does() -> None:
+    by_mean, by_histogram, by_texture = compare(explained, *breast_patches(), "breast")
     assert by_mean < 0.30
     assert by_histogram < 0.5
     assert by_texture > 0.8

@@ -17,6 +17,8 @@ from typing import NamedTuple
 import pytest
 import yaml
 
+from tests.pipeline.warm import warm
+
 Shell = Callable[..., str]
 
 
@@ -37,11 +39,24 @@ class Server(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def shell() -> Shell:
+def commands(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder for PATH whose `dvc` and `python -m histo_monai` need not import what all of them import."""
+    folder = tmp_path_factory.mktemp("commands")
+    stages = [f"histo_monai.stages.{path.stem}" for path in (root / "histo_monai/stages").glob("[a-z]*.py")]
+    dvc = ["dvc.cli.parser", "dvc.repo", "dvc.repo.reproduce", "dvc.dependency", "dvc.stage.run", "dvc_ssh"]
+    with (
+        warm("python", "histo_monai", stages, folder, ["-m", "histo_monai"]),
+        warm("dvc", "dvc", dvc, folder),
+    ):
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def shell(commands: Path) -> Shell:
     """Runs a command in a folder and gives its output; one that fails where it should not fails the test."""
     who = {f"GIT_{role}_NAME": "test" for role in ("AUTHOR", "COMMITTER")}
     where = {f"GIT_{role}_EMAIL": "test@example.org" for role in ("AUTHOR", "COMMITTER")}
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    path = os.pathsep.join(map(str, (commands, Path(sys.executable).parent, os.environ["PATH"])))
     settings = {"PATH": path, "DVC_NO_ANALYTICS": "1", "HISTO_MONAI_DEVICE": "cpu"}
     environment = os.environ | who | where | settings
 

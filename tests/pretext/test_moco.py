@@ -16,7 +16,6 @@ from torch.utils.data import DataLoader, Dataset
 
 from histo_monai.engines.fit import Records
 from histo_monai.engines.pretrain import PretrainResult, pretrain, training_step
-from histo_monai.engines.ranks import run_in_ranks
 from histo_monai.loading.loaders import EpochBatches, patch_loader
 from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.start import EncoderStart
@@ -26,6 +25,7 @@ from histo_monai.pretext.moco.method import MoCo
 from histo_monai.pretext.moco.settings import MoCoSettings
 from histo_monai.pretext.protocol import Task
 from histo_monai.randomness import Step
+from tests.ranks import in_two_ranks
 
 SIDE = 32
 CPU = torch.device("cpu")
@@ -256,7 +256,7 @@ def _one_of_two(device: torch.device, folder: str) -> None:
 
 @pytest.mark.slow
 def test_two_processes_have_the_queue_and_the_losses_of_one(tmp_path: Path) -> None:
-    run_in_ranks(_one_of_two, str(tmp_path), device=torch.device("cpu"), ranks=2, timeout_s=600)
+    in_two_ranks(_one_of_two, str(tmp_path))
     alone = _moco(DoubleMoCo, batch_size=8)
     expected = _pretrain(alone).curves
     for rank in range(2):

@@ -12,7 +12,6 @@ from torch.utils.data import Dataset
 
 from histo_monai.engines.fit import Records
 from histo_monai.engines.pretrain import PretrainResult, pretrain
-from histo_monai.engines.ranks import run_in_ranks
 from histo_monai.loading.loaders import EpochBatches, patch_loader
 from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.encoder import build_encoder
@@ -24,6 +23,7 @@ from histo_monai.pretext.protocol import Task
 from histo_monai.pretext.vae.method import VAE, Decoded, VAENetwork
 from histo_monai.pretext.vae.settings import VAESettings
 from histo_monai.randomness import Step
+from tests.ranks import in_two_ranks
 
 SIDE = 32
 SETTINGS = VAESettings(epochs=2, batch_size=8, lr=1e-3, weight_decay=1e-4, kl_weight=1.0, decoder_width=2)
@@ -303,7 +303,7 @@ def _one_of_two(device: torch.device, folder: str) -> None:
 
 @pytest.mark.slow
 def test_two_processes_train_as_one(tmp_path: Path) -> None:
-    run_in_ranks(_one_of_two, str(tmp_path), device=torch.device("cpu"), ranks=2, timeout_s=600)
+    in_two_ranks(_one_of_two, str(tmp_path))
     curves, state = torch.load(tmp_path / "two.pt", weights_only=True)
     alone = _vae(DoubleVAE, epochs=1)
     expected = _pretrain(alone, _patches(16), _patches(12)).curves

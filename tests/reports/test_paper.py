@@ -1,6 +1,6 @@
 import pytest
 
-from histo_monai.reports.paper import PaperNumber, in_print, is_papers_experiment, paper_number, paper_numbers
+from histo_monai.reports.paper import is_papers_experiment, paper_number, paper_numbers
 
 REAL = {"source": "raw", "patch_px": 256, "encoder": "resnet18", "has_weights": False}
 BREAST = {"dataset": "breastpathq", "corpus": "breastpathq", "mpps": (0.5, 1.0, 2.0)}
@@ -70,8 +70,3 @@ def test_only_real_data_of_its_corpus_resolutions_patch_size_and_encoder_are_the
         {"corpus": "camelyon16"},
     ):
         assert not is_papers_experiment(**{**REAL, **BREAST, **other})
-
-
-def test_it_is_told_as_printed():
-    assert in_print(PaperNumber(0.701, 0.67, 0.73)) == "0.701 (0.67 to 0.73)"
-    assert in_print(PaperNumber(0.89, float("nan"), float("nan"))) == "0.890"

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from histo_monai.phantom.raster.lattice import F32, Grid, scatter
 from histo_monai.products import product
 
 _HARMONICS = np.arange(2, 7)
 FAR_UM = -1e3
+Window = tuple[tuple[int, int], tuple[int, int]]  # first row and the one after the last; columns alike
 
 
 @dataclass(frozen=True)
@@ -86,8 +88,13 @@ def find_rings(
     )
 
 
-def depth_maps(rings: Rings, grid: Grid) -> tuple[F32, F32]:
+def depth_maps(rings: Rings, grid: Grid, within: Window | None = None) -> tuple[F32, F32]:
     """How deep each sample lies inside a structure and inside its lumen, µm, `FAR_UM` far outside.
+
+    Args:
+        rings: The structures.
+        grid: Where.
+        within: Rows and columns of the grid that are of interest; what lies outside them may be left at `FAR_UM`.
 
     Returns:
         Two arrays of shape (grid.height, grid.width), float32.
@@ -95,11 +102,14 @@ def depth_maps(rings: Rings, grid: Grid) -> tuple[F32, F32]:
     depth = np.full((grid.height, grid.width), FAR_UM, np.float32)
     lumen = depth.copy()
     rows, columns = grid.rows_um(), grid.columns_um()
+    (first_row, last_row), (first_column, last_column) = within or ((0, grid.height), (0, grid.width))
     for i in range(len(rings.y_um)):
         reach = float(rings.radius_um[i] * (1 + np.abs(rings.amplitude[i]).sum())) + 12
         top, bottom = np.searchsorted(rows, [rings.y_um[i] - reach, rings.y_um[i] + reach])
         left, right = np.searchsorted(columns, [rings.x_um[i] - reach, rings.x_um[i] + reach])
-        if top == bottom or left == right:
+        top, bottom = max(top, first_row), min(bottom, last_row)
+        # Columns are not cut: a product of matrices may round by how many columns there are.
+        if top >= bottom or max(left, first_column) >= min(right, last_column):
             continue
         dy, dx = rows[top:bottom, None] - rings.y_um[i], columns[None, left:right] - rings.x_um[i]
         inside = rings.outline(i, np.arctan2(dy, dx)) - np.sqrt(dy * dy + dx * dx)
@@ -135,7 +145,9 @@ def wall_nuclei(rings: Rings, kind: RingKind, basal_um: float, seed: int) -> tup
     return every[0], every[1], every[2], every[3]
 
 
-def polygonal_cells(grid: Grid, spacing_um: float, seed: int, bend_um: tuple[F32, F32]) -> F32:
+def polygonal_cells(
+    grid: Grid, spacing_um: float, seed: int, bend_um: tuple[F32, F32], wanted: NDArray[np.bool_]
+) -> F32:
     """Distance in µm to the nearest border between neighboring cells of a Voronoi mosaic (fat cells).
 
     Args:
@@ -143,6 +155,7 @@ def polygonal_cells(grid: Grid, spacing_um: float, seed: int, bend_um: tuple[F32
         spacing_um: Mean width of a cell.
         seed: Which mosaic.
         bend_um: Displacement of the samples in y and x that bends the borders, each of the grid's shape.
+        wanted: Samples of interest, of the grid's shape; elsewhere the result means nothing.
 
     Returns:
         Shape (grid.height, grid.width), float32: half of (second nearest - nearest center).
@@ -161,8 +174,11 @@ def polygonal_cells(grid: Grid, spacing_um: float, seed: int, bend_um: tuple[F32
     for cy, cx, extra in zip(y.tolist(), x.tolist(), (u[0] * 0.35 * spacing_um).tolist(), strict=True):
         top, bottom = np.searchsorted(rows, [cy - reach, cy + reach])
         left, right = np.searchsorted(columns, [cx - reach, cx + reach])
-        if top == bottom or left == right:
+        down, across = (np.flatnonzero(wanted[top:bottom, left:right].any(axis)) for axis in (1, 0))
+        if not len(down):
             continue
+        top, bottom = top + down[0], top + down[-1] + 1
+        left, right = left + across[0], left + across[-1] + 1
         window = slice(top, bottom), slice(left, right)
         dy = rows[top:bottom, None] + bend_um[0][window] - cy
         dx = columns[None, left:right] + bend_um[1][window] - cx

@@ -12,6 +12,7 @@ from functools import lru_cache
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+from scipy import fft
 
 from histo_monai.products import product
 
@@ -86,16 +87,24 @@ def uniforms(seed: int, rows: I64, columns: I64, count: int) -> F32:
     return out
 
 
-def _spline(positions: NDArray[np.floating], first: int, count: int) -> F32:
-    """Matrix of cubic B-spline weights: (len(positions), count) for lattice nodes first..first+count-1."""
+@lru_cache(maxsize=256)
+def _spline(start_um: float, step_um: float, count: int, cell_um: float) -> tuple[F32, int]:
+    """Cubic B-spline weights of `count` samples from `start_um` on, and the first lattice node that they weigh.
+
+    Returns:
+        Shape (count, number of nodes), float32, read-only; the first node.
+    """
+    positions = (start_um + (np.arange(count) + 0.5) * step_um) / cell_um
     base = np.floor(positions).astype(np.int64)
+    first, last = int(base[0]) - 1, int(base[-1]) + 3
     t = positions - base
     weights = np.stack(
         [(1 - t) ** 3, 3 * t**3 - 6 * t**2 + 4, -3 * t**3 + 3 * t**2 + 3 * t + 1, t**3], axis=1
     )
-    out = np.zeros((len(positions), count), np.float32)
+    out = np.zeros((count, last - first), np.float32)
     np.put_along_axis(out, base[:, None] - first + np.arange(-1, 3), (weights / 6).astype(np.float32), axis=1)
-    return out
+    out.flags.writeable = False
+    return out, first
 
 
 # A cubic B-spline averages its lattice values: this brings the variance of the field back to about one.
@@ -108,17 +117,16 @@ def noise(grid: Grid, cell_um: float, seed: int) -> F32:
     Returns:
         Shape (grid.height, grid.width), float32.
     """
-    ys = (grid.y_um + (np.arange(grid.height) + 0.5) * grid.step_um) / cell_um
-    xs = (grid.x_um + (np.arange(grid.width) + 0.5) * grid.step_um) / cell_um
-    first_y, first_x = int(np.floor(ys[0])) - 1, int(np.floor(xs[0])) - 1
-    count_y, count_x = int(np.floor(ys[-1])) + 3 - first_y, int(np.floor(xs[-1])) + 3 - first_x
+    down, first_y = _spline(grid.y_um, grid.step_um, grid.height, cell_um)
+    across, first_x = _spline(grid.x_um, grid.step_um, grid.width, cell_um)
     rows, columns = np.meshgrid(
-        np.arange(first_y, first_y + count_y), np.arange(first_x, first_x + count_x), indexing="ij"
+        np.arange(first_y, first_y + down.shape[1]),
+        np.arange(first_x, first_x + across.shape[1]),
+        indexing="ij",
     )
     bits = uniforms(seed, rows, columns, 2)
     lattice = (bits[0] + bits[1] - 1.0) * np.float32(2.449 * _SPLINE_GAIN)
-    across = _spline(xs, first_x, count_x)
-    values: F32 = product(product(_spline(ys, first_y, count_y), lattice), across.T)
+    values: F32 = product(product(down, lattice), across.T)
     return values
 
 
@@ -180,6 +188,21 @@ def periodic_texture(side: int, feature_yx_px: tuple[float, float], seed: int, w
         Shape (side, side), float32.
     """
     white = np.random.default_rng(seed).standard_normal((side, side), dtype=np.float32)
+    transfer = _transfer(side, feature_yx_px, waviness)
+    # Forwards in double precision, each axis rounded to single, as np.fft.rfft2 does with single-precision numbers;
+    # columns that nothing of passes are left out.
+    rows = fft.rfft(white.astype(np.float64), axis=1, overwrite_x=True)[:, : transfer.shape[1]]
+    rows = rows.astype(np.complex64).astype(np.complex128)
+    waves = fft.fft(rows, axis=0, overwrite_x=True).astype(np.complex64)
+    waves *= transfer
+    out: F32 = fft.irfft(fft.ifft(waves, axis=0, overwrite_x=True), n=side, axis=1, overwrite_x=True)
+    out /= out.std()
+    return out
+
+
+@lru_cache(maxsize=8)
+def _transfer(side: int, feature_yx_px: tuple[float, float], waviness: float) -> F32:
+    """What passes of each wave: shape (side, at most side // 2 + 1), up to the last column of which anything does."""
     fy, fx = _frequencies(side)
 
     def low_pass(scale: float) -> F32:
@@ -187,8 +210,7 @@ def periodic_texture(side: int, feature_yx_px: tuple[float, float], seed: int, w
         return np.exp(-2 * np.pi**2 * ((fy * sy) ** 2 + (fx * sx) ** 2)).astype(np.float32)
 
     transfer = low_pass(1.0) - waviness * low_pass(4.0)
-    out = np.fft.irfft2(np.fft.rfft2(white) * transfer, s=(side, side)).astype(np.float32)
-    return out / out.std()
+    return np.ascontiguousarray(transfer[:, : int(np.flatnonzero(transfer.any(0))[-1]) + 1])
 
 
 def wrap(texture: F32, top: int, left: int, height: int, width: int) -> F32:
@@ -212,5 +234,6 @@ def magnify(values: F32, factor: int) -> F32:
 
 def ramp(values: F32, low: float, high: float) -> F32:
     """Linear step: 0 at `low`, 1 at `high`, clipped; `low` may lie above `high`. Float32."""
-    out = (values - np.float32(low)) * np.float32(1 / (high - low))
+    out = values - np.float32(low)
+    out *= np.float32(1 / (high - low))
     return np.clip(out, 0, 1, out=out)

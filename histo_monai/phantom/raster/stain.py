@@ -16,6 +16,7 @@ HEMATOXYLIN = np.array([0.65, 0.70, 0.29], np.float32)
 EOSIN = np.array([0.10, 0.86, 0.42], np.float32)
 # Optical density (natural logarithm) that one unit of each stain adds.
 UNIT_DENSITY = np.array([1.62, 1.10], np.float32)
+_BAND_PX = 64  # rows that are exposed at a time, within the processor's cache
 
 
 @dataclass(frozen=True)
@@ -82,17 +83,23 @@ class Scanner:
             hematoxylin = cv2.GaussianBlur(hematoxylin, (0, 0), self._sigma_px).astype(np.float32, copy=False)
             eosin = cv2.GaussianBlur(eosin, (0, 0), self._sigma_px).astype(np.float32, copy=False)
         noise = wrap(self._noise, top, left, *hematoxylin.shape)
-        planes = []
-        for channel in range(3):
-            weight_h = -style.gamma * style.vectors[0, channel] * style.strength[0]
-            weight_e = -style.gamma * style.vectors[1, channel] * style.strength[1]
-            light = np.exp(np.float32(weight_h) * hematoxylin + np.float32(weight_e) * eosin)
-            light *= np.float32(style.white[channel])
-            planes.append(light)
-        image: F32 = np.asarray(cv2.merge(planes), dtype=np.float32)
+        image = np.empty((*hematoxylin.shape, 3), np.float32)
+        bands = [slice(first, first + _BAND_PX) for first in range(0, len(image), _BAND_PX)]
+        for rows in bands:
+            planes = []
+            for channel in range(3):
+                weight_h = -style.gamma * style.vectors[0, channel] * style.strength[0]
+                weight_e = -style.gamma * style.vectors[1, channel] * style.strength[1]
+                light = np.exp(np.float32(weight_h) * hematoxylin[rows] + np.float32(weight_e) * eosin[rows])
+                light *= np.float32(style.white[channel])
+                planes.append(light)
+            image[rows] = cv2.merge(planes)
         if style.sharpen > 0.05:
             soft = cv2.GaussianBlur(image, (0, 0), max(0.7, 0.6 / 0.5 * self._sigma_px))
-            sharp = cv2.addWeighted(image, 1 + style.sharpen, soft, -style.sharpen, 0)
-            image = np.asarray(sharp, dtype=np.float32)
-        image += noise[..., None]
-        return np.asarray(cv2.convertScaleAbs(np.maximum(image, 0)), dtype=np.uint8)  # rounds and saturates
+            cv2.addWeighted(image, 1 + style.sharpen, soft, -style.sharpen, 0, dst=image)
+        out = np.empty(image.shape, np.uint8)
+        for rows in bands:
+            band = image[rows]
+            band += cv2.merge([noise[rows]] * 3)
+            out[rows] = cv2.convertScaleAbs(np.maximum(band, 0, out=band))  # rounds and saturates
+        return out

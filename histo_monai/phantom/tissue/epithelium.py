@@ -9,7 +9,7 @@ from scipy.special import ndtri
 
 from histo_monai.phantom.cells.structures import FAR_UM, RingKind, Rings, depth_maps, find_rings, wall_nuclei
 from histo_monai.phantom.raster.lattice import F32, derive, ramp, scatter
-from histo_monai.phantom.tissue.tile import HALO_UM, MARGIN_UM, Tile
+from histo_monai.phantom.tissue.tile import HALO_UM, MARGIN_UM, Band, Tile
 
 CRYPT = RingKind(
     spacing_um=88,
@@ -36,11 +36,12 @@ def paint_vessels(tile: Tile, weight: F32) -> None:
     """Small vessels: a pink wall, flat nuclei along it, blood inside some."""
     seed = derive(tile.world.seed, "vessel")
     rings = _rings(tile, VESSEL, weight, 0.75, seed)
-    depth, lumen = depth_maps(rings, tile.coarse)
+    depth, lumen = depth_maps(rings, tile.coarse, tile.within())
     if not tile.touches(depth):
         return
-    tile.nuclei *= 1 - 0.999 * tile.full(ramp(depth, -1, 1))[..., None]
-    tile.lay(tile.full(ramp(depth, -1, 1)), 0.10, 0.62 + 0.06 * tile.grain(3))
+    inside, grain = tile.full(ramp(depth, -1, 1)), tile.grain(3)
+    tile.hide_nuclei(inside, 0.999)
+    tile.lay(inside, 0.10, lambda at: 0.62 + 0.06 * grain[at])
     tile.clear(tile.full(ramp(lumen, -1, 1)))
     y, x, angle, random = wall_nuclei(rings, VESSEL, 2.0, seed)
     tile.stamp("fibroblast", y, x, random, angle + np.float32(np.pi / 2))
@@ -55,19 +56,20 @@ def paint_mucosa(tile: Tile, weight: F32) -> None:
     """Normal large bowel: straight crypts cut across, goblet cells, nuclei in one basal row."""
     seed = derive(tile.world.seed, "crypt")
     rings = _rings(tile, CRYPT, weight, 0.96, seed)
-    depth, lumen = depth_maps(rings, tile.coarse)
+    depth, lumen = depth_maps(rings, tile.coarse, tile.within())
     between = weight * ramp(depth, 0, -4)
     tile.seed_nuclei("lymphocyte", 11, 0.32 * between, seed + 1)
     tile.seed_nuclei("plasma", 12, 0.50 * between, seed + 2)
     tile.seed_nuclei("fibroblast", 17, 0.30 * between, seed + 3)
-    inside = tile.full(ramp(depth, -1, 1))
-    tile.lay(inside, 0.20 + 0.03 * tile.grain(21), 0.40 + 0.05 * tile.grain(22))
+    inside, blue, pink = tile.full(ramp(depth, -1, 1)), tile.grain(21), tile.grain(22)
+    tile.lay(inside, lambda at: 0.20 + 0.03 * blue[at], lambda at: 0.40 + 0.05 * pink[at])
     y, x, u = scatter(tile.bounds_um(HALO_UM), 9.0, 0.2, seed + 4)
     deep = tile.coarse.sample(depth, y, x)
     keep = (deep > 10) & (tile.coarse.sample(lumen, y, x) < -2) & (u[0] < 0.82)
     if keep.any():
         goblets = tile.coverage("goblet", y[keep], x[keep], u[1][keep])
-        tile.lay(0.92 * goblets, 0.07 + 0.02 * tile.grain(23), 0.05)
+        mucin = tile.grain(23)
+        tile.lay(0.92 * goblets, lambda at: 0.07 + 0.02 * mucin[at], 0.05)
     tile.clear(tile.full(ramp(lumen, -1, 1)))
     y, x, angle, random = wall_nuclei(rings, CRYPT, 5.0, seed)
     tile.stamp("epithelium", y, x, random, angle)
@@ -77,12 +79,12 @@ def paint_lobules(tile: Tile, weight: F32, kind: RingKind = ACINUS) -> None:
     """Benign breast glands: clusters of small acini, or ducts, with an even double row of nuclei."""
     seed = derive(tile.world.seed, "lobule", int(kind.spacing_um))
     rings = _rings(tile, kind, weight, 0.95 if kind is ACINUS else 0.8, seed)
-    depth, lumen = depth_maps(rings, tile.coarse)
+    depth, lumen = depth_maps(rings, tile.coarse, tile.within())
     if not tile.touches(depth):
         return
-    inside = tile.full(ramp(depth, -1, 1))
-    tile.nuclei *= 1 - inside[..., None]
-    tile.lay(inside, 0.20 + 0.03 * tile.grain(31), 0.42 + 0.05 * tile.grain(32))
+    inside, blue, pink = tile.full(ramp(depth, -1, 1)), tile.grain(31), tile.grain(32)
+    tile.hide_nuclei(inside)
+    tile.lay(inside, lambda at: 0.20 + 0.03 * blue[at], lambda at: 0.42 + 0.05 * pink[at])
     tile.clear(tile.full(ramp(lumen, -1, 1)))
     y, x, angle, random = wall_nuclei(rings, kind, 3.6, seed)
     tile.stamp("epithelium", y, x, random, angle)
@@ -112,7 +114,7 @@ def paint_carcinoma(tile: Tile, weight: F32, depth_um: F32) -> None:
         ),
         seed + 2,
     )
-    ring_depth, lumen = depth_maps(rings, tile.coarse)
+    ring_depth, lumen = depth_maps(rings, tile.coarse, tile.within())
     ring_depth = np.where(depth_um > 0, ring_depth, FAR_UM)
     nests = np.where(ring_depth > -8, FAR_UM, nests)
     inside = np.maximum(nests, ring_depth)
@@ -129,10 +131,18 @@ def paint_carcinoma(tile: Tile, weight: F32, depth_um: F32) -> None:
     )
     gap = tile.full(cleft)
     tile.clear(gap)
-    tile.nuclei *= (1 - np.maximum(epithelium, gap))[..., None]
+    tile.hide_nuclei(np.maximum(epithelium, gap))
     eosin, hematoxylin = traits.cytoplasm
-    mottle = 1 + 0.14 * tile.full(tile.noise(60, seed + 4, 3)) + 0.12 * tile.grain(41)
-    tile.lay(epithelium, np.maximum(hematoxylin * mottle, 0.02), np.maximum(eosin * mottle, 0.05))
+    uneven, grain = tile.full(tile.noise(60, seed + 4, 3)), tile.grain(41)
+
+    def mottle(at: Band) -> F32:
+        return 1 + 0.14 * uneven[at] + 0.12 * grain[at]
+
+    tile.lay(
+        epithelium,
+        lambda at: np.maximum(hematoxylin * mottle(at), 0.02),
+        lambda at: np.maximum(eosin * mottle(at), 0.05),
+    )
     tile.clear(hollow)
     tile.malignant |= (epithelium > 0.5) & (hollow <= 0.5)
     tile.seed_nuclei("tumour", traits.tumor_cell_um, 0.95 * ramp(nests, 3, 5), seed + 5, jitter=0.24)

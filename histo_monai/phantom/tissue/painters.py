@@ -6,17 +6,22 @@ import numpy as np
 
 from histo_monai.phantom.cells.structures import polygonal_cells
 from histo_monai.phantom.raster.lattice import F32, ramp
-from histo_monai.phantom.tissue.tile import Tile
+from histo_monai.phantom.tissue.tile import Band, Tile
 
 
 def paint_stroma(tile: Tile, weight: F32) -> None:
     """Collagen: wavy pink bundles with clefts and thin dark nuclei along them."""
     traits, seed = tile.world.traits, tile.world.seed
     full = tile.full(weight)
-    fiber = tile.fibers()
+    fiber = tile.fibers(full)
     dense = 1 + 0.22 * tile.full(tile.noise(180, seed + 31, 2))
-    tile.lay(full, 0.05 + 0.015 * fiber, traits.fiber_density * np.maximum(dense + 0.17 * fiber, 0.1))
-    tile.clear(full * ramp(fiber + 0.5 * tile.full(tile.noise(70, seed + 32)), -2.1, -2.9))
+    tile.lay(
+        full,
+        lambda at: 0.05 + 0.015 * fiber[at],
+        lambda at: traits.fiber_density * np.maximum(dense[at] + 0.17 * fiber[at], 0.1),
+    )
+    rough = tile.full(tile.noise(70, seed + 32))
+    tile.clear(full, lambda at: ramp(fiber[at] + 0.5 * rough[at], -2.1, -2.9))
     crowd = ramp(tile.noise(140, seed + 33), -1.2, 2.2) * weight
     tile.seed_nuclei("fibroblast", 17, 0.75 * crowd, seed + 34, along_fibers=True)
     tile.seed_nuclei("lymphocyte", 15, 0.10 * crowd**2, seed + 35)
@@ -26,10 +31,16 @@ def paint_muscle(tile: Tile, weight: F32) -> None:
     """Smooth muscle: dense straight bundles, cigar-shaped nuclei in step with them."""
     seed = tile.world.seed
     full = tile.full(weight)
-    fiber = tile.fibers(2.2)
+    fiber = tile.fibers(full, 2.2)
     dense = 1 + 0.12 * tile.full(tile.noise(110, seed + 41, 2))
-    tile.lay(full, 0.10 + 0.012 * fiber, tile.world.traits.fiber_density * (1.25 * dense + 0.12 * fiber))
-    tile.clear(full * ramp(np.abs(tile.full(tile.noise(150, seed + 42))), 0.05, 0.01))
+    pink = tile.world.traits.fiber_density
+    tile.lay(
+        full,
+        lambda at: 0.10 + 0.012 * fiber[at],
+        lambda at: pink * (1.25 * dense[at] + 0.12 * fiber[at]),
+    )
+    split = tile.full(tile.noise(150, seed + 42))
+    tile.clear(full, lambda at: ramp(np.abs(split[at]), 0.05, 0.01))
     tile.seed_nuclei("muscle", 17, 0.8 * weight, seed + 43, along_fibers=True)
 
 
@@ -37,11 +48,15 @@ def paint_fat(tile: Tile, weight: F32) -> None:
     """Fat: empty polygonal cells with thin walls and a nucleus here and there on a wall."""
     seed = tile.world.seed
     bend = 4.5 * tile.noise(48, seed + 52), 4.5 * tile.noise(48, seed + 55)
-    wall = polygonal_cells(tile.coarse, 74, seed + 51, bend)
+    wall = polygonal_cells(tile.coarse, 74, seed + 51, bend, tile.wanted(weight))
     full = tile.full(weight)
-    edge = np.exp(-(np.maximum(tile.full(wall) - 0.25, 0) ** 2) * np.float32(1.3))
-    shade = edge * (1 + 0.25 * tile.grain(17) + 0.3 * tile.full(tile.noise(60, seed + 54)))
-    tile.lay(full, 0.06 * shade, 0.5 * shade)
+    away, grain, uneven = tile.full(wall), tile.grain(17), tile.full(tile.noise(60, seed + 54))
+
+    def shade(at: Band) -> F32:
+        edge = np.exp(-(np.maximum(away[at] - 0.25, 0) ** 2) * np.float32(1.3))
+        return np.asarray(edge * (1 + 0.25 * grain[at] + 0.3 * uneven[at]), dtype=np.float32)
+
+    tile.lay(full, lambda at: 0.06 * shade(at), lambda at: 0.5 * shade(at))
     tile.seed_nuclei("fibroblast", 16, weight * 0.22 * ramp(wall, 4, 1), seed + 53, along_fibers=True)
 
 
@@ -54,15 +69,18 @@ def paint_lymphoid(tile: Tile, weight: F32) -> None:
     full, grain = tile.full(weight), tile.grain(5)
     mottle = tile.full(tile.noise(90, seed + 61, 3))
     loose = tile.full(sinus)
-    eosin = 0.30 + 0.05 * mottle + 0.06 * grain - 0.08 * loose
-    hematoxylin = 0.16 + 0.05 * mottle + 0.05 * grain - 0.07 * loose
-    tile.lay(full, np.maximum(hematoxylin, 0.02), np.maximum(eosin, 0.03))
+    tile.lay(
+        full,
+        lambda at: np.maximum(0.16 + 0.05 * mottle[at] + 0.05 * grain[at] - 0.07 * loose[at], 0.02),
+        lambda at: np.maximum(0.30 + 0.05 * mottle[at] + 0.06 * grain[at] - 0.08 * loose[at], 0.03),
+    )
     cleft = (
         np.abs(tile.noise(46, seed + 62, 2))
         + 0.9 * ramp(tile.noise(260, seed + 63), 1.2, -0.4)
         - 0.16 * sinus
     )
-    tile.clear(full * tile.full(ramp(cleft, 0.03 + 0.09 * traits.cracks, 0.01) * (1 - germinal)))
+    cracks = tile.full(ramp(cleft, 0.03 + 0.09 * traits.cracks, 0.01) * (1 - germinal))
+    tile.clear(full, lambda at: cracks[at])
     pale = tile.noise(150, seed + 64, 2)
     chance = weight * (1 - sinus) * np.clip(0.78 + 0.10 * pale + 0.3 * follicle, 0, 1)
     tile.seed_nuclei("lymphocyte", traits.lymphoid_cell_um, chance * (1 - 0.85 * germinal), seed + 65)
@@ -75,11 +93,15 @@ def paint_lymphoid(tile: Tile, weight: F32) -> None:
 def paint_mucus(tile: Tile, weight: F32) -> None:
     """Mucus: pale bluish pools with streaks and few cells."""
     seed = tile.world.seed
-    full, streak = tile.full(weight), tile.fibers(1.6)
+    full = tile.full(weight)
+    streak, grain = tile.fibers(full, 1.6), tile.grain(13)
     pool = tile.full(tile.noise(120, seed + 71, 3))
-    density = np.maximum(0.11 + 0.045 * pool + 0.014 * streak + 0.01 * tile.grain(13), 0)
-    tile.lay(full, density, 0.35 * density + 0.01 * np.maximum(streak, 0))
-    tile.clear(full * ramp(pool + 0.15 * streak, -1.0, -2.4))
+
+    def density(at: Band) -> F32:
+        return np.maximum(0.11 + 0.045 * pool[at] + 0.014 * streak[at] + 0.01 * grain[at], 0)
+
+    tile.lay(full, density, lambda at: 0.35 * density(at) + 0.01 * np.maximum(streak[at], 0))
+    tile.clear(full, lambda at: ramp(pool[at] + 0.15 * streak[at], -1.0, -2.4))
     tile.seed_nuclei("lymphocyte", 34, 0.35 * weight * ramp(tile.noise(130, seed + 72), 0, 1.5), seed + 73)
     tile.seed_nuclei("fragment", 30, 0.35 * weight, seed + 74)
 
@@ -92,10 +114,10 @@ def paint_debris(tile: Tile, weight: F32) -> None:
     grain, fine = tile.grain(9), tile.grain(311)
     tile.lay(
         full,
-        np.maximum(0.16 + 0.08 * lump + 0.07 * grain, 0.02),
-        np.maximum(0.50 + 0.16 * lump + 0.13 * fine, 0.05),
+        lambda at: np.maximum(0.16 + 0.08 * lump[at] + 0.07 * grain[at], 0.02),
+        lambda at: np.maximum(0.50 + 0.16 * lump[at] + 0.13 * fine[at], 0.05),
     )
-    tile.clear(full * ramp(lump + 0.35 * grain, -1.5, -2.2))
+    tile.clear(full, lambda at: ramp(lump[at] + 0.35 * grain[at], -1.5, -2.2))
     crowd = ramp(tile.noise(75, seed + 82, 2), -0.6, 1.4)
     tile.seed_nuclei("fragment", 7.5, 0.75 * weight * crowd, seed + 83)
     tile.seed_nuclei("histiocyte", 19, 0.4 * weight, seed + 84)

@@ -102,7 +102,7 @@ def paint(tile: Tile) -> None:
     if tumor is not None and tile.touches(tumor):
         epithelium.paint_carcinoma(tile, tumor, tile.regions["lesion_depth"])
     cover = tile.nuclei[..., 1]
-    tile.lay(cover, 0.0, 0.45 * tile.eosin)
+    tile.lay(cover, 0.0, lambda at: 0.45 * tile.eosin[at])
     tile.hematoxylin += tile.nuclei[..., 0]
     glass = tile.region("glass")
     if glass is not None and tile.touches(glass):

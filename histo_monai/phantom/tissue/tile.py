@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from histo_monai.phantom.cells.nuclei import stamp
+from histo_monai.phantom.cells.structures import Window
 from histo_monai.phantom.raster.lattice import F32, Grid, fractal, magnify, noise, scatter, wrap
 from histo_monai.phantom.tissue.world import TEXTURE_PX, World
 
 MARGIN_UM = 160.0  # structures reach that far into a tile from a center outside
 HALO_UM = 14.0  # nuclei reach half of that, blur and sharpening the rest
+BAND_PX = 64  # rows that are painted at a time
+
+Band = tuple[slice, slice]
+Density = float | Callable[[Band], NDArray[np.floating]]
+"""Optical density of a stain, everywhere or in a band of the tile's pixels."""
 
 
 class Tile:
@@ -43,6 +51,20 @@ class Tile:
         self.regions = world.plan.regions(self.coarse)
         self.malignant = np.zeros((height, width), np.bool_)
         self._flow: tuple[F32, F32] | None = None
+        self._direction: F32 | None = None
+
+    def within(self) -> Window:
+        """Rows and columns of the coarse raster on which the tile's pixels and nuclei depend."""
+        reach = min(self.margin, int(np.ceil(HALO_UM / self.coarse.step_um)) + 2)
+        first, rows, columns = self.margin - reach, self.coarse.height, self.coarse.width
+        return (first, rows - first), (first, columns - first)
+
+    def wanted(self, weight: F32) -> NDArray[np.bool_]:
+        """Which samples of the coarse raster a tissue of this weight depends on; shape of the raster."""
+        rows, columns = (slice(*ends) for ends in self.within())
+        out = np.zeros(weight.shape, np.uint8)
+        out[rows, columns] = weight[rows, columns] > 0
+        return cv2.dilate(out, np.ones((5, 5), np.uint8)).astype(np.bool_)
 
     def region(self, name: str) -> F32 | None:
         """A tissue's weights on the coarse raster; None where the tile has none of it."""
@@ -103,11 +125,22 @@ class Tile:
 
     def fiber_direction(self) -> F32:
         """Direction of the fibers on the coarse raster, radians from +x."""
-        slope_y, slope_x = np.gradient(self.flow()[1])
-        return np.arctan2(-slope_x, slope_y).astype(np.float32)
+        if self._direction is None:
+            slope_y, slope_x = np.gradient(self.flow()[1])
+            self._direction = np.arctan2(-slope_x, slope_y).astype(np.float32)
+        return self._direction
 
-    def fibers(self, stretch: float = 1.0) -> F32:
-        """The slide's fiber texture laid along the flow. Shape (height, width), about unit variance."""
+    def fibers(self, weight: F32, stretch: float = 1.0) -> F32:
+        """The slide's fiber texture laid along the flow where `weight` (at the tile's pixels) is above zero, else 0.
+
+        Returns:
+            Shape (height, width), float32, about unit variance.
+        """
+        out = np.zeros((self.height, self.width), np.float32)
+        rows, columns = (np.flatnonzero(weight.any(axis)) for axis in (1, 0))
+        if not len(rows):
+            return out
+        window = slice(int(rows[0]), int(rows[-1]) + 1), slice(int(columns[0]), int(columns[-1]) + 1)
         along, across = self.flow()
         scale = np.float32(1 / self.world.mpp)
         # Whole periods are taken off so that float32 keeps its sub-pixel digits far from the origin.
@@ -116,22 +149,40 @@ class Tile:
         for values, factor in ((along, scale / np.float32(stretch)), (across, scale)):
             pixels = values.astype(np.float64) * float(factor)
             pixels -= np.floor(pixels[m, m] / TEXTURE_PX) * TEXTURE_PX
-            maps.append(self.full(pixels.astype(np.float32)))
+            maps.append(np.ascontiguousarray(self.full(pixels.astype(np.float32))[window]))
         texture = self.world.fibers
-        return np.asarray(cv2.remap(texture, maps[0], maps[1], cv2.INTER_LINEAR, borderMode=cv2.BORDER_WRAP))
+        out[window] = cv2.remap(texture, maps[0], maps[1], cv2.INTER_LINEAR, borderMode=cv2.BORDER_WRAP)
+        return out
 
-    def lay(
-        self, weight: F32, hematoxylin: NDArray[np.floating] | float, eosin: NDArray[np.floating] | float
-    ) -> None:
+    def lay(self, weight: F32, hematoxylin: Density, eosin: Density) -> None:
         """Paints densities over what is there, `weight` 0..1 at the tile's pixels."""
-        self.hematoxylin += weight * (hematoxylin - self.hematoxylin)
-        self.eosin += weight * (eosin - self.eosin)
+        for at in self._bands(weight):
+            for under, over in ((self.hematoxylin, hematoxylin), (self.eosin, eosin)):
+                difference = (over(at) if callable(over) else over) - under[at]
+                difference *= weight[at]
+                under[at] += difference
 
-    def clear(self, weight: F32) -> None:
-        """Takes tissue away (lumens, clefts, glass)."""
-        keep = 1 - weight
-        self.hematoxylin *= keep
-        self.eosin *= keep
+    def clear(self, weight: F32, share: Callable[[Band], F32] | None = None) -> None:
+        """Takes tissue away (lumens, clefts, glass), or the given share of it."""
+        for at in self._bands(weight):
+            keep = 1 - (weight[at] if share is None else weight[at] * share(at))
+            self.hematoxylin[at] *= keep
+            self.eosin[at] *= keep
+
+    def hide_nuclei(self, weight: F32, share: float = 1.0) -> None:
+        """Takes away what was stamped so far, or a share of it, where `weight` (at the tile's pixels) is 1."""
+        for at in self._bands(weight):
+            keep = 1 - np.float32(share) * weight[at]
+            for channel in (0, 1):
+                self.nuclei[(*at, channel)] *= keep
+
+    def _bands(self, weight: F32) -> Iterator[Band]:
+        """The area where a weight is above zero, in bands of rows that stay in the processor's cache."""
+        for top in range(0, self.height, BAND_PX):
+            rows = slice(top, top + BAND_PX)
+            columns = np.flatnonzero(weight[rows].any(0))
+            if len(columns):
+                yield rows, slice(int(columns[0]), int(columns[-1]) + 1)
 
     def seed_nuclei(
         self,

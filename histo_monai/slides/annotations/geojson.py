@@ -72,11 +72,6 @@ def _feature(where: str, kind: str, marked: Region | Point, geometry: dict[str, 
         properties["classification"] = named | {"color": class_color(marked.label)}
     if marked.measurements:
         properties["measurements"] = {name: float(value) for name, value in marked.measurements.items()}
-    texts = [marked.label, properties.get("name", ""), *marked.measurements]
-    if not all(map(is_text, texts)):
-        raise InputError(
-            f"{where}: its class, name or a measurement's name holds half a character; rename it"
-        )
     feature = {"type": "Feature", "geometry": geometry, "properties": properties}
     try:
         return json.dumps(feature, allow_nan=False, ensure_ascii=False, separators=(",", ":"))

@@ -17,7 +17,7 @@ from histo_monai.slides.tiff.tables import ADOBE_DEFLATE, DEFLATE, JPEG, JPEG200
 _MAX_SCANS = 100
 _MAX_INNER_TILES = 1024
 _TAIL_BYTES = 16  # Some writers pad tiles by a few bytes after the end marker.
-_SOI, _EOI, _SOS, _SIZ, _SOT, _SOD = 0xD8, 0xD9, 0xDA, 0x51, 0x90, 0x93
+_SOI, _EOI, _SOS, _SOT = 0xD8, 0xD9, 0xDA, 0x90
 _WITHOUT_LENGTH = (0x00, 0x01, *range(0xD0, 0xDA))
 _PROGRESSIVE = 0xC2
 _FRAMES = (0xC0, 0xC1, _PROGRESSIVE)  # the first two are baseline and extended

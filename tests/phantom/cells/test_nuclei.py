@@ -42,9 +42,15 @@ def test_stamps_are_the_maximum_of_all_sprites_also_across_the_border() -> None:
 
 def test_median_sizes_are_those_of_the_cell_types() -> None:
     """Lymphocytes 6-8 µm, carcinoma clearly larger, all within what textbooks give."""
+    library = NucleusLibrary(KINDS, 0.5, 3)
     diameters = {
-        name: np.median([2 * np.sqrt(s[..., 1].sum() * 0.25 / np.pi) for s in sprites])
-        for name, sprites in NucleusLibrary(KINDS, 0.5, 3).sprites.items()
+        name: np.median(
+            [
+                2 * np.sqrt(s[..., 1].sum() * 0.25 / np.pi)
+                for s in library.choose(name, np.arange(0.0125, 1, 0.025))
+            ]
+        )
+        for name in ("lymphocyte", "tumour")
     }
     assert 6 <= diameters["lymphocyte"] <= 7.5
     assert 9 <= diameters["tumour"] <= 12
