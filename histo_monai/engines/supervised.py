@@ -128,6 +128,7 @@ def finetune(
         records=records,
     )
     evaluator.run(validation.loader)
+    model.requires_grad_(True)  # the average had none
     kept = best.epoch if best else schedule.epochs
     return FinetuneResult(curves, kept, dict(evaluator.state.metrics), draw())
 

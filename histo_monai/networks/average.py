@@ -26,7 +26,7 @@ class StudentAndAverage(nn.Module):
 
     def __init__(self, model: TaskModel, decay: float) -> None:
         super().__init__()
-        self.student = copy.deepcopy(model)
+        self.student = copy.deepcopy(model).requires_grad_(True)
         self.average = model.requires_grad_(False)
         self.decay = decay
         self.register_buffer("num_steps", torch.zeros((), dtype=torch.int64))

@@ -20,7 +20,8 @@ from tests.parts.toy_encoder import NUM_FEATURES, TOY_ENCODER
 from tests.parts.toy_pretext import ToyPretext
 from tests.parts.toy_student import ToyStudent
 
-STUDENTS = ("toy", "paper")
+STUDENTS = ("toy", "paper", "adamatch")
+STEPS = {"epochs": 2, "steps_per_epoch": 2, "batch_size": 4}
 METHOD = ("--method", "quarters")
 RUN = (*METHOD, "--seed", "0")
 PRETEXT = {"epochs": 2, "batch_size": 4, "lr": 0.01}
@@ -45,6 +46,9 @@ def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     tree["encoder"]["name"] = "toy"
     tree["students"] = list(STUDENTS)
     tree["consistency"]["methods"]["toy"] = {"decay": 0.5}
+    tree["consistency"]["recipe"] |= STEPS
+    shared = {key: value for key, value in tree["consistency"]["recipe"].items() if key != "strong"}
+    tree["finetune"]["recipe"] = shared | {"probe_epochs": 1}
     tree |= {"methods": ["quarters"], "pretrain": tree["pretrain"] | {"quarters": PRETEXT}}
     Path("params.yaml").write_text(yaml.safe_dump(tree))
     slides, patches = ["slide_id,path,patient_id,label,split"], ["slide_id,y,x,mpp,label"]
@@ -80,7 +84,7 @@ def test_a_toy_pretext_student_and_encoder_go_through_all_stages(project: Path) 
     assert description["encoder"]["name"] == "toy"
     assert description["encoder"]["num_features"] == NUM_FEATURES
     assert description["semisupervised"] == {"method": "toy", "decay": 0.5}
-    before, after, papers = (
+    before, after, papers, adamatch = (
         safetensors.numpy.load_file(folder / "model.safetensors")
         for folder in (Path("data/models/quarters-0/finetuned"), *folders.values())
     )
@@ -88,6 +92,13 @@ def test_a_toy_pretext_student_and_encoder_go_through_all_stages(project: Path) 
     trunk = [name for name in before if name.endswith("trunk.0.weight")]
     assert all((before[name] != after[name]).any() for name in trunk)
     assert all((before[name] == papers[name]).all() for name in trunk)
+    assert all((before[name] != adamatch[name]).any() for name in trunk)
+    finetuned = json.loads(Path("data/models/quarters-0/finetuned/model.json").read_text())
+    assert finetuned["params"]["probe_epochs"] == 1
+    by_recipe = json.loads((folders["adamatch"] / "model.json").read_text())
+    assert by_recipe["params"]["strong"]["num"] == 3
+    assert by_recipe["semisupervised"] == {"method": "adamatch", "weight": 1.0, "threshold": 0.9}
+    assert list(pd.read_csv(folders["adamatch"] / "curves.csv")["epoch"]) == [1, 2]
     curves = pd.read_csv(folders["toy"] / "curves.csv")
     assert {"train_loss", "train_supervised", "train_distance", "validation_loss"} <= set(curves.columns)
     table = pd.read_csv("data/comparison/table.csv", keep_default_na=False).query("split == 'test'")
