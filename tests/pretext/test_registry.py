@@ -42,7 +42,8 @@ def test_settings_of_a_method_are_found_without_it_and_documented(name: str, roo
     assert issubclass(settings, PretextSettings)
     with pytest.raises(dataclasses.FrozenInstanceError):
         object.__new__(settings).lr = 1.0
-    assert all(f"{field.name}: " in settings.__doc__ for field in dataclasses.fields(settings))
+    documented = "\n".join(kind.__doc__ or "" for kind in settings.__mro__)
+    assert all(f" {field.name}: " in documented for field in dataclasses.fields(settings))
 
 
 def test_settings_of_all_methods_are_read_without_torch(root: Path) -> None:

@@ -24,6 +24,10 @@ class LookaheadSettings:
 
 @dataclass(frozen=True)
 class RSPSettings(NesterovSettings):
-    """As `NesterovSettings`, inside Lookahead; a sample is a triple."""
+    """As `NesterovSettings`, inside Lookahead; a sample is a triple.
+
+    Attributes:
+        lookahead: see `LookaheadSettings`.
+    """
 
     lookahead: LookaheadSettings
