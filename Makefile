@@ -26,9 +26,9 @@ clean:                        ## the environment only; data/ stays
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c "import sys; sys.exit(0 if sys.version_info >= (3, 11) else 'Python 3.11 or newer is needed, this is ' + sys.version.split()[0] + '; make PYTHON=/path/to/python3.11')"
 	$(PYTHON) -m venv .venv
-	python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --editable .
 	touch $@
 
 .venv/ready-test: .venv/ready
-	python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .[test]
+	python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --editable .[test]
 	touch $@
