@@ -20,6 +20,7 @@ from histo_monai.schedule import Schedule
 from histo_monai.semisupervised.paper.settings import PaperSettings
 from histo_monai.semisupervised.protocol import Batch
 from histo_monai.semisupervised.students.settings import StudentRecipe
+from histo_monai.semisupervised.views import labeled_weak_strong
 from histo_monai.transforms.randaugment import WeakStrongViews
 from histo_monai.transforms.supervised import SupervisedAugmentation
 
@@ -68,10 +69,7 @@ class Paper:
 
     def views(self, batch: Batch) -> tuple[torch.Tensor, ...]:
         """Labeled, weak and strong views; the latter two of one base crop."""
-        self._labeled_views.set_random_state(batch.step.derive_seed("augmentation"))
-        self._unlabeled_views.set_random_state(batch.step.derive_seed("weak and strong"))
-        weak, strong = self._unlabeled_views(batch.unlabeled)
-        return self._labeled_views(batch.labeled).squeeze(1), weak.squeeze(1), strong.squeeze(1)
+        return labeled_weak_strong(batch, self._labeled_views, self._unlabeled_views)
 
     def outputs(self, views: tuple[torch.Tensor, ...]) -> Outputs:
         """Of the student on labeled and strong views, of the teacher on labeled and weak ones, each (B + mu B, K)."""

@@ -14,6 +14,7 @@ from histo_monai.networks.task_model import TaskModel
 from histo_monai.schedule import Schedule
 from histo_monai.semisupervised.protocol import Batch
 from histo_monai.semisupervised.students.settings import StrongSettings, StudentRecipe
+from histo_monai.semisupervised.views import labeled_weak_strong
 from histo_monai.transforms.randaugment import WeakStrongViews, strong_operations
 from histo_monai.transforms.supervised import SupervisedAugmentation
 
@@ -57,10 +58,7 @@ class Student(abc.ABC):
 
     def views(self, batch: Batch) -> tuple[torch.Tensor, ...]:
         """Labeled, weak and strong views; the latter two of one base crop."""
-        self._labeled_views.set_random_state(batch.step.derive_seed("augmentation"))
-        self._unlabeled_views.set_random_state(batch.step.derive_seed("weak and strong"))
-        weak, strong = self._unlabeled_views(batch.unlabeled)
-        return self._labeled_views(batch.labeled).squeeze(1), weak.squeeze(1), strong.squeeze(1)
+        return labeled_weak_strong(batch, self._labeled_views, self._unlabeled_views)
 
     def outputs(self, views: tuple[torch.Tensor, ...]) -> Any:
         """Of the student, all views in one batch."""
