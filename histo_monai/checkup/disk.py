@@ -56,10 +56,9 @@ def estimate(params: Params) -> tuple[int, str]:
         simulated += int(section.num_patches * (4 * params.patch_px) ** 2 * PHANTOM_BYTES_PER_PX)
     else:
         slides = _num_rows(artifacts.WHOLE_SLIDES_CSV)
-    is_mapped = params.heatmap_section is not None
-    folds = params.crossfit.num_folds if is_mapped else 0
-    num_models = len(params.methods) + num_runs * (2 + 2 * folds)
-    maps = num_runs * 2 * slides * MAP_BYTES if is_mapped else 0
+    num_mapped = sum(map(params.is_mapped_by, params.methods)) * len(params.students) * len(params.seeds)
+    num_models = len(params.methods) + 2 * num_runs + 2 * params.crossfit.num_folds * num_mapped
+    maps = num_mapped * 2 * slides * MAP_BYTES
     models = num_models * MODEL_BYTES
     # While one trains: weights, the best, the optimizer's, the teacher's, and the draft that replaces the file before.
     others = num_runs * LOG_BYTES + 10 * MODEL_BYTES

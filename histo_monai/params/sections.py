@@ -126,7 +126,7 @@ class Params:
     n_aug: Annotated[int, Range(1, 10)]
     patch_px: Annotated[int, Range(32, 2048)]
     encoder: EncoderSettings
-    whole_slides: bool
+    whole_slides: Annotated[tuple[Annotated[str, NamedIn(PRETEXTS)], ...], Unique(at_least=0)]
     corpora: Annotated[Mapping[str, CorpusSettings], SectionsOf(DATASETS, "CorpusSettings")]
     labels: Annotated[Mapping[str, Any], SectionsOf(DATASETS, "LabelSettings")]
     phantom: PhantomSettings
@@ -164,7 +164,16 @@ class Params:
     @property
     def heatmap_section(self) -> MapSettings | None:
         """The section of `heatmap` that `dataset` names; none where no slides are mapped (Kather's has no slides)."""
-        return self.heatmap.datasets.get(self.dataset) if self.whole_slides else None
+        return self.heatmap.datasets.get(self.dataset) if self.mapping_methods else None
+
+    @property
+    def mapping_methods(self) -> tuple[str, ...]:
+        """Those of `methods` whose models map whole slides."""
+        return tuple(method for method in self.methods if method in self.whole_slides)
+
+    def is_mapped_by(self, method: str) -> bool:
+        """Whether the models of a method map the slides of the dataset."""
+        return self.heatmap_section is not None and method in self.mapping_methods
 
     @property
     def positive(self) -> str:

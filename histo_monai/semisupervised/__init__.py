@@ -20,6 +20,7 @@ METHODS = Registry(
     freematch=_part("freematch", "FreeMatch"),
     softmatch=_part("softmatch", "SoftMatch"),
     mixmatch=_part("mixmatch", "MixMatch"),
+    mixed_teacher=_part("mixed_teacher", "MixedTeacher"),
     mean_teacher=_part("mean_teacher", "MeanTeacher"),
     rankup=_part("rankup", "RankUp"),
 )

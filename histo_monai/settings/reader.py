@@ -139,7 +139,7 @@ def _holds(rule: object, value: Any) -> bool:
     if isinstance(rule, Range):
         return value in rule
     if isinstance(rule, Unique):
-        return len(value) > 0 and len(set(value)) == len(value)
+        return len(set(value)) == len(value) >= rule.at_least
     if isinstance(rule, NumberOf):
         return len(value) == rule.count
     if isinstance(rule, Ascending):

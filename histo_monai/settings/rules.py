@@ -29,10 +29,14 @@ class Range:
 
 @dataclass(frozen=True)
 class Unique:
-    """A list with at least one entry and none twice."""
+    """A list without an entry twice; with `at_least` so many."""
+
+    at_least: int = 1
 
     def __str__(self) -> str:
-        return "a list with at least one entry and none twice"
+        return (
+            "a list with at least one entry and none twice" if self.at_least else "a list with no entry twice"
+        )
 
 
 @dataclass(frozen=True)

@@ -129,14 +129,14 @@ def _read(params: Params) -> dict[Key, Predictions]:
     return read
 
 
-def _by_model(params: Params, read: Read) -> dict[_Model, list[NDArray[np.float64]]]:
-    predictions = by_model(read, params.methods, params.students, params.seeds)
+def _by_model(params: Params, read: Read, methods: Sequence[str]) -> dict[_Model, list[NDArray[np.float64]]]:
+    predictions = by_model(read, methods, params.students, params.seeds)
     return {_Model(*names): values for names, values in predictions.items()}
 
 
 def _split_table(params: Params, split: str, parts: Mapping[Key, Predictions]) -> SplitTable:
     first = next(iter(parts.values()))
-    predictions = _by_model(params, parts)
+    predictions = _by_model(params, parts, params.methods)
     # Color alone knows no method.
     method, student = params.methods[0], params.students[0]
     of_seeds = [parts[method, seed, student] for seed in params.seeds]
@@ -158,7 +158,7 @@ def _split_table(params: Params, split: str, parts: Mapping[Key, Predictions]) -
 
 def _diagnoses(params: Params) -> dict[Key, Path]:
     """Scores of slides, by run."""
-    of_all = runs(params.methods, params.students, params.seeds)
+    of_all = runs(params.mapping_methods, params.students, params.seeds)
     return {run: run.diagnosis / artifacts.MAPPED_CSV for run in of_all}
 
 
@@ -173,7 +173,7 @@ def _slides_table(params: Params) -> SplitTable | None:
         return None
     for other in read.values():
         check_same_slides(first, other)
-    predictions = _by_model(params, read)
+    predictions = _by_model(params, read, params.mapping_methods)
     groups = patient_or_slide(first.rows)
     is_positive = (first.rows["label"] == params.positive).to_numpy()
     comparison = compare_models(

@@ -65,7 +65,7 @@ def run(method: str, student: str, seed: int) -> None:
     assembly = Assembly.read()
     params, patches = assembly.params, assembly.patches
     slides = slides_to_fold(read_whole_slides(artifacts.WHOLE_SLIDES_CSV), patches)
-    if params.heatmap_section is None:
+    if not params.is_mapped_by(method):
         slides = slides.iloc[:0]
     folds = slides.assign(fold=_folds(slides, params.crossfit.num_folds, seed))[list(COLUMNS)]
     encoder = artifacts.model_folder(method) / artifacts.ENCODER
@@ -102,7 +102,7 @@ def _train_fold(
         rows = TrainingRows.of(known, params.alpha)
     except InputError as error:
         raise InputError(
-            f"fold {fold}, without {', '.join(sorted(held_out))}: {error}; or map no slides (whole_slides: false)"
+            f"fold {fold}, without {', '.join(sorted(held_out))}: {error}; or map no slides (whole_slides: [])"
         ) from None
     encoder = artifacts.model_folder(run.method) / artifacts.ENCODER
     selection = selected(params, PARAM_NAMES, run.method, run.student)

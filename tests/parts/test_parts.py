@@ -49,7 +49,11 @@ def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     tree["consistency"]["recipe"] |= STEPS
     shared = {key: value for key, value in tree["consistency"]["recipe"].items() if key != "strong"}
     tree["finetune"]["recipe"] = shared | {"probe_epochs": 1}
-    tree |= {"methods": ["quarters"], "pretrain": tree["pretrain"] | {"quarters": PRETEXT}}
+    tree |= {
+        "methods": ["quarters"],
+        "whole_slides": ["quarters"],
+        "pretrain": tree["pretrain"] | {"quarters": PRETEXT},
+    }
     Path("params.yaml").write_text(yaml.safe_dump(tree))
     slides, patches = ["slide_id,path,patient_id,label,split"], ["slide_id,y,x,mpp,label"]
     for number, split in enumerate(SPLITS):

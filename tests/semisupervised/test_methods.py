@@ -29,11 +29,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "freematch": {"momentum": 0.8, "fairness": 0.3},
     "softmatch": {"momentum": 0.8},
     "mixmatch": {"temperature": 0.5, "beta": 0.75, "ramp_steps": 4},
+    "mixed_teacher": {"temperature": 0.5, "beta": 0.75, "momentum": 0.8},
     "mean_teacher": {"ramp_steps": 4},
     "rankup": {"threshold": 0.7, "ranking": 0.2, "alignment": 0.4},
 }
 OF_SCORES = ("rankup",)
-OF_BOTH = ("supervised", "mean_teacher")
+OF_BOTH = ("supervised", "mean_teacher", "mixed_teacher")
 
 
 def _method(name: str, scores: bool = False, **changes: Any) -> Any:
@@ -208,6 +209,67 @@ def test_mixmatch_is_algorithm_1() -> None:
             else:
                 distance += sum((given[c] - float(wanted[c])) ** 2 for c in range(K)) / K / (2 * N)
     assert found["loss"].item() == pytest.approx(float(loss) + 0.7 * 0.25 * distance, rel=1e-3)
+
+
+def _mixtures(batch: Batch, views: tuple[torch.Tensor, ...], targets: torch.Tensor) -> Any:
+    """Image by image: labeled and unlabeled ones, each with its partner, and what they shall be."""
+    random = batch.step.generator("mixing")
+    weights, order = random.beta(0.75, 0.75, B + N), random.permutation(B + N)
+    images = torch.cat([views[0], views[2]])
+    for i, weight in enumerate(weights):
+        kept = max(weight, 1 - weight)
+        yield (
+            kept * images[i] + (1 - kept) * images[order[i]],
+            kept * targets[i] + (1 - kept) * targets[order[i]],
+        )
+
+
+def test_the_mixed_teacher_aligns_sharpens_and_mixes_what_the_average_guesses() -> None:
+    method = _method("mixed_teacher")
+    labeled_shares, guessed_shares = [1 / K] * K, [1 / K] * K
+    for step in (1, 2, 3):
+        batch = _batch(iteration=step)
+        method.network.eval()  # a mixture has the same statistics whatever its neighbors are
+        for parameter in method.network.student.parameters():
+            parameter.data += 0.01 * torch.randn(
+                parameter.shape, generator=torch.Generator().manual_seed(step)
+            )
+        method.after_step()
+        views = method.views(batch)
+        found = method.measure(method.outputs(views), batch)
+        with torch.no_grad():
+            guesses = [_softmax(row) for row in method.model(views[1])]
+            for c in range(K):
+                share = sum(int(label) == c for label in batch.targets) / B
+                labeled_shares[c] = 0.8 * labeled_shares[c] + 0.2 * share
+                guessed_shares[c] = 0.8 * guessed_shares[c] + 0.2 * sum(row[c] for row in guesses) / N
+            wanted = []
+            for row in guesses:
+                squares = [(row[c] * labeled_shares[c] / guessed_shares[c]) ** 2 for c in range(K)]
+                wanted.append([x / sum(squares) for x in squares])
+            targets = torch.cat([torch.eye(K)[batch.targets], torch.tensor(wanted)])
+            losses = []
+            for image, target in _mixtures(batch, views, targets):
+                given = _softmax(method.network.student(image[None].float())[0])
+                losses.append(-sum(float(target[c]) * math.log(given[c]) for c in range(K)))
+        expected = sum(losses[:B]) / B + 0.7 * sum(losses[B:]) / N
+        assert found["loss"].item() == pytest.approx(expected, rel=1e-3)
+
+
+def test_the_mixed_teacher_mixes_scores_as_they_are() -> None:
+    method, batch = _method("mixed_teacher", scores=True), _batch(scores=True)
+    method.network.eval()
+    views = method.views(batch)
+    found = method.measure(method.outputs(views), batch)
+    with torch.no_grad():
+        guesses = method.model(views[1]).clamp(0, 1)
+        targets = torch.cat([batch.targets[:, None], guesses])
+        losses = [
+            float((method.network.student(image[None].float())[0] - target) ** 2)
+            for image, target in _mixtures(batch, views, targets)
+        ]
+    expected = sum(losses[:B]) / B + 0.7 * sum(losses[B:]) / N
+    assert found["loss"].item() == pytest.approx(expected, rel=1e-3)
 
 
 def test_rankup_learns_order_as_fixmatch_does_and_aligns_scores_to_the_labels() -> None:

@@ -57,7 +57,7 @@ def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proj
         params = yaml.safe_load((root / "params.yaml").read_text())
         params |= {"methods": list(SKILL), "seeds": list(seeds)}
         params |= {"dataset": "breastpathq", "corpus": "breastpathq"} if scores else {"dataset": "kather"}
-        params["whole_slides"] = False
+        params["whole_slides"] = []
         params["compare"] = {"seed": 0, "num_replicates": 200}
         params["corpora"]["breastpathq"]["mpps"] = changes.pop("mpps", [2.0, 4.0, 8.0])
         (tmp_path / "params.yaml").write_text(yaml.safe_dump(params | changes))
@@ -215,7 +215,7 @@ def _diagnose(folder: Path, method: str, seed: int, skill: float) -> pd.DataFram
 def test_slides_are_compared_by_auc_with_delongs_test(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = project(dataset="camelyon16", whole_slides=True)
+    folder = project(dataset="camelyon16", whole_slides=list(SKILL))
     assert main(["compare"]) == 1
     message = capsys.readouterr().err.strip().splitlines()[-1]
     assert message.endswith("random-paper-0/slides.csv: not found; run `dvc repro aggregate` first")
@@ -252,7 +252,7 @@ def test_slides_are_compared_by_auc_with_delongs_test(
 def test_diagnoses_of_other_slides_are_not_compared(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = project(dataset="camelyon16", whole_slides=True)
+    folder = project(dataset="camelyon16", whole_slides=list(SKILL))
     for method in SKILL:
         _diagnose(folder, method, 0, 1.0)
     path = folder / "data/diagnosis/rsp-paper-0/slides.csv"

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from histo_monai.errors import InputError
 from histo_monai.semisupervised.mixmatch.settings import MixMatchSettings
 from histo_monai.semisupervised.protocol import Batch
+from histo_monai.semisupervised.students.mixing import Mixing, sharpen
 from histo_monai.semisupervised.students.student import Student
 
 NUM_VIEWS = 2
@@ -47,8 +48,7 @@ class MixMatch(Student):
                 "students: mixmatch learns classes, and the dataset has scores; take mean_teacher"
             )
         self._targets = torch.empty(0)
-        self._weights = torch.empty(0)
-        self._order = torch.empty(0, dtype=torch.int64)
+        self._mixing: Mixing | None = None
 
     def views(self, batch: Batch) -> tuple[torch.Tensor, ...]:
         """Labeled views and `NUM_VIEWS` of every unlabeled image; what mixes them is drawn here, from the step."""
@@ -59,11 +59,7 @@ class MixMatch(Student):
             self._labeled_views.set_random_state(batch.step.derive_seed(f"view {number}"))
             unlabeled.append(self._labeled_views(batch.unlabeled).squeeze(1))
         num = len(labeled) + NUM_VIEWS * len(unlabeled[0])
-        random = batch.step.generator("mixing")
-        weights = random.beta(self.settings.beta, self.settings.beta, num)
-        self._weights = torch.from_numpy(weights).float().to(labeled.device)
-        self._weights = torch.maximum(self._weights, 1 - self._weights)
-        self._order = torch.from_numpy(random.permutation(num)).to(labeled.device)
+        self._mixing = Mixing.draw(batch.step, num, self.settings.beta, labeled.device)
         classes = len(self.objective.classes or ())
         self._targets = F.one_hot(batch.targets, classes).float()
         return labeled, *unlabeled
@@ -76,11 +72,8 @@ class MixMatch(Student):
         guessed = sharpen(torch.stack(guesses).mean(dim=0), self.settings.temperature)
         images = torch.cat(views)
         targets = torch.cat([self._targets, *[guessed] * len(unlabeled)])
-        kept = self._weights.view(-1, 1)
-        pixels = self._weights.view(-1, 1, 1, 1)
-        mixed = pixels * images + (1 - pixels) * images[self._order]
-        wanted = kept * targets + (1 - kept) * targets[self._order]
-        logits, num = self.network.student(mixed), len(labeled)
+        assert self._mixing is not None  # drawn with the views
+        logits, wanted, num = self.network.student(self._mixing(images)), self._mixing(targets), len(labeled)
         return Mixed((logits[:num], wanted[:num]), (logits[num:], wanted[num:]))
 
     def measure(self, outputs: Mixed, batch: Batch) -> dict[str, torch.Tensor]:
@@ -98,9 +91,3 @@ class MixMatch(Student):
             "unlabeled": distance,
             "confidence": wanted.max(dim=1).values,
         }
-
-
-def sharpen(probabilities: torch.Tensor, temperature: float) -> torch.Tensor:
-    """Equation 7: p^(1/T), normalized. Shape (n, K)."""
-    powers = probabilities ** (1 / temperature)
-    return powers / powers.sum(dim=1, keepdim=True)

@@ -1,0 +1,1 @@
+"""Mixed teacher: the method and its settings."""
