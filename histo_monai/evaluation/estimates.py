@@ -13,7 +13,7 @@ from histo_monai.comparison.paired import mean_difference
 from histo_monai.engines.prediction import predict
 from histo_monai.engines.task import Task
 from histo_monai.errors import InputError
-from histo_monai.evaluation.color_baseline import COLOR_FEATURES, ColorBaseline, color_features
+from histo_monai.baselines.colors import COLOR_FEATURES, ColorBaseline, color_features
 from histo_monai.loading.labeled import LabeledLoader
 from histo_monai.metrics import (
     Estimate,

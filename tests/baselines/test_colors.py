@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
-from histo_monai.evaluation.color_baseline import ColorBaseline, color_features
+from histo_monai.baselines.colors import ColorBaseline, color_features
 from histo_monai.losses import Classification, Regression
 
 
