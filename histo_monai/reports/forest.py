@@ -16,7 +16,7 @@ from histo_monai.reports.drawing import COLORS, GRAY, INK, PALE, drawn, new_figu
 from histo_monai.reports.tables import METRICS, SplitTable, in_words, number
 
 _FINETUNED, _STUDENTS, _COLOR, _ARMS = (COLORS[0], "o"), (COLORS[1], "D"), (GRAY, "s"), (GRAY, "^")
-_ROW, _PANEL, _NAMES = 0.34, 3.5, 1.6  # Inches.
+_ROW, _PANEL, _NAMES, _LETTER = 0.34, 3.5, 1.6, 0.085  # Inches.
 _TEXT = 0.56  # Of a panel's width: where the written numbers begin.
 
 
@@ -34,7 +34,8 @@ def forest(title: str, splits: Sequence[SplitTable]) -> np.ndarray:
     """
     most = max(len(split.metrics) for split in splits)
     heights = [len(split.models) + 2.4 for split in splits]
-    figure = new_figure(_NAMES + _PANEL * most, 0.8 + _ROW * sum(heights))
+    longest = max(len(in_words(model)) for split in splits for model in split.models)
+    figure = new_figure(max(_NAMES, _LETTER * longest) + _PANEL * most, 0.8 + _ROW * sum(heights))
     figure.suptitle(title, color=INK, fontsize=12, x=0.01, ha="left")
     for split, strip in zip(
         splits, figure.subfigures(len(splits), 1, height_ratios=heights, squeeze=False)[:, 0], strict=True

@@ -130,6 +130,11 @@ def test_the_picture_shows_arms_too():
     plain, more = forest("title", [split_table()]), forest("title", [with_arms()])
     assert_nothing_is_cut_off(more)
     assert more.shape[0] > plain.shape[0]
+    table = with_arms()
+    long = "pretrained-mean_teacher+color"
+    wide = forest("title", [replace(table, table=table.table.replace("rsp-paper+color", long))])
+    assert_nothing_is_cut_off(wide)
+    assert wide.shape[1] > more.shape[1]
 
 
 def test_the_papers_number_stands_beside_ours_where_it_has_one():
