@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from histo_monai.products import product
 from histo_monai.transforms.operations.hed import DARKEST, RGB_FROM_HED
 
 MEAN, COLORS, STAINS, BOTH = "mean_color", "color_histogram", "stain_histograms", "color_and_stain_histograms"
@@ -49,7 +50,7 @@ def _features(pixels: NDArray[np.uint8]) -> tuple[NDArray[np.float64], ...]:
     """Mean, colors and stains of one patch; (3, pixels) -> (3,), (512,), (64,)."""
     red, green, blue = (pixels >> (8 - _BITS)).astype(np.intp)
     colors = _root_shares((red << (2 * _BITS)) + (green << _BITS) + blue, 1 << (3 * _BITS))
-    densities = _STAINS_FROM_DENSITY @ _DENSITY_OF[pixels]
+    densities = product(_STAINS_FROM_DENSITY, _DENSITY_OF[pixels])
     steps = np.clip(np.floor(densities / DENSITY_STEP), 0, NUM_DENSITIES - 1).astype(np.intp)
     stains = np.concatenate([_root_shares(of_stain, NUM_DENSITIES) for of_stain in steps])
     return pixels.mean(axis=1) / 255, colors, stains

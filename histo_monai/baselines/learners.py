@@ -102,18 +102,24 @@ class Model:
         model = build(candidate.setting, len(targets))
         if num_classes is not None and len(np.unique(targets)) == 1:
             model = DummyClassifier()  # A linear model takes two classes at least.
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _no_flags():
             warnings.simplefilter("ignore", ConvergenceWarning)  # One that stopped early is scored as it is.
             self._model = model.fit(features[candidate.features], targets)
 
     def predict(self, features: Features) -> NDArray[np.float64]:
         """Shape (n, K): probabilities, 0 of a class without a label; or (n, 1): scores, cut to 0..1."""
         rows = features[self.candidate.features]
-        if self._num_classes is None:
-            return np.clip(self._model.predict(rows), 0.0, 1.0).reshape(-1, 1).astype(np.float64)
-        shares = np.zeros((len(rows), self._num_classes))
-        shares[:, self._model.classes_] = self._model.predict_proba(rows)
+        with _no_flags():
+            if self._num_classes is None:
+                return np.clip(self._model.predict(rows), 0.0, 1.0).reshape(-1, 1).astype(np.float64)
+            shares = np.zeros((len(rows), self._num_classes))
+            shares[:, self._model.classes_] = self._model.predict_proba(rows)
         return shares
+
+
+def _no_flags() -> np.errstate:
+    """Products of matrices raise flags that mean nothing on some machines, see `products`; scikit-learn makes some."""
+    return np.errstate(divide="ignore", over="ignore", invalid="ignore")
 
 
 @dataclass(frozen=True)
