@@ -38,9 +38,9 @@ _HOW = (
     "are 95 % and not adjusted. All tests, their family, and what is behind each p, stand in tests.csv."
 )
 _ARMS = (
-    "Nothing here trains a network: the pretrained encoder as it is, with a linear model or nearest neighbors on its "
-    "features, and each student with color beside it (the mean of their log odds, or of their scores). All learn from "
-    "the labels that the networks learn from; what they choose, they choose by cross-validation on these."
+    "Arms that cost seconds train no network: the pretrained encoder as it is, with a linear model or nearest neighbors "
+    "on its features, and each student with color beside it (the mean of their log odds, or of their scores). All "
+    "learn from the labels that the networks learn from; what they choose, they choose by cross-validation on these."
 )
 
 
@@ -122,7 +122,8 @@ def comparison_report(title: str, splits: Sequence[SplitTable], warnings: Sequen
     parts = [f"# {title}", *_color_ahead(splits), "\n".join(f"- {line}" for line in warnings)]
     for split in splits:
         parts += [f"## {split.split.capitalize()}: {split.about}", _values(split), *_verdicts(split)]
-    return "\n\n".join([*parts, _HOW]) + "\n"
+    arms = [_ARMS] * any(_arm_pairs(split) for split in splits)
+    return "\n\n".join([*parts, _HOW, *arms]) + "\n"
 
 
 def _values(split: SplitTable) -> str:
@@ -158,10 +159,10 @@ def _color_ahead(splits: Sequence[SplitTable]) -> Iterable[str]:
     color, *others = (float(split.row(model, metric).value) for model in (REFERENCE.id, *networks))
     best = max((value for value in others if not pd.isna(value)), default=color)
     if color > best:
-        digits = next((num for num in (2, 3) if f"{color:.{num}f}" != f"{best:.{num}f}"), 4)
+        digits = next((num for num in (2, 3) if f"{color:z.{num}f}" != f"{best:z.{num}f}"), 4)
         yield (
-            f"**Color alone is ahead of every network here: {METRICS.get(metric, metric)} {color:.{digits}f} against "
-            f"{best:.{digits}f}.**"
+            f"**Color alone is ahead of every network here: {METRICS.get(metric, metric)} {color:z.{digits}f} against "
+            f"{best:z.{digits}f}.**"
         )
 
 
@@ -191,7 +192,6 @@ def _verdicts(split: SplitTable) -> Iterable[str]:
     arms = _arm_pairs(split)
     if arms:
         yield "### Arms that cost seconds"
-        yield _ARMS
         yield _differences(split, arms, _both_in_words)
     for title, rest in (
         ("Between students of the same model", _pairs(students, same=0)),

@@ -117,7 +117,10 @@ def test_arms_have_rows_and_a_section_and_are_no_networks():
     report = comparison_report("title", [with_arms()], [])
     assert "Color alone is ahead" not in report
     assert "| RSP frozen, linear | **0.950 (0.95 to 0.95)** |" in report
-    parts = {part.splitlines()[0]: part for part in report.split("### ")}
+    tables, about = report.split("Differences are paired")
+    assert about.count("Arms that cost seconds train no network") == 1
+    assert "train no network" not in comparison_report("title", [split_table()], [])
+    parts = {part.splitlines()[0]: part for part in tables.split("### ")}
     arms = parts.pop("Arms that cost seconds")
     assert "| RSP frozen, linear against RSP + CR | **better**, +0.100 (+0.00 to +0.20), p 0.040 |" in arms
     assert "| RSP + CR + color against color alone |" in arms
