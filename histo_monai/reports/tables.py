@@ -38,9 +38,9 @@ _HOW = (
     "are 95 % and not adjusted. All tests, their family, and what is behind each p, stand in tests.csv."
 )
 _ARMS = (
-    "Arms that cost seconds train no network: the pretrained encoder as it is, with a linear model or nearest neighbors "
-    "on its features, and each student with color beside it (the mean of their log odds, or of their scores). All "
-    "learn from the labels that the networks learn from; what they choose, they choose by cross-validation on these."
+    "Arms that cost seconds train no network: the pretrained encoder as it is, with a linear model or nearest "
+    "neighbors on its features, and each student with color beside it (the mean of their log odds, or of their scores). "
+    "All learn from the labels that the networks learn from; what they choose, they choose by cross-validation on these."
 )
 
 
