@@ -39,8 +39,9 @@ _HOW = (
 )
 _ARMS = (
     "Arms that cost seconds train no network: the pretrained encoder as it is, with a linear model or nearest "
-    "neighbors on its features, and each student with color beside it (the mean of their log odds, or of their scores). "
-    "All learn from the labels that the networks learn from; what they choose, they choose by cross-validation on these."
+    "neighbors on its features, and each student with color beside it (the mean of their log odds, or of their "
+    "scores). All learn from the labels that the networks learn from; what they choose, they choose by "
+    "cross-validation on these."
 )
 
 
