@@ -29,6 +29,10 @@ VERDICTS = (BETTER, WORSE, ALIKE, UNTESTED)
 """Of the first model against the second. "untested": no variance is known (one patient), so no test is made."""
 LEVEL = 0.05
 
+Pair = tuple[str, str]
+"""Names of two models."""
+ALL = "all pairs"
+
 _FROM_DECISIONS = (
     "accuracy",
     "mean_one_versus_rest_accuracy",
@@ -62,9 +66,10 @@ class PairedTest:
         second: name of another.
         difference: first minus second, mean over seeds, with its 95 % interval (not adjusted); n groups.
         p: two-tailed; NaN where there is no test.
-        p_holm: adjusted for all pairs of this metric.
+        p_holm: adjusted for all pairs of its family, of this metric.
         test: "bootstrap", "DeLong" or "McNemar".
         verdict: of `VERDICTS`, by the adjusted p at 0.05: the first is better, worse, ...
+        family: name of the pairs that p is adjusted among.
     """
 
     metric: str
@@ -75,11 +80,12 @@ class PairedTest:
     p_holm: float
     test: str
     verdict: str
+    family: str
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Several models on the same rows: `values` by metric and model, `tests` by metric and pair."""
+    """Several models on the same rows: `values` by metric and model, `tests` by metric, family and pair."""
 
     values: list[ModelValue]
     tests: list[PairedTest]
@@ -109,13 +115,14 @@ def compare_models(
     *,
     seed: int,
     num_replicates: int = 2000,
+    families: Mapping[str, Sequence[Pair]] | None = None,
 ) -> Comparison:
-    """Every metric of every model with its interval, and a paired test of every two models.
+    """Every metric of every model with its interval, and paired tests: of every two models, or of families of pairs.
 
     All models share one resampling of the groups, and equal seeds are paired. The tests are t tests of the mean
     difference over seeds (`spread_mean`); its variance over groups is that of the bootstrap, for macro AUC that of
     DeLong and Obuchowski (`influence_spreads`). With one seed and independent rows accuracy has McNemar's exact
-    p instead (its interval stays the t interval). Holm's adjustment is over all pairs of one metric.
+    p instead (its interval stays the t interval). Holm's adjustment is over the pairs of one metric and one family.
 
     Intervals of one model: with one seed those of `classification_estimates` and `score_estimates` (percentiles of
     the bootstrap; ICC by its F distribution, which takes rows as independent); with several the t interval over
@@ -128,10 +135,13 @@ def compare_models(
         groups: Shape (N,), patient or slide of each row; None: rows are independent.
         seed: of the bootstrap.
         num_replicates: of the bootstrap.
+        families: name -> pairs of models, each family with an adjustment of its own; None: all pairs are one, `ALL`.
 
     Raises:
         ValueError: If models differ in the number of seeds, or rows are not what `metric_replicates` takes.
     """
+    if families is None:
+        families = {ALL: list(combinations(predictions, 2))}
     if len({len(seeds) for seeds in predictions.values()}) != 1:
         numbers = ", ".join(f"{name} {len(seeds)}" for name, seeds in predictions.items())
         raise ValueError(f"models are compared over the same seeds; numbers of seeds: {numbers}")
@@ -149,7 +159,8 @@ def compare_models(
                 )
                 for name, of_seeds in models.items()
             ]
-            tests += _tests(metric + suffix, reference, models, resampling)
+            for family, pairs in families.items():
+                tests += _tests(metric + suffix, reference, models, resampling, family, pairs)
     return Comparison(values, tests)
 
 
@@ -213,14 +224,20 @@ def estimate_over_seeds(
 
 
 def _tests(
-    metric: str, reference: ArrayLike, models: Mapping[str, _Seeds], resampling: Resampling
+    metric: str,
+    reference: ArrayLike,
+    models: Mapping[str, _Seeds],
+    resampling: Resampling,
+    family: str,
+    pairs: Sequence[Pair],
 ) -> list[PairedTest]:
-    """All pairs of models for one metric."""
-    pairs = list(combinations(models, 2))
+    """The pairs of one family for one metric."""
     made = [_difference(reference, models[first], models[second], resampling) for first, second in pairs]
     adjusted = holm([p for _, p, _ in made])
     return [
-        PairedTest(metric, *pair, difference, p, float(p_holm), test, verdict(difference.value, p_holm))
+        PairedTest(
+            metric, *pair, difference, p, float(p_holm), test, verdict(difference.value, p_holm), family
+        )
         for pair, (difference, p, test), p_holm in zip(pairs, made, adjusted, strict=True)
     ]
 

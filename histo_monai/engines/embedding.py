@@ -14,6 +14,7 @@ from tqdm import tqdm
 from histo_monai.engines.device import precision, to_device
 from histo_monai.engines.prediction import single_view
 from histo_monai.engines.task import Task
+from histo_monai.networks.encoder import Encoder
 from histo_monai.networks.shared_trunk import SharedTrunk
 from histo_monai.networks.task_model import TaskModel
 
@@ -55,3 +56,23 @@ def embed(
     return Embedding(
         torch.cat(features).numpy(), {name: torch.cat(parts).numpy() for name, parts in predictions.items()}
     )
+
+
+def encoder_features(encoder: Encoder, task: Task, loader: Iterable[Any]) -> NDArray[np.float32]:
+    """Features of patches that are not augmented, in the order of the loader.
+
+    Args:
+        encoder: moved to the task's device.
+        task: the size of its patches, and where.
+        loader: batches of patches and anything beside them, at least one.
+
+    Returns:
+        Shape (n, D), float32.
+    """
+    to_device(encoder, task.device)
+    encoder.eval()
+    parts = []
+    for patches, _ in loader:
+        with torch.inference_mode(), precision(task.device):
+            parts.append(encoder(single_view(patches, task.patch_px, task.device)).float().cpu())
+    return torch.cat(parts).numpy()

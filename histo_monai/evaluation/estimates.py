@@ -13,7 +13,6 @@ from histo_monai.comparison.paired import mean_difference
 from histo_monai.engines.prediction import predict
 from histo_monai.engines.task import Task
 from histo_monai.errors import InputError
-from histo_monai.evaluation.color_baseline import COLOR_FEATURES, ColorBaseline, color_features
 from histo_monai.loading.labeled import LabeledLoader
 from histo_monai.metrics import (
     Estimate,
@@ -33,18 +32,14 @@ Estimates = dict[str, dict[str, Estimate]]
 
 
 def predict_splits(
-    models: Mapping[str, nn.Module],
-    task: Task,
-    loaders: Mapping[str, LabeledLoader],
-    learned: LabeledLoader,
+    models: Mapping[str, nn.Module], task: Task, loaders: Mapping[str, LabeledLoader]
 ) -> dict[str, Predictions]:
-    """Predictions of every model, and of the color baselines, for every split.
+    """Predictions of every model for every split.
 
     Args:
         models: patches -> outputs, by name.
         task: what is predicted.
-        loaders: by split, in the order of its table; the baselines choose their strength on "validation".
-        learned: the training patches with labels, in order, for the color baselines.
+        loaders: by split, in the order of its table.
 
     Returns:
         By split.
@@ -63,18 +58,6 @@ def predict_splits(
                     f"the {name} model gives no number for a patch of {split}, so its weights are out of all range; "
                     "run the stage that makes it again, with a lower rate where it comes to this again"
                 )
-    colors = {split: color_features(loader.loader) for split, loader in loaders.items()}
-    learned_colors = color_features(learned.loader)
-    for name in COLOR_FEATURES:
-        baseline = ColorBaseline(
-            task.objective,
-            learned_colors[name],
-            learned.targets.numpy(),
-            colors["validation"][name],
-            loaders["validation"].targets.numpy(),
-        )
-        for split, features in colors.items():
-            predictions[split][f"color_{name}"] = baseline.predict(features[name])
     return predictions
 
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from histo_monai.baselines.arms import COLOR, ENCODER_KNN, ENCODER_LINEAR, STACKED
+from histo_monai.comparison.rows import FINETUNE, KNN, LINEAR, REFERENCE, Row, stacked_row
 from histo_monai.errors import InputError
 from histo_monai.roles import FINETUNED, STUDENT
 from histo_monai.tables.predictions import Predictions
@@ -19,11 +21,12 @@ Key = tuple[str, int, str]
 Read = Mapping[Key, Predictions] | Mapping[Key, SlideScores]
 """The table of each run."""
 
+OfRows = dict[Row, list[NDArray[np.float64]]]
+"""Row of the comparison -> predictions, in the order of the seeds."""
 
-def by_model(
-    read: Read, methods: Sequence[str], students: Sequence[str], seeds: Sequence[int]
-) -> dict[tuple[str, str], list[NDArray[np.float64]]]:
-    """Method and training ("finetune", or a student) -> predictions, in the order of the seeds.
+
+def by_model(read: Read, methods: Sequence[str], students: Sequence[str], seeds: Sequence[int]) -> OfRows:
+    """What fine-tuned models and students predict.
 
     Students of one method and seed start from the same fine-tuned model, which counts once.
 
@@ -37,11 +40,32 @@ def by_model(
             raise InputError(
                 f"{one.path} and {same.path}: their fine-tuned models differ; run evaluate for both"
             )
-    return {
-        (method, "finetune"): [read[method, seed, first].predictions[FINETUNED] for seed in seeds]
-        for method in methods
-    } | {
-        (method, student): [read[method, seed, student].predictions[STUDENT] for seed in seeds]
-        for student in students
-        for method in methods
+
+    def of(name: str, method: str, student: str) -> list[NDArray[np.float64]]:
+        return [read[method, seed, student].predictions[name] for seed in seeds]
+
+    return {Row(method, FINETUNE): of(FINETUNED, method, first) for method in methods} | {
+        Row(method, student): of(STUDENT, method, student) for student in students for method in methods
     }
+
+
+def by_arm(read: Read, methods: Sequence[str], students: Sequence[str], seeds: Sequence[int]) -> OfRows:
+    """What the arms that cost seconds predict, color first.
+
+    Color knows no method and a frozen encoder no student: where several runs hold their predictions, one counts.
+    """
+
+    def of(name: str, method: str, student: str) -> list[NDArray[np.float64]]:
+        return [read[method, seed, student].predictions[name] for seed in seeds]
+
+    first = students[0]
+    return (
+        {REFERENCE: of(COLOR, methods[0], first)}
+        | {Row(method, LINEAR): of(ENCODER_LINEAR, method, first) for method in methods}
+        | {Row(method, KNN): of(ENCODER_KNN, method, first) for method in methods}
+        | {
+            stacked_row(method, student): of(STACKED, method, student)
+            for student in students
+            for method in methods
+        }
+    )

@@ -11,9 +11,10 @@ import matplotlib as mpl
 import pandas as pd
 from matplotlib.figure import Figure
 
+from histo_monai.comparison.rows import Row
 from histo_monai.errors import InputError
 from histo_monai.reports.drawing import INK, PALE
-from histo_monai.reports.tables import in_words, model_id
+from histo_monai.reports.tables import in_words
 
 COLORS = {"random": "#333333", "vae": "#E69F00", "moco": "#009E73", "rsp": "#0072B2"}
 """Okabe & Ito 2008, and ink for the baseline; other methods take the rest in alphabetical order."""
@@ -66,7 +67,7 @@ class Line:
     @property
     def label(self) -> str:
         """E.g. "RSP + CR"."""
-        return in_words(model_id(self.method, self.training))
+        return in_words(Row(self.method, self.training).id)
 
     @property
     def style(self) -> dict[str, Any]:

@@ -11,12 +11,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+from histo_monai.comparison.rows import REFERENCE, Row
 from histo_monai.reports.drawing import COLORS, GRAY, INK, PALE, drawn, new_figure
 from histo_monai.reports.tables import METRICS, SplitTable, in_words, number
 
-_LOOKS = {"finetune": (COLORS[0], "o"), "": (GRAY, "s")}
-_STUDENTS = (COLORS[1], "D")
-_ROW, _PANEL, _NAMES = 0.34, 3.5, 1.6  # Inches.
+_FINETUNED, _STUDENTS, _COLOR, _ARMS = (COLORS[0], "o"), (COLORS[1], "D"), (GRAY, "s"), (GRAY, "^")
+_ROW, _PANEL, _NAMES, _LETTER = 0.34, 3.5, 1.6, 0.085  # Inches.
 _TEXT = 0.56  # Of a panel's width: where the written numbers begin.
 
 
@@ -34,7 +34,8 @@ def forest(title: str, splits: Sequence[SplitTable]) -> np.ndarray:
     """
     most = max(len(split.metrics) for split in splits)
     heights = [len(split.models) + 2.4 for split in splits]
-    figure = new_figure(_NAMES + _PANEL * most, 0.8 + _ROW * sum(heights))
+    longest = max(len(in_words(model)) for split in splits for model in split.models)
+    figure = new_figure(max(_NAMES, _LETTER * longest) + _PANEL * most, 0.8 + _ROW * sum(heights))
     figure.suptitle(title, color=INK, fontsize=12, x=0.01, ha="left")
     for split, strip in zip(
         splits, figure.subfigures(len(splits), 1, height_ratios=heights, squeeze=False)[:, 0], strict=True
@@ -56,7 +57,7 @@ def _draw(axis: Axes, split: SplitTable, metric: str) -> None:
     rows = [split.row(model, metric) for model in models]
     low, high = _range(rows)
     for place, (model, row) in enumerate(zip(models, rows, strict=True)):
-        color, marker = _LOOKS.get(model.partition("-")[2], _STUDENTS)
+        color, marker = _look(Row.of(model))
         axis.plot([row.low, row.high], [place, place], color=color, linewidth=1.6, solid_capstyle="butt")
         axis.plot(row.value, place, marker, color=color, markersize=6.5, markeredgecolor="white")
         if not pd.isna(row.paper_value):
@@ -81,8 +82,15 @@ def _draw(axis: Axes, split: SplitTable, metric: str) -> None:
     axis.grid(axis="x", color="#eeeeee", linewidth=0.8)
     axis.set_axisbelow(True)
     for place, (above, below) in enumerate(pairwise(models)):
-        if above.partition("-")[2] != below.partition("-")[2]:
+        if Row.of(above).training != Row.of(below).training:
             axis.axhline(place + 0.5, color=PALE, linewidth=0.8)
+
+
+def _look(row: Row) -> tuple[str, str]:
+    """Color and marker."""
+    if row.is_network:
+        return _STUDENTS if row.student else _FINETUNED
+    return _COLOR if row == REFERENCE else _ARMS
 
 
 def _range(rows: Sequence[Any]) -> tuple[float, float]:

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from histo_monai.comparison.models import ALIKE, BETTER, UNTESTED, WORSE
+from histo_monai.comparison.rows import FINETUNE, REFERENCE, SUPERVISED, Row
 
 METRICS = {
     "accuracy": "accuracy",
@@ -21,18 +22,26 @@ METRICS = {
     "icc_a": "ICC(2,1) with A",
     "icc_b": "ICC(2,1) with B",
 }
-_METHODS = {"vae": "VAE", "moco": "MoCo", "rsp": "RSP", "color_histogram": "color histogram"}
-_TRAININGS = {"finetune": " fine-tuned", "paper": " + CR", "": ""}
-
-REFERENCE = "color_histogram"
-SUPERVISED = "random-finetune"
-"""The supervised baseline: the encoder at its random initialization, fine-tuned."""
+_METHODS = {"vae": "VAE", "moco": "MoCo", "rsp": "RSP", "color": "color alone"}
+_TRAININGS = {
+    "finetune": " fine-tuned",
+    "paper": " + CR",
+    "linear": " frozen, linear",
+    "knn": " frozen, kNN",
+    "": "",
+}
 
 _HOW = (
-    "Differences are paired: the same patches, the same seeds. Verdicts are by p-values adjusted after Holm for all "
-    'pairs of a metric, at 0.05; "not distinguishable" says that these data do not tell, not that the models are '
-    "equal. The intervals in brackets are 95 % and not adjusted. All pairs, and the test behind each p, stand in "
-    "tests.csv."
+    "Differences are paired: the same patches, the same seeds. Verdicts are by p-values adjusted after Holm, at 0.05: "
+    "for all pairs of networks and color of a metric, and apart from these for those of the other arms; "
+    '"not distinguishable" says that these data do not tell, not that the models are equal. The intervals in brackets '
+    "are 95 % and not adjusted. All tests, their family, and what is behind each p, stand in tests.csv."
+)
+_ARMS = (
+    "Arms that cost seconds train no network: the pretrained encoder as it is, with a linear model or nearest "
+    "neighbors on its features, and each student with color beside it (the mean of their log odds, or of their "
+    "scores). All learn from the labels that the networks learn from; what they choose, they choose by "
+    "cross-validation on these."
 )
 
 
@@ -88,15 +97,12 @@ class SplitTable:
         return -row.difference, -row.high, -row.low, row.p_holm, turned
 
 
-def model_id(method: str, training: str) -> str:
-    """Name of a model in tables and summaries: "rsp-finetune", "rsp-paper" (a student), "color_histogram"."""
-    return f"{method}-{training}" if training else method
-
-
 def in_words(model: str) -> str:
     """ "rsp-finetune" -> "RSP fine-tuned"; "rsp-paper" -> "RSP + CR"; other students by the name of their method."""
-    method, _, training = model.partition("-")
-    return _METHODS.get(method, method) + _TRAININGS.get(training, f" + {training}")
+    row = Row.of(model)
+    training = row.student or row.training
+    words = _METHODS.get(row.method, row.method) + _TRAININGS.get(training, f" + {training}")
+    return words + " + color" * row.is_stacked
 
 
 def number(value: float, low: float, high: float) -> str:
@@ -107,17 +113,18 @@ def number(value: float, low: float, high: float) -> str:
 
 
 def comparison_report(title: str, splits: Sequence[SplitTable], warnings: Sequence[str]) -> str:
-    """Markdown: what a reader must know, then for each split the table and the verdicts.
+    """Markdown: whether color alone is ahead, what a reader must know, for each split the table and the verdicts.
 
     Args:
         title: of the page.
         splits: in the order in which they are shown.
         warnings: one line each.
     """
-    parts = [f"# {title}", "\n".join(f"- {line}" for line in warnings)]
+    parts = [f"# {title}", *_color_ahead(splits), "\n".join(f"- {line}" for line in warnings)]
     for split in splits:
         parts += [f"## {split.split.capitalize()}: {split.about}", _values(split), *_verdicts(split)]
-    return "\n\n".join([*parts, _HOW]) + "\n"
+    arms = [_ARMS] * any(_arm_pairs(split) for split in splits)
+    return "\n\n".join([*parts, _HOW, *arms]) + "\n"
 
 
 def _values(split: SplitTable) -> str:
@@ -143,37 +150,77 @@ def _columns(metric: str, printed: bool) -> list[str]:
     return [name, f"{name}, paper"] if printed else [name]
 
 
+def _color_ahead(splits: Sequence[SplitTable]) -> Iterable[str]:
+    """One sentence where color alone has the highest value of the first metric, in the first split that has it."""
+    split = next((split for split in splits if REFERENCE.id in split.models), None)
+    networks = [] if split is None else _networks(split)
+    if split is None or not networks:
+        return
+    metric = split.metrics[0]
+    color, *others = (float(split.row(model, metric).value) for model in (REFERENCE.id, *networks))
+    best = max((value for value in others if not pd.isna(value)), default=color)
+    if color > best:
+        digits = next((num for num in (2, 3) if f"{color:z.{num}f}" != f"{best:z.{num}f}"), 4)
+        yield (
+            f"**Color alone is ahead of every network here: {METRICS.get(metric, metric)} {color:z.{digits}f} against "
+            f"{best:z.{digits}f}.**"
+        )
+
+
+def _networks(split: SplitTable) -> list[str]:
+    return [model for model in split.models if Row.of(model).is_network]
+
+
 def _verdicts(split: SplitTable) -> Iterable[str]:
-    networks = [model for model in split.models if model != REFERENCE]
-    others = [model for model in networks if model != SUPERVISED]
-    if SUPERVISED in networks and others:
-        yield f"### Against {in_words(SUPERVISED)} (the supervised baseline)"
-        yield "\n".join(_sentence(split, others, SUPERVISED, metric) for metric in split.metrics)
-        yield _differences(split, [(model, SUPERVISED) for model in others], lambda pair: in_words(pair[0]))
-    students = [model for model in networks if not model.endswith("-finetune")]
+    networks = _networks(split)
+    others = [model for model in networks if model != SUPERVISED.id]
+    if SUPERVISED.id in networks and others:
+        yield f"### Against {in_words(SUPERVISED.id)} (the supervised baseline)"
+        yield "\n".join(_sentence(split, others, SUPERVISED.id, metric) for metric in split.metrics)
+        yield _differences(
+            split, [(model, SUPERVISED.id) for model in others], lambda pair: in_words(pair[0])
+        )
+    students = [model for model in networks if Row.of(model).student]
     if students:
         yield "### What semi-supervised training adds: each student against the fine-tuned model that it came from"
-        pairs = [(model, model_id(model.partition("-")[0], "finetune")) for model in students]
+        pairs = [(model, Row(Row.of(model).method, FINETUNE).id) for model in students]
         yield _differences(split, pairs, lambda pair: in_words(pair[0]))
-    if REFERENCE in split.models:
-        yield "### Against color alone (the color histogram)"
-        yield _differences(split, [(model, REFERENCE) for model in networks], lambda pair: in_words(pair[0]))
+    if REFERENCE.id in split.models:
+        yield "### Against color alone (histograms of colors and of stains)"
+        yield _differences(
+            split, [(model, REFERENCE.id) for model in networks], lambda pair: in_words(pair[0])
+        )
+    arms = _arm_pairs(split)
+    if arms:
+        yield "### Arms that cost seconds"
+        yield _differences(split, arms, _both_in_words)
     for title, rest in (
         ("Between students of the same model", _pairs(students, same=0)),
-        ("Between the other methods, trained alike", _pairs(others, same=2)),
+        ("Between the other methods, trained alike", _pairs(others, same=1)),
     ):
         if rest:
             yield f"### {title}"
-            yield _differences(split, rest, lambda pair: f"{in_words(pair[0])} against {in_words(pair[1])}")
+            yield _differences(split, rest, _both_in_words)
+
+
+def _both_in_words(pair: tuple[str, str]) -> str:
+    return f"{in_words(pair[0])} against {in_words(pair[1])}"
+
+
+def _arm_pairs(split: SplitTable) -> list[tuple[str, str]]:
+    """Tests of arms other than color, arm first."""
+    tests = split.tests[split.tests["metric"] == split.metrics[0]]
+    pairs = zip(tests["first"], tests["second"], strict=True)
+    return [(first, second) for first, second in pairs if Row.of(first).is_arm]
 
 
 def _pairs(models: Sequence[str], same: int) -> list[tuple[str, str]]:
-    """Pairs of models whose method (`same` 0) or training (`same` 2) is the same, later ones first."""
+    """Pairs of models whose method (`same` 0) or training (`same` 1) is the same, later ones first."""
     return [
         (first, second)
         for i, second in enumerate(models)
         for first in models[i + 1 :]
-        if first.partition("-")[same] == second.partition("-")[same]
+        if Row.of(first)[same] == Row.of(second)[same]
     ]
 
 

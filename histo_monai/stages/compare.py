@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +16,17 @@ from scipy import stats
 
 from histo_monai import artifacts
 from histo_monai.artifacts import runs
+from histo_monai.baselines.arms import ARMS
 from histo_monai.comparison.models import VERDICTS, Comparison, ModelValue, PairedTest, compare_models
+from histo_monai.comparison.rows import Row, families
 from histo_monai.errors import InputError
-from histo_monai.evaluation.runs import Key, Read, by_model
+from histo_monai.evaluation.runs import Key, by_arm, by_model
 from histo_monai.metrics import auc
 from histo_monai.params import Params, load_params
 from histo_monai.provenance import made_from, write_metrics
 from histo_monai.reports.forest import forest
 from histo_monai.reports.paper import PaperNumber, is_papers_experiment, paper_number
-from histo_monai.reports.tables import REFERENCE, SplitTable, comparison_report, model_id
+from histo_monai.reports.tables import SplitTable, comparison_report
 from histo_monai.roles import MODELS
 from histo_monai.storage import whole_folder
 from histo_monai.tables.predictions import Predictions, check_same_patches, read_predictions
@@ -50,18 +52,6 @@ _F_BASED = (
     "ICC intervals of one seed are F-based and take patches as independent; the tests, and intervals over several "
     "seeds, resample what belongs together"
 )
-
-
-@dataclass(frozen=True)
-class _Model:
-    """A row of the table."""
-
-    method: str
-    training: str
-
-    @property
-    def id(self) -> str:
-        return model_id(self.method, self.training)
 
 
 def run() -> None:
@@ -122,38 +112,31 @@ def _read(params: Params) -> dict[Key, Predictions]:
         if not path.is_file():
             raise InputError(f"{path}: not found; run `dvc repro evaluate@{run.name}` first")
         read[run] = read_predictions(path)
-        for name in (*MODELS, REFERENCE):
+        for name in (*MODELS, *ARMS):
             if name not in read[run].predictions:
                 raise InputError(f"{path}: no predictions of {name!r}; run evaluate again")
         check_same_patches(next(iter(read.values())), read[run])
     return read
 
 
-def _by_model(params: Params, read: Read, methods: Sequence[str]) -> dict[_Model, list[NDArray[np.float64]]]:
-    predictions = by_model(read, methods, params.students, params.seeds)
-    return {_Model(*names): values for names, values in predictions.items()}
-
-
 def _split_table(params: Params, split: str, parts: Mapping[Key, Predictions]) -> SplitTable:
     first = next(iter(parts.values()))
-    predictions = _by_model(params, parts, params.methods)
-    # Color alone knows no method.
-    method, student = params.methods[0], params.students[0]
-    of_seeds = [parts[method, seed, student] for seed in params.seeds]
-    predictions[_Model(REFERENCE, "")] = [part.predictions[REFERENCE] for part in of_seeds]
+    axes = (params.methods, params.students, params.seeds)
+    predictions = by_model(parts, *axes) | by_arm(parts, *axes)
     comparison = compare_models(
         first.references,
-        {model.id: seeds for model, seeds in predictions.items()},
+        {row.id: seeds for row, seeds in predictions.items()},
         first.groups,
         seed=params.compare.seed,
         num_replicates=params.compare.num_replicates,
+        families=families(list(predictions)),
     )
     several = len(params.seeds) > 1
     over = first.unit + " and seeds" * several
     about = f"{len(first.rows)} patches, seed{'s' * several} {', '.join(map(str, params.seeds))}"
     if first.unit != "patches":
         about = f"{len(set(first.groups))} {first.unit}, {about}"
-    return _table(params, split, about, {model.id: model for model in predictions}, comparison, over)
+    return _table(params, split, about, comparison, over)
 
 
 def _diagnoses(params: Params) -> dict[Key, Path]:
@@ -173,26 +156,26 @@ def _slides_table(params: Params) -> SplitTable | None:
         return None
     for other in read.values():
         check_same_slides(first, other)
-    predictions = _by_model(params, read, params.mapping_methods)
+    predictions = by_model(read, params.mapping_methods, params.students, params.seeds)
     groups = patient_or_slide(first.rows)
     is_positive = (first.rows["label"] == params.positive).to_numpy()
     comparison = compare_models(
         {"": is_positive.astype(int)},
-        {model.id: [_two_classes(scores) for scores in seeds] for model, seeds in predictions.items()},
+        {row.id: [_two_classes(scores) for scores in seeds] for row, seeds in predictions.items()},
         groups.to_numpy(dtype=object),
         seed=params.compare.seed,
         num_replicates=params.compare.num_replicates,
+        families=families(list(predictions)),
     )
     # AUC is of the ranks alone; where the border of a machine taught by a few slides lies is not compared.
     values = [replace(one, metric="slide_auc") for one in comparison.values if one.metric == "macro_auc"]
     if len(params.seeds) == 1 and groups.is_unique:  # DeLong's own interval, as metrics.json has it.
-        alone = {model.id: auc(is_positive, seeds[0]) for model, seeds in predictions.items()}
+        alone = {row.id: auc(is_positive, seeds[0]) for row, seeds in predictions.items()}
         values = [replace(one, estimate=alone[one.model]) for one in values]
     tests = [replace(one, metric="slide_auc") for one in comparison.tests if one.metric == "macro_auc"]
     over = "slides" + " and seeds" * (len(params.seeds) > 1)
     about = f"{is_positive.sum()} {params.positive} and {(~is_positive).sum()} other slides"
-    models = {model.id: model for model in predictions}
-    return _table(params, SLIDES, about, models, Comparison(values, tests), over)
+    return _table(params, SLIDES, about, Comparison(values, tests), over)
 
 
 def _two_classes(scores: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -201,30 +184,28 @@ def _two_classes(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.column_stack([1 - ranks, ranks])
 
 
-def _table(
-    params: Params, split: str, about: str, models: Mapping[str, _Model], comparison: Comparison, over: str
-) -> SplitTable:
-    values = [_value_row(params, split, models[value.model], value, over) for value in comparison.values]
+def _table(params: Params, split: str, about: str, comparison: Comparison, over: str) -> SplitTable:
+    values = [_value_row(params, split, value, over) for value in comparison.values]
     tests = [_test_row(split, test, over) for test in comparison.tests]
     return SplitTable(
         split, about, pd.DataFrame(values).astype({"mu": "Int64", "n_aug": "Int64"}), pd.DataFrame(tests)
     )
 
 
-def _value_row(params: Params, split: str, model: _Model, value: ModelValue, over: str) -> dict[str, Any]:
+def _value_row(params: Params, split: str, value: ModelValue, over: str) -> dict[str, Any]:
     """A row of table.csv."""
-    printed = _printed(params, split, model, value.metric)
+    row = Row.of(value.model)
+    printed = _printed(params, split, row, value.metric)
     by_rows = value.metric.startswith("icc") and len(params.seeds) == 1  # See `_F_BASED`.
-    is_student = model.training in params.students
     return {
         "dataset": params.dataset,
         "split": split,
-        "method": model.method,
-        "training": model.training,
-        "model": model.id,
+        "method": row.method,
+        "training": row.training,
+        "model": row.id,
         "alpha": params.alpha,
-        "mu": params.mu if is_student else None,
-        "n_aug": params.n_aug if is_student else None,
+        "mu": params.mu if row.student else None,
+        "n_aug": params.n_aug if row.student else None,
         "metric": value.metric,
         "value": value.estimate.value,
         "low": value.estimate.low,
@@ -238,7 +219,7 @@ def _value_row(params: Params, split: str, model: _Model, value: ModelValue, ove
     }
 
 
-def _printed(params: Params, split: str, model: _Model, metric: str) -> PaperNumber:
+def _printed(params: Params, split: str, row: Row, metric: str) -> PaperNumber:
     """What the paper prints for the same experiment; NaN where it prints nothing, or the experiment is another."""
     theirs = is_papers_experiment(
         source=params.source,
@@ -255,8 +236,8 @@ def _printed(params: Params, split: str, model: _Model, metric: str) -> PaperNum
             params.dataset,
             "test" if split == SLIDES else split,
             metric,
-            method=model.method,
-            training=model.training,
+            method=row.method,
+            training=row.training,
             alpha=params.alpha,
             mu=params.mu,
             n_aug=params.n_aug,
@@ -269,6 +250,7 @@ def _test_row(split: str, test: PairedTest, over: str) -> dict[str, Any]:
     return {
         "split": split,
         "metric": test.metric,
+        "family": test.family,
         "first": test.first,
         "second": test.second,
         "difference": test.difference.value,

@@ -1,4 +1,4 @@
-"""Stage `evaluate --method METHOD --student STUDENT --seed SEED`: two models -> predictions, metrics, pictures."""
+"""Stage `evaluate --method METHOD --student STUDENT --seed SEED`: two models, cheap arms -> metrics, pictures."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from histo_monai.artifacts import Run
 from histo_monai.assembly import Assembly
 from histo_monai.engines.task import Task
 from histo_monai.errors import InputError
+from histo_monai.evaluation.arms import predict_arms
 from histo_monai.evaluation.choice import read_choice
 from histo_monai.evaluation.estimates import (
     Estimates,
@@ -24,13 +25,14 @@ from histo_monai.evaluation.estimates import (
     predict_splits,
 )
 from histo_monai.loading.labeled import LabeledLoader, spread
+from histo_monai.networks.task_model import from_encoder
 from histo_monai.pictures.predictions import answers
 from histo_monai.provenance import made_from, write_metrics
 from histo_monai.reports import figures
 from histo_monai.roles import MODELS, STUDENT
 from histo_monai.storage import read_json, whole_folder
 from histo_monai.tables.predictions import predictions_table, write_predictions
-from histo_monai.tables.tasks import of_one_group, split_rows
+from histo_monai.tables.tasks import dependence_groups, of_one_group, split_rows
 
 _LOG = logging.getLogger(__name__)
 
@@ -47,15 +49,28 @@ def run(method: str, student: str, seed: int) -> None:
     assembly = Assembly.read()
     params, task = assembly.params, assembly.task
     rows = {split: split_rows(assembly.patches, split) for split in SPLITS}
-    read = [artifacts.PATCHES_CSV, artifacts.LABELS_JSON, *of_run.models.values(), of_run.choice]
-    provenance = made_from(params, read, list(rows.values()))
+    encoder = artifacts.model_folder(method) / artifacts.ENCODER
+    read = [artifacts.PATCHES_CSV, artifacts.LABELS_JSON, encoder, *of_run.models.values(), of_run.choice]
+    labeled = assembly.rows().labeled
+    provenance = made_from(params, read, [*rows.values(), labeled])
     models = assembly.load_run(of_run)
     choice = read_choice(of_run.choice)
     rows = {split: table for split, table in rows.items() if len(table)}
-    learned = assembly.in_order(assembly.rows().labeled)
     loaders = {split: assembly.in_order(table) for split, table in rows.items()}
-    predictions = predict_splits(models, task, loaders, learned)
-    metrics: dict[str, Any] = {"choice": choice}
+    networks = predict_splits(models, task, loaders)
+    arms = predict_arms(
+        from_encoder(encoder, task.num_outputs)[0].encoder,
+        task,
+        assembly.in_order(labeled),
+        dependence_groups(labeled),
+        loaders,
+        networks,
+    )
+    predictions = {split: {**networks[split], **arms.predictions[split]} for split in rows}
+    metrics: dict[str, Any] = {
+        "choice": choice,
+        "arms": {name: chosen.as_dict() for name, chosen in arms.chosen.items()},
+    }
     for split, of_split in predictions.items():
         estimates = estimate(task, rows[split], of_split, seed=params.evaluate.seed)
         estimates["chosen"] = estimates[choice["chosen"]]

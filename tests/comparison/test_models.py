@@ -224,6 +224,45 @@ def test_two_raters_have_a_family_of_tests_each():
     assert [test.metric for test in comparison.tests] == ["icc_a"] * 3 + ["icc_b"] * 3
 
 
+def test_each_family_of_pairs_is_adjusted_by_itself():
+    references, predictions, groups = classes(
+        np.random.default_rng(8), 12, 1, skills=(1.0, 1.6, 2.2, 3.0), num_rows=150
+    )
+    every = compare_models(references, predictions, groups, seed=0, num_replicates=200)
+    named = {
+        "main": [("model 0", "model 1"), ("model 0", "model 2"), ("model 1", "model 2")],
+        "rest": [("model 3", "model 0"), ("model 3", "model 2")],
+        "none": [],
+    }
+    parted = compare_models(references, predictions, groups, seed=0, num_replicates=200, families=named)
+    assert [value.estimate for value in parted.values] == [value.estimate for value in every.values]
+    assert {test.family for test in every.tests} == {"all pairs"}
+    for metric in dict.fromkeys(test.metric for test in every.tests):
+        raw = {frozenset((t.first, t.second)): t.p for t in every.tests if t.metric == metric}
+        of_metric = [test for test in parted.tests if test.metric == metric]
+        assert [(t.family, t.first, t.second) for t in of_metric] == [
+            (family, *pair) for family, pairs in named.items() for pair in pairs
+        ]
+        for family, pairs in named.items():
+            p_values = sorted((raw[frozenset(pair)], pair) for pair in pairs)
+            largest = 0.0  # Holm, step by step.
+            for rank, (p, pair) in enumerate(p_values):
+                largest = max(largest, min(1.0, (len(p_values) - rank) * p))
+                test = next(t for t in of_metric if t.family == family and (t.first, t.second) == pair)
+                assert (test.p, test.p_holm) == pytest.approx((p, largest))
+                assert (test.verdict == "not distinguishable") == (largest > 0.05)
+
+
+def test_a_pair_turned_round_has_the_difference_turned_round():
+    references, predictions, groups = classes(np.random.default_rng(9), 12, 3, skills=(1.0, 2.0))
+    there, back = (
+        compare_models(references, predictions, groups, seed=0, num_replicates=200, families={"one": [pair]})
+        for pair in (("model 0", "model 1"), ("model 1", "model 0"))
+    )
+    for one, other in zip(there.tests, back.tests, strict=True):
+        assert (one.difference.value, one.p) == pytest.approx((-other.difference.value, other.p))
+
+
 def test_models_with_other_numbers_of_seeds_are_refused():
     references, predictions, groups = scores(np.random.default_rng(6), 15, 2)
     predictions["model 1"] = predictions["model 1"][:1]

@@ -106,7 +106,10 @@ def test_a_toy_pretext_student_and_encoder_go_through_all_stages(project: Path) 
     curves = pd.read_csv(folders["toy"] / "curves.csv")
     assert {"train_loss", "train_supervised", "train_distance", "validation_loss"} <= set(curves.columns)
     table = pd.read_csv("data/comparison/table.csv", keep_default_na=False).query("split == 'test'")
-    assert table["training"].unique().tolist() == ["finetune", *STUDENTS, ""]
+    assert table["training"].unique().tolist() == [
+        *("finetune", *STUDENTS, "", "linear", "knn"),
+        *(f"{student}+color" for student in STUDENTS),
+    ]
     assert "quarters + toy" in Path("data/comparison/report.md").read_text()
 
 

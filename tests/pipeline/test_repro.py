@@ -198,7 +198,10 @@ def test_metrics_and_plots_are_shown(clone: Path, shell: Shell) -> None:
         "student",
         "chosen",
         "color_mean",
-        "color_histogram",
+        "color",
+        "encoder_linear",
+        "encoder_knn",
+        "stacked",
     }
     shell("dvc plots show", clone)
     page = (clone / "dvc_plots/index.html").read_text()

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -6,12 +8,12 @@ from histo_monai.reports.forest import forest
 from histo_monai.reports.tables import SplitTable, comparison_report, in_words, number
 from tests.reports.whole import assert_nothing_is_cut_off
 
-MODELS = ["random-finetune", "rsp-finetune", "random-paper", "rsp-paper", "color_histogram"]
+MODELS = ["random-finetune", "rsp-finetune", "random-paper", "rsp-paper", "color"]
 PAIRS = [(first, second) for i, first in enumerate(MODELS) for second in MODELS[i + 1 :]]
 VALUES = {"accuracy": [0.70, 0.76, 0.71, 0.78, 0.6], "macro_auc": [0.8, 0.85, 0.8, 0.84, np.nan]}
 
 
-def split_table(better_than_random=(), paper=np.nan, metrics=("accuracy", "macro_auc")):
+def split_table(better_than_random=(), paper=np.nan, metrics=("accuracy", "macro_auc"), split="test"):
     rows = [
         {"model": model, "metric": metric, "value": value, "low": value - 0.04, "high": value + 0.05}
         | {"paper_value": paper, "paper_low": np.nan, "paper_high": np.nan}
@@ -27,7 +29,7 @@ def split_table(better_than_random=(), paper=np.nan, metrics=("accuracy", "macro
             row = {"metric": metric, "first": first, "second": second, "difference": of[first] - of[second]}
             ends = {"low": of[first] - of[second] - 0.02, "high": of[first] - of[second] + 0.01}
             tests.append(row | ends | {"p_holm": 0.0123 if apart else 0.6, "verdict": verdict})
-    return SplitTable("test", "8 slides, 300 patches, seed 0", pd.DataFrame(rows), pd.DataFrame(tests))
+    return SplitTable(split, "8 slides, 300 patches, seed 0", pd.DataFrame(rows), pd.DataFrame(tests))
 
 
 def lines_of(report, start):
@@ -37,10 +39,10 @@ def lines_of(report, start):
 def test_fine_tuned_rows_stand_above_those_with_consistency_and_the_best_is_bold():
     report = comparison_report("title", [split_table()], ["one seed"])
     rows = [line.split("|")[1].strip() for line in lines_of(report, "| ")][1:6]
-    assert rows == ["random fine-tuned", "RSP fine-tuned", "random + CR", "RSP + CR", "color histogram"]
+    assert rows == ["random fine-tuned", "RSP fine-tuned", "random + CR", "RSP + CR", "color alone"]
     assert "| RSP + CR | **0.780 (0.74 to 0.83)** | 0.840 (0.80 to 0.89) |" in report
     assert "| RSP fine-tuned | 0.760 (0.72 to 0.81) | **0.850 (0.81 to 0.90)** |" in report
-    assert "| color histogram | 0.600 (0.56 to 0.65) | — |" in report
+    assert "| color alone | 0.600 (0.56 to 0.65) | — |" in report
     assert report.startswith("# title\n\n- one seed\n")
 
 
@@ -62,6 +64,80 @@ def test_every_network_is_set_against_color_and_every_student_against_its_own_te
     assert "RSP fine-tuned |" not in students
     between = next(part for head, part in parts.items() if head.startswith("Between"))
     assert "RSP + CR against random + CR" in between
+
+
+def with_values(table, color, metric="accuracy"):
+    of_color = (table.table["model"] == "color") & (table.table["metric"] == metric)
+    return replace(table, table=table.table.assign(value=table.table["value"].where(~of_color, color)))
+
+
+@pytest.mark.parametrize(
+    ("color", "numbers"),
+    [(0.9, "0.90 against 0.78"), (0.7804, "0.7804 against 0.7800"), (0.784, "0.784 against 0.780")],
+)
+def test_where_color_is_ahead_the_page_says_so_before_all_else(color, numbers):
+    report = comparison_report("title", [with_values(split_table(), color)], ["one seed"])
+    sentence = f"**Color alone is ahead of every network here: accuracy {numbers}.**"
+    assert report.startswith(f"# title\n\n{sentence}\n\n- one seed\n")
+
+
+def test_where_color_is_not_ahead_the_page_says_nothing():
+    other_metric = with_values(split_table(), 0.99, "macro_auc")
+    for tables in (
+        [split_table()],
+        [with_values(split_table(), 0.78)],
+        [with_values(split_table(), np.nan)],
+        [other_metric],
+        [split_table(), with_values(split_table(split="validation"), 0.9)],
+    ):
+        assert "ahead" not in comparison_report("title", tables, [])
+    slides = split_table(split="test slides")
+    without = replace(slides, table=slides.table[slides.table["model"] != "color"])
+    assert "ahead" in comparison_report("title", [without, with_values(split_table(), 0.9)], [])
+
+
+def with_arms():
+    """The table of `split_table`, and two arms of RSP: one ahead of every network, one not."""
+    table = split_table()
+    rows, tests = [], []
+    for metric in table.metrics:
+        for arm, value in (("rsp-linear", 0.95), ("rsp-paper+color", 0.5)):
+            rows.append({"model": arm, "metric": metric, "value": value, "low": value, "high": value})
+            for other in ("rsp-paper", "color"):
+                test = {"metric": metric, "first": arm, "second": other, "difference": 0.1, "low": 0.0}
+                tests.append(test | {"high": 0.2, "p_holm": 0.04, "verdict": "better"})
+    return replace(
+        table,
+        table=pd.concat([table.table, pd.DataFrame(rows)], ignore_index=True),
+        tests=pd.concat([table.tests, pd.DataFrame(tests)], ignore_index=True),
+    )
+
+
+def test_arms_have_rows_and_a_section_and_are_no_networks():
+    report = comparison_report("title", [with_arms()], [])
+    assert "Color alone is ahead" not in report
+    assert "| RSP frozen, linear | **0.950 (0.95 to 0.95)** |" in report
+    tables, about = report.split("Differences are paired")
+    assert about.count("Arms that cost seconds train no network") == 1
+    assert "train no network" not in comparison_report("title", [split_table()], [])
+    parts = {part.splitlines()[0]: part for part in tables.split("### ")}
+    arms = parts.pop("Arms that cost seconds")
+    assert "| RSP frozen, linear against RSP + CR | **better**, +0.100 (+0.00 to +0.20), p 0.040 |" in arms
+    assert "| RSP + CR + color against color alone |" in arms
+    rest = "".join(part for head, part in parts.items() if not head.startswith("# title"))
+    assert "linear" not in rest
+    assert "CR + color" not in rest
+
+
+def test_the_picture_shows_arms_too():
+    plain, more = forest("title", [split_table()]), forest("title", [with_arms()])
+    assert_nothing_is_cut_off(more)
+    assert more.shape[0] > plain.shape[0]
+    table = with_arms()
+    long = "pretrained-mean_teacher+color"
+    wide = forest("title", [replace(table, table=table.table.replace("rsp-paper+color", long))])
+    assert_nothing_is_cut_off(wide)
+    assert wide.shape[1] > more.shape[1]
 
 
 def test_the_papers_number_stands_beside_ours_where_it_has_one():

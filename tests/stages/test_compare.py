@@ -17,7 +17,8 @@ from histo_monai.metrics import auc, delong_test
 from histo_monai.tables.predictions import predictions_table, write_predictions
 
 CLASSES = ["normal", "stroma", "tumor"]
-NAMES = ("finetuned", "student", "color_mean", "color_histogram")
+NAMES = ("finetuned", "student")
+ARMS = ("color_mean", "color", "encoder_linear", "encoder_knn", "stacked")
 SKILL = {"random": 0.3, "rsp": 2.5}
 Project = Callable[..., Path]
 
@@ -53,7 +54,7 @@ def _predictions(rows: pd.DataFrame, skill: float, random: np.random.Generator) 
 def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A function that makes a project with predictions of methods and seeds, and goes into it."""
 
-    def make(seeds: tuple[int, ...] = (0,), scores: bool = False, **changes: Any) -> Path:
+    def make(seeds: tuple[int, ...] = (0,), scores: bool = False, color: float = 0.1, **changes: Any) -> Path:
         params = yaml.safe_load((root / "params.yaml").read_text())
         params |= {"methods": list(SKILL), "seeds": list(seeds)}
         params |= {"dataset": "breastpathq", "corpus": "breastpathq"} if scores else {"dataset": "kather"}
@@ -68,10 +69,10 @@ def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proj
                     rows = _rows(split, scores)
                     random = np.random.default_rng([seed, len(method)])
                     predictions = {
-                        name: _predictions(rows, skill + 0.1 * random.normal(), random) for name in NAMES[:2]
+                        name: _predictions(rows, skill + 0.1 * random.normal(), random) for name in NAMES
                     }
-                    color = np.random.default_rng(9)
-                    predictions |= {name: _predictions(rows, 0.1, color) for name in NAMES[2:]}
+                    fixed = np.random.default_rng(9)
+                    predictions |= {name: _predictions(rows, color, fixed) for name in ARMS}
                     tables.append(predictions_table(rows, predictions, None if scores else CLASSES))
                 folder = tmp_path / f"data/evaluation/{method}-paper-{seed}"
                 folder.mkdir(parents=True, exist_ok=True)
@@ -86,11 +87,13 @@ def test_every_row_of_the_table_is_the_mean_of_its_seeds(project: Project) -> No
     folder = project(seeds=(0, 1, 2, 3, 4))
     assert main(["compare"]) == 0
     table = pd.read_csv(folder / "data/comparison/table.csv", keep_default_na=False)
-    assert len(table) == 2 * 4 * 5
+    assert len(table) == 2 * 4 * 11
     test = table[(table["split"] == "test") & (table["metric"] == "accuracy")]
-    assert test["method"].tolist() == ["random", "rsp", "random", "rsp", "color_histogram"]
-    assert test["training"].tolist() == ["finetune", "finetune", "paper", "paper", ""]
-    assert test["mu"].tolist() == ["", "", "7", "7", ""]
+    assert test["method"].tolist() == ["random", "rsp"] * 2 + ["color"] + ["random", "rsp"] * 3
+    trainings = ["finetune", "finetune", "paper", "paper", ""]
+    arms = ["linear", "linear", "knn", "knn", "paper+color", "paper+color"]
+    assert test["training"].tolist() == trainings + arms
+    assert test["mu"].tolist() == ["", "", "7", "7", "", *[""] * 4, "7", "7"]
     assert set(table["over"]) == {"slides and seeds"}
     each = []
     for seed in range(5):
@@ -118,7 +121,8 @@ def test_the_better_method_is_called_better_and_the_summary_counts_it(project: P
         "summary.json",
     }
     tests = pd.read_csv(out / "tests.csv")
-    assert len(tests) == 2 * 4 * 10
+    assert len(tests) == 2 * 4 * (10 + 6 * 3)
+    assert tests["family"].value_counts().to_dict() == {"models": 2 * 4 * 10, "arms": 2 * 4 * 18}
     pair = tests.query("split == 'test' and first == 'random-finetune' and second == 'rsp-finetune'")
     assert set(pair["verdict"]) == {"worse"}
     assert dict(zip(pair["metric"], pair["test"], strict=True))["macro_auc"] == "DeLong"
@@ -162,10 +166,59 @@ def test_the_papers_numbers_stand_beside_real_data_of_its_kind_and_never_beside_
     )
     assert table.loc[("rsp", "paper"), "paper_value"] == 0.876
     assert table.loc[("random", "finetune"), "paper_high"] == 0.73
-    assert table["paper_value"].isna().sum() == 1  # Color alone.
+    assert table["paper_value"].isna().sum() == 7  # Color alone, and the other arms.
+    assert np.isnan(table.loc[("color", np.nan), "paper_value"])
     project(scores=True, source="phantom", **papers)
     assert main(["compare"]) == 0
     assert pd.read_csv("data/comparison/table.csv")["paper_value"].isna().all()
+
+
+def test_arms_cost_the_main_comparisons_nothing(project: Project) -> None:
+    """P-values of networks and color are Holm's over their own ten pairs, and those of the arms over theirs."""
+    folder = project(seeds=(0, 1, 2))
+    assert main(["compare"]) == 0
+    tests = pd.read_csv(folder / "data/comparison/tests.csv").query("split == 'test'")
+    for (_, family), of_family in tests.groupby(["metric", "family"]):
+        ordered = of_family.sort_values("p")
+        steps = ordered["p"].to_numpy() * np.arange(len(ordered), 0, -1)
+        np.testing.assert_allclose(ordered["p_holm"], np.maximum.accumulate(steps).clip(max=1), rtol=1e-4)
+        arms = of_family["first"].str.contains("linear|knn|color") & (of_family["first"] != "color")
+        assert arms.all() if family == "arms" else not arms.any()
+    report = (folder / "data/comparison/report.md").read_text()
+    section = report.split("### Arms that cost seconds")[1].split("###")[0]
+    assert "| RSP frozen, linear against RSP fine-tuned |" in section
+    assert "| random + CR + color against color alone |" in section
+
+
+@pytest.mark.parametrize("scores", [False, True])
+@pytest.mark.parametrize("color", [0.1, 4.0])
+def test_the_report_begins_with_color_where_color_is_ahead(
+    project: Project, color: float, scores: bool
+) -> None:
+    folder = project(scores=scores, color=color)
+    assert main(["compare"]) == 0
+    report = (folder / "data/comparison/report.md").read_text()
+    table = pd.read_csv(folder / "data/comparison/table.csv")
+    metric = "icc_a" if scores else "accuracy"
+    of_metric = table[(table["split"] == "test") & (table["metric"] == metric)]
+    networks = of_metric[of_metric["training"].isin(["finetune", "paper"])]["value"].max()
+    alone = of_metric[of_metric["method"] == "color"]["value"].item()
+    assert (alone > networks) == (color > 1)
+    name = "ICC(2,1) with A" if scores else "accuracy"
+    headline = f"**Color alone is ahead of every network here: {name} {alone:.2f} against {networks:.2f}.**"
+    assert (report.splitlines()[2] == headline) == (alone > networks)
+    assert ("Color alone is ahead" in report) == (alone > networks)
+
+
+def test_predictions_of_an_older_version_are_refused(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = project() / "data/evaluation/rsp-paper-0/predictions.csv"
+    table = pd.read_csv(path)
+    table.drop(columns=[f"stacked_{name}" for name in CLASSES]).to_csv(path, index=False)
+    assert main(["compare"]) == 1
+    message = capsys.readouterr().err.strip().splitlines()[-1]
+    assert message.endswith("predictions.csv: no predictions of 'stacked'; run evaluate again")
 
 
 def test_a_missing_run_and_other_patches_are_told_in_one_line(

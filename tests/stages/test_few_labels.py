@@ -13,8 +13,11 @@ import yaml
 
 from histo_monai.__main__ import main
 from histo_monai.artifacts import Run
+from histo_monai.baselines.arms import ARMS, LEARNED
+from histo_monai.baselines.learners import LEARNERS
 from histo_monai.mapping.heatmap import read_heatmap
 from histo_monai.metrics import intraclass_correlation
+from histo_monai.storage import file_sha256
 
 RUN = ("--method", "random", "--seed", "0")
 
@@ -66,17 +69,39 @@ def test_numbers_are_those_of_the_predictions(project: Path) -> None:
     predictions = pd.read_csv(folder / "predictions.csv")
     test = predictions[predictions["split"] == "test"]
     metrics = _json(folder / "metrics.json")
-    for model in ("finetuned", "student", "color_histogram"):
+    for model in ("finetuned", "student", "color", "encoder_knn", "stacked"):
         ratings = np.stack([test["rater_b"], test[model]], axis=1)
         estimate = metrics["test"][model]["icc_b"]
         assert estimate["value"] == pytest.approx(intraclass_correlation(ratings).value, abs=1e-4)
         error = (test["rater_a"] - test[model]).abs().mean()
         assert metrics["test"][model]["mae_a"]["value"] == pytest.approx(error, abs=1e-4)
+    assert set(metrics["test"]) >= {f"student_minus_{name}" for name in ("finetuned", *ARMS)}
+    for split in ("validation", "test"):
+        rows = predictions[predictions["split"] == split]
+        both = (rows["student"] + rows["color"]) / 2
+        np.testing.assert_allclose(rows["stacked"], both, atol=2e-6)
     human = intraclass_correlation(test[["rater_a", "rater_b"]].to_numpy())
     assert metrics["test"]["human"]["icc"]["value"] == pytest.approx(human.value, abs=1e-4)
     assert metrics["test"]["chosen"] == metrics["test"][metrics["choice"]["chosen"]]
     assert predictions[["finetuned", "student"]].to_numpy().min() >= 0
     assert predictions[["finetuned", "student"]].to_numpy().max() <= 1
+
+
+@pytest.mark.slow
+def test_what_the_arms_chose_and_what_they_are_made_from_is_on_record(project: Path) -> None:
+    metrics = _json(project / "data/evaluation/random-paper-0/metrics.json")
+    assert set(metrics["arms"]) == set(LEARNED)
+    for name, arm in LEARNED.items():
+        chosen = metrics["arms"][name]
+        assert chosen["features"] in arm.features
+        assert chosen["learner"] in arm.learners
+        assert chosen["setting"] in LEARNERS[chosen["learner"]].settings
+        assert 0 < chosen["score"] < 1
+        assert chosen["num_folds"] >= 2
+    encoder = project / "data/models/random/encoder.safetensors"
+    assert metrics["provenance"]["inputs"]["data/models/random/encoder.safetensors"] == file_sha256(encoder)
+    summary = _json(project / "data/evaluation/random-paper-0/summary.json")
+    assert set(summary["test_icc_a"]) == {"finetuned", "student", "chosen", *ARMS}
 
 
 @pytest.mark.slow

@@ -1,0 +1,82 @@
+"""The arms that cost seconds on the patches of a run: what they learn from, what they predict beside the network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from histo_monai.baselines.arms import COLOR, ENCODER, LEARNED, STACKED, stacked
+from histo_monai.baselines.colors import color_features
+from histo_monai.baselines.learners import Chosen, Features, choose_model
+from histo_monai.engines.embedding import encoder_features
+from histo_monai.engines.task import Task
+from histo_monai.errors import InputError
+from histo_monai.evaluation.estimates import Predictions
+from histo_monai.loading.labeled import LabeledLoader
+from histo_monai.networks.encoder import Encoder
+from histo_monai.roles import STUDENT
+
+
+@dataclass(frozen=True)
+class Arms:
+    """What the arms came to.
+
+    Attributes:
+        predictions: by split, of every arm.
+        chosen: name of an arm that learns -> what cross-validation chose.
+    """
+
+    predictions: dict[str, Predictions]
+    chosen: dict[str, Chosen]
+
+
+def predict_arms(
+    encoder: Encoder,
+    task: Task,
+    labeled: LabeledLoader,
+    groups: np.ndarray,
+    loaders: Mapping[str, LabeledLoader],
+    networks: Mapping[str, Predictions],
+) -> Arms:
+    """Let every arm learn from the labels that the network has learned from, and predict every split.
+
+    No arm looks at validation patches: their labels are labels too.
+
+    Args:
+        encoder: as its pretraining left it.
+        task: what is predicted.
+        labeled: the training patches whose labels are given, in order.
+        groups: patient or slide of each of them; Shape (n,).
+        loaders: by split, in the order of its table.
+        networks: by split, what the student predicts among others.
+
+    Raises:
+        InputError: the encoder gives NaN.
+    """
+    features = _features(encoder, task, labeled)
+    targets = labeled.targets.numpy()
+    num_classes = len(task.classes) if task.classes else None
+    chosen = {
+        name: choose_model(features, targets, groups, num_classes, names=arm.features, learners=arm.learners)
+        for name, arm in LEARNED.items()
+    }
+    predictions: dict[str, Predictions] = {}
+    for split, loader in loaders.items():
+        of_split = _features(encoder, task, loader)
+        predictions[split] = {name: arm.model.predict(of_split) for name, arm in chosen.items()}
+        predictions[split][STACKED] = stacked(
+            networks[split][STUDENT], predictions[split][COLOR], are_classes=num_classes is not None
+        )
+    return Arms(predictions, chosen)
+
+
+def _features(encoder: Encoder, task: Task, loader: LabeledLoader) -> Features:
+    seen = encoder_features(encoder, task, loader.loader)
+    if not np.isfinite(seen).all():
+        raise InputError(
+            "the pretrained encoder gives no number for a patch, so its weights are out of all range; run the pretrain "
+            "stage again, with a lower rate where it comes to this again"
+        )
+    return {**color_features(loader.loader), ENCODER: seen}
