@@ -352,9 +352,10 @@ def test_the_estimate_of_the_disk_counts_every_model_and_a_full_disk_fails(
     params: Params, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree: Any = yaml.safe_load((project / "params.yaml").read_text())
-    runs, folds = len(tree["methods"]) * len(tree["seeds"]), tree["crossfit"]["num_folds"]
+    runs, mapped = (len(tree[axis]) * len(tree["seeds"]) for axis in ("methods", "whole_slides"))
+    in_folds = 2 * tree["crossfit"]["num_folds"] * mapped
     need, parts = disk.estimate(params)
-    assert f"{len(tree['methods']) + runs * (2 + 2 * folds)} models" in parts
+    assert f"{len(tree['methods']) + 2 * runs + in_folds} models" in parts
     usage = shutil.disk_usage(project)
     for factor, status in ((0.5, "FAIL"), (1.5, "WARN"), (3, "PASS")):
         free = int(need * factor)

@@ -46,6 +46,7 @@ PARAMS: Mapping[str, Any] = {
     "dataset": "own",
     "corpus": "own",
     "methods": ["random"],
+    "whole_slides": ["random"],
     "seeds": [0],
     "alpha": 1.0,
     "mu": 1,

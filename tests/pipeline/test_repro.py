@@ -96,35 +96,40 @@ def test_repro_maps_and_diagnoses_every_slide_once(clone: Path) -> None:
     slides = pd.read_csv(clone / "data/index/whole_slides.csv", keep_default_na=False)
     assert (slides["split"] == "test").sum() == 4
     trained_on = slides.loc[(slides["split"] == "train"), "slide_id"]
-    for method in ("random", "rsp"):
-        folds = pd.read_csv(clone / f"data/models/{method}-paper-0/folds/folds.csv")
-        assert sorted(folds["slide_id"]) == sorted(trained_on)
-        folder = clone / f"data/heatmaps/{method}-paper-0"
-        for slide_id in slides["slide_id"]:
-            scores = read_heatmap(folder / f"scores/{slide_id}.csv")
-            seen = {"finetuned_seen", "student_seen"} if slide_id in set(trained_on) else set()
-            assert set(scores.values) == {"finetuned", "student"} | seen
-            for model in ("finetuned", "student"):
-                raster, stride_um = read_map(folder / f"{model}/{slide_id}.tif")
-                assert stride_um == scores.grid.stride_um
-                np.testing.assert_allclose(raster, scores.raster(model), atol=1 / 500)
-                with openslide.OpenSlide(folder / f"{model}/{slide_id}.tif") as opened:
-                    assert float(opened.properties["openslide.mpp-x"]) == pytest.approx(stride_um)
-                regions, _ = read_geojson(folder / f"{model}/{slide_id}.geojson")
-                grid = scores.grid
-                above = rasterize_regions(regions, downsample=grid.downsample, shape=grid.shape)
-                np.testing.assert_array_equal(above, np.nan_to_num(scores.raster(model)) >= 0.5)
-                assert (folder / f"{model}/{slide_id}.png").is_file()
-        metrics = json.loads((clone / f"data/diagnosis/{method}-paper-0/metrics.json").read_text())["test"][
-            "student"
-        ]
-        assert set(metrics["slide_auc"]) == {"value", "low", "high", "n"}
-        scores = pd.read_csv(clone / f"data/diagnosis/{method}-paper-0/slides.csv")
-        test = scores[scores["split"] == "test"]
-        area = roc_auc_score(test["label"] == "tumor", test["student_score"])
-        assert metrics["slide_auc"]["value"] == pytest.approx(area)
-        summary = json.loads((clone / "data/comparison/summary.json").read_text())
-        assert summary["test_slide_auc"][f"{method}-paper"] == pytest.approx(area)
+    folds = pd.read_csv(clone / "data/models/rsp-paper-0/folds/folds.csv")
+    assert sorted(folds["slide_id"]) == sorted(trained_on)
+    folder = clone / "data/heatmaps/rsp-paper-0"
+    for slide_id in slides["slide_id"]:
+        scores = read_heatmap(folder / f"scores/{slide_id}.csv")
+        seen = {"finetuned_seen", "student_seen"} if slide_id in set(trained_on) else set()
+        assert set(scores.values) == {"finetuned", "student"} | seen
+        for model in ("finetuned", "student"):
+            raster, stride_um = read_map(folder / f"{model}/{slide_id}.tif")
+            assert stride_um == scores.grid.stride_um
+            np.testing.assert_allclose(raster, scores.raster(model), atol=1 / 500)
+            with openslide.OpenSlide(folder / f"{model}/{slide_id}.tif") as opened:
+                assert float(opened.properties["openslide.mpp-x"]) == pytest.approx(stride_um)
+            regions, _ = read_geojson(folder / f"{model}/{slide_id}.geojson")
+            grid = scores.grid
+            above = rasterize_regions(regions, downsample=grid.downsample, shape=grid.shape)
+            np.testing.assert_array_equal(above, np.nan_to_num(scores.raster(model)) >= 0.5)
+            assert (folder / f"{model}/{slide_id}.png").is_file()
+    metrics = json.loads((clone / "data/diagnosis/rsp-paper-0/metrics.json").read_text())["test"]["student"]
+    assert set(metrics["slide_auc"]) == {"value", "low", "high", "n"}
+    scores = pd.read_csv(clone / "data/diagnosis/rsp-paper-0/slides.csv")
+    test = scores[scores["split"] == "test"]
+    area = roc_auc_score(test["label"] == "tumor", test["student_score"])
+    assert metrics["slide_auc"]["value"] == pytest.approx(area)
+    summary = json.loads((clone / "data/comparison/summary.json").read_text())
+    assert summary["test_slide_auc"]["rsp-paper"] == pytest.approx(area)
+    assert set(summary["test_slide_auc"]) == {"rsp-finetune", "rsp-paper"}
+
+
+@pytest.mark.slow
+def test_repro_maps_nothing_with_methods_that_are_not_asked_for(clone: Path) -> None:
+    assert pd.read_csv(clone / "data/models/random-paper-0/folds/folds.csv").empty
+    assert pd.read_csv(clone / "data/heatmaps/random-paper-0/slides.csv").empty
+    assert pd.read_csv(clone / "data/diagnosis/random-paper-0/slides.csv").empty
 
 
 @pytest.mark.slow
