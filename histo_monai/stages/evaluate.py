@@ -50,7 +50,7 @@ def run(method: str, student: str, seed: int) -> None:
     params, task = assembly.params, assembly.task
     rows = {split: split_rows(assembly.patches, split) for split in SPLITS}
     encoder = artifacts.model_folder(method) / artifacts.ENCODER
-    read = [artifacts.PATCHES_CSV, artifacts.LABELS_JSON, encoder, *of_run.models.values(), of_run.choice]
+    read = [artifacts.PATCHES_CSV, artifacts.LABELS_JSON, *of_run.models.values(), of_run.choice, encoder]
     labeled = assembly.rows().labeled
     provenance = made_from(params, read, [*rows.values(), labeled])
     models = assembly.load_run(of_run)
