@@ -179,7 +179,7 @@ def test_stages_out_of_order_say_what_is_missing(
     assert main(["index"]) == 0
     assert "data/models/random/encoder.safetensors" in _refused(capfd, "finetune", *run)
     assert "data/models/random-0/finetuned/model.safetensors" in _refused(capfd, "consistency", *run)
-    assert "data/models/random-0/finetuned/model.safetensors" in _refused(capfd, "evaluate", *run)
+    assert "data/models/random/encoder.safetensors" in _refused(capfd, "evaluate", *run)
     shutil.rmtree("data/index")
     (folder / "patches.csv").unlink()
     assert main(["index"]) == 0
