@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,15 @@ import torch
 
 from histo_monai.assembly import Assembly, TrainingRows, schedule_of
 from histo_monai.engines.fit import Records
+from histo_monai.engines.probe import probe_head
 from histo_monai.engines.supervised import FinetuneResult, Picture, Tuning, finetune
 from histo_monai.loading.streams import shuffled
 from histo_monai.networks.task_model import TaskModel, describe_task_model, from_encoder
 from histo_monai.params.sections import FinetuneRecipe, TrainingParams
 from histo_monai.randomness import derive_seed
-from histo_monai.tables.tasks import training_mpp
+from histo_monai.tables.tasks import dependence_groups, training_mpp
+
+_LOG = logging.getLogger(__name__)
 
 
 def finetune_encoder(
@@ -37,6 +41,12 @@ def finetune_encoder(
     schedule = schedule_of(section)
     torch.manual_seed(derive_seed(seed, "initialisation"))
     model, description = from_encoder(encoder, assembly.task.num_outputs)
+    if isinstance(section, FinetuneRecipe) and section.probe:
+        probed = probe_head(
+            model, assembly.task, assembly.in_order(rows.labeled), dependence_groups(rows.labeled)
+        )
+        if probed:
+            _LOG.info("the head starts as a linear model of the labels: %s", probed.as_dict())
     result = finetune(
         model,
         assembly.task,
@@ -68,4 +78,4 @@ def finetune_encoder(
 def _tuning(section: TrainingParams | FinetuneRecipe) -> Tuning:
     if not isinstance(section, FinetuneRecipe):
         return Tuning()
-    return Tuning(section.trunk_rate, section.probe_epochs, section.plain_share, section.decay)
+    return Tuning(section.trunk_rate, section.plain_share, section.decay)

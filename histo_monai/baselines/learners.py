@@ -30,6 +30,8 @@ MOST_ITERATIONS = 100
 TREES, TREES_IN_FOLDS = 200, 50
 """Of a forest, and of those that are compared with other candidates: they cost a quarter and are hardly worse."""
 MOST_ROWS_OF_A_TREE = 1000
+UNKNOWN = 1e-3
+"""Of a class that no label names, beside one whose logit is 0: what a network starts from, not what it ends with."""
 NEIGHBORS = (1, 3, 7, 15, 31, 63)
 
 
@@ -115,6 +117,30 @@ class Model:
             shares = np.zeros((len(rows), self._num_classes))
             shares[:, self._model.classes_] = self._model.predict_proba(rows)
         return shares
+
+    def layer(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """What a linear candidate has learned, as a layer of a network: features -> logits of K classes, or the score.
+
+        The softmax of the logits is what `predict` gives. Those of classes sum to 0; one of a class without a label is
+        log(`UNKNOWN`).
+
+        Returns:
+            Weights, Shape (K, D), and biases, Shape (K,); K = 1 for scores.
+        """
+        scaler, linear = self._model[0], self._model[-1]
+        weights, biases = np.atleast_2d(linear.coef_), np.atleast_1d(linear.intercept_)
+        if self._num_classes is not None:
+            if len(weights) == 1:  # of two classes: the log odds of the second
+                weights, biases = (
+                    np.stack([-weights[0], weights[0]]) / 2,
+                    np.stack([-biases[0], biases[0]]) / 2,
+                )
+            known_weights, known_biases, known = weights, biases, linear.classes_
+            weights = np.zeros((self._num_classes, known_weights.shape[1]))
+            biases = np.full(self._num_classes, np.log(UNKNOWN))
+            weights[known], biases[known] = known_weights, known_biases
+        weights = weights / scaler.scale_
+        return weights, biases - weights @ scaler.mean_
 
 
 def _no_flags() -> np.errstate:

@@ -190,16 +190,13 @@ def writing_events(folder: Path) -> Iterator[None]:
         threading.excepthook = print_error
 
 
-def attach_rates(
-    trainer: Engine, optimizer: torch.optim.Optimizer, schedule: Schedule, *, probe_epochs: int = 0
-) -> None:
+def attach_rates(trainer: Engine, optimizer: torch.optim.Optimizer, schedule: Schedule) -> None:
     """Learning rates as the schedule has them; a function of the step alone, so that they need no state to resume.
 
     Args:
         trainer: before whose steps they are set.
         optimizer: each group of its parameters has a highest rate of its own.
         schedule: see `Schedule.rate`.
-        probe_epochs: epochs at the start in which all groups but the first wait.
     """
     highest = [float(group["lr"]) for group in optimizer.param_groups]
 
@@ -207,7 +204,7 @@ def attach_rates(
         state = engine.state
         num_steps = (state.max_epochs or 0) * (state.epoch_length or 0)
         rate = schedule.rate(epoch=state.epoch, step=state.iteration, num_steps=num_steps)
-        for number, (group, lr) in enumerate(zip(optimizer.param_groups, highest, strict=True)):
-            group["lr"] = 0.0 if number and state.epoch <= probe_epochs else lr * rate
+        for group, lr in zip(optimizer.param_groups, highest, strict=True):
+            group["lr"] = lr * rate
 
     trainer.add_event_handler(Events.ITERATION_STARTED, choose)

@@ -36,13 +36,11 @@ class Tuning:
 
     Attributes:
         trunk_rate: learning rate of the trunk, in parts of the head's.
-        probe_epochs: epochs at the start in which the head alone learns (Kumar et al. 2022).
         plain_share: views that are not augmented, 0..1.
         decay: of the average of weights, which is kept after the last epoch; None: the epoch of the best validation is.
     """
 
     trunk_rate: float = 1.0
-    probe_epochs: int = 0
     plain_share: float = 0.0
     decay: float | None = None
 
@@ -102,7 +100,7 @@ def finetune(
     step = _Step(student, task, labeled.targets, optimizer, seed, tuning.plain_share)
     trainer = Engine(step)
     attach_means(trainer, task.objective.MEASURES)
-    attach_rates(trainer, optimizer, schedule, probe_epochs=tuning.probe_epochs)
+    attach_rates(trainer, optimizer, schedule)
     if average:
         trainer.add_event_handler(Events.ITERATION_COMPLETED, average.follow)
     evaluator = build_evaluator(lambda views: model.eval()(views), task, validation.targets)

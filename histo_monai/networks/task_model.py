@@ -33,10 +33,13 @@ class PairHead(nn.Module):
         self.pair_mlp = PairMLP(num_features)
         self.linear = nn.Linear(3 * PAIR_FEATURES, num_outputs)
 
+    def before_linear(self, features: torch.Tensor) -> torch.Tensor:
+        """(N, D) -> (N, 768), what the linear layer sees."""
+        return at_full_precision(self.pair_mlp, features, features).repeat(1, 3)
+
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         """(N, D) -> (N, K)."""
-        pair = at_full_precision(self.pair_mlp, features, features)
-        return at_full_precision(self.linear, pair.repeat(1, 3))
+        return at_full_precision(self.linear, self.before_linear(features))
 
 
 class LinearHead(nn.Module):
@@ -50,6 +53,10 @@ class LinearHead(nn.Module):
     def __init__(self, num_features: int, num_outputs: int) -> None:
         super().__init__()
         self.linear = nn.Linear(num_features, num_outputs)
+
+    def before_linear(self, features: torch.Tensor) -> torch.Tensor:
+        """What the linear layer sees: the features."""
+        return features
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         """(N, D) -> (N, K)."""

@@ -21,7 +21,6 @@ from histo_monai.semisupervised.students.settings import StudentRecipe
 from histo_monai.settings.recipe import Recipe
 from histo_monai.settings.rules import (
     Count,
-    CountOrZero,
     Fraction,
     Milestones,
     NamedIn,
@@ -69,9 +68,9 @@ def _trainings() -> SectionsOf:
 
 @dataclass(frozen=True)
 class FinetuneRecipe(Recipe):
-    """As `Recipe`; `probe_epochs`: epochs at the start in which the head alone learns (Kumar et al. 2022)."""
+    """As `Recipe`; `probe`: whether the head's last layer starts as a linear model of the labels, see `probe_head`."""
 
-    probe_epochs: CountOrZero
+    probe: bool
 
 
 @dataclass(frozen=True)

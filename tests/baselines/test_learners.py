@@ -265,3 +265,27 @@ def test_errors_are_the_brier_score_and_the_squared_error() -> None:
     shares = np.array([[0.2, 0.5, 0.3], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]])
     np.testing.assert_allclose(errors_of(shares, np.array([1, 2, 1])), [0.04 + 0.25 + 0.09, 0, 2])
     np.testing.assert_allclose(errors_of(np.array([[0.2], [0.9]]), np.array([0.5, 0.5])), [0.09, 0.16])
+
+
+@pytest.mark.parametrize("num_classes", [2, 3, None])
+def test_a_linear_model_as_a_layer_predicts_the_same(num_classes: int | None) -> None:
+    rng = np.random.default_rng(3)
+    features = rng.normal(3.0, 5.0, (60, 4))
+    targets = rng.integers(0, num_classes, 60) if num_classes else rng.uniform(0.3, 0.7, 60)
+    model = Model(Candidate("x", "linear", 0.1), {"x": features}, targets, num_classes)
+    weights, biases = model.layer()
+    outputs = features @ weights.T + biases
+    if num_classes:
+        np.testing.assert_allclose(outputs.sum(axis=1), 0.0, atol=1e-9)
+        outputs = np.exp(outputs) / np.exp(outputs).sum(axis=1, keepdims=True)
+    assert outputs.shape == (60, num_classes or 1)
+    np.testing.assert_allclose(outputs, model.predict({"x": features}), rtol=1e-9)
+
+
+def test_a_class_without_a_label_is_unlikely_in_the_layer() -> None:
+    features, targets, _ = _classes(num_classes=2)
+    weights, biases = Model(Candidate("x", "linear", 0.1), {"x": features}, 2 * targets, 4).layer()
+    assert not weights[[1, 3]].any()
+    np.testing.assert_allclose(biases[[1, 3]], np.log(1e-3))
+    known = Model(Candidate("x", "linear", 0.1), {"x": features}, targets, 2).layer()
+    np.testing.assert_array_equal(weights[[0, 2]], known[0])

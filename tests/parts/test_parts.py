@@ -48,7 +48,7 @@ def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     tree["consistency"]["methods"]["toy"] = {"decay": 0.5}
     tree["consistency"]["recipe"] |= STEPS
     shared = {key: value for key, value in tree["consistency"]["recipe"].items() if key != "strong"}
-    tree["finetune"]["recipe"] = shared | {"probe_epochs": 1}
+    tree["finetune"]["recipe"] = shared | {"probe": True}
     tree |= {
         "methods": ["quarters"],
         "whole_slides": ["quarters"],
@@ -98,7 +98,7 @@ def test_a_toy_pretext_student_and_encoder_go_through_all_stages(project: Path) 
     assert all((before[name] == papers[name]).all() for name in trunk)
     assert all((before[name] != adamatch[name]).any() for name in trunk)
     finetuned = json.loads(Path("data/models/quarters-0/finetuned/model.json").read_text())
-    assert finetuned["params"]["probe_epochs"] == 1
+    assert finetuned["params"]["probe"] is True
     by_recipe = json.loads((folders["adamatch"] / "model.json").read_text())
     assert by_recipe["params"]["strong"]["num"] == 3
     assert by_recipe["semisupervised"] == {"method": "adamatch", "weight": 1.0, "threshold": 0.9}

@@ -1,0 +1,58 @@
+"""Linear probing: the head's last layer is solved for, before all layers train (Kumar et al. 2022)."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from histo_monai.baselines.learners import Chosen, choose_model
+from histo_monai.engines.device import precision, to_device
+from histo_monai.engines.prediction import single_view
+from histo_monai.engines.task import Task
+from histo_monai.loading.labeled import LabeledLoader
+from histo_monai.networks.task_model import TaskModel
+
+_SEEN = "seen"
+_LEARNER = "linear"
+
+
+def probe_head(model: TaskModel, task: Task, labeled: LabeledLoader, groups: np.ndarray) -> Chosen | None:
+    """Make the head's last layer the linear model of the labels: logistic regression of classes, ridge of scores.
+
+    It sees what the layers below make of patches that are not augmented; its penalty is chosen by cross-validation on
+    the labels, patients apart. Training from there moves pretrained features less than from a random layer, whose first
+    gradients are noise.
+
+    Args:
+        model: its last layer is set; moved to the task's device.
+        task: what is predicted, and where.
+        labeled: patches whose labels are given, in order.
+        groups: patient or slide of each of them; Shape (n,).
+
+    Returns:
+        What cross-validation chose; None, and the layer is left as it is, where all labels are of one class.
+    """
+    targets = labeled.targets.numpy()
+    if task.classes and len(np.unique(targets)) == 1:
+        return None
+    num_classes = len(task.classes) if task.classes else None
+    seen = {_SEEN: _seen_by_last_layer(model, task, labeled)}
+    chosen = choose_model(seen, targets, groups, num_classes, names=[_SEEN], learners=[_LEARNER])
+    weights, biases = chosen.model.layer()
+    linear = model.head.linear
+    with torch.no_grad():
+        linear.weight.copy_(torch.from_numpy(weights))
+        linear.bias.copy_(torch.from_numpy(biases))
+    return chosen
+
+
+def _seen_by_last_layer(model: TaskModel, task: Task, labeled: LabeledLoader) -> np.ndarray:
+    """Shape (n, features of the last layer), float32."""
+    to_device(model, task.device)
+    model.eval()
+    parts = []
+    for patches, _ in labeled.loader:
+        with torch.inference_mode(), precision(task.device):
+            features = model.encoder(single_view(patches, task.patch_px, task.device))
+            parts.append(model.head.before_linear(features).float().cpu())
+    return torch.cat(parts).numpy()
