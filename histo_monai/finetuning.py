@@ -64,6 +64,7 @@ def finetune_encoder(
         picture=picture,
         records=records,
         tuning=_tuning(section),
+        statistics=assembly.for_statistics(rows.unlabeled, section, seed),
     )
     params = assembly.params
     described = describe_task_model(

@@ -65,6 +65,7 @@ def teach_student(
         seed=seed,
         picture=picture,
         records=records,
+        statistics=assembly.for_statistics(rows.unlabeled, section, seed),
     )
 
 

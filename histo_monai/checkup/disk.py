@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 from collections.abc import Iterator
@@ -56,7 +57,8 @@ def estimate(params: Params) -> tuple[int, str]:
         simulated += int(section.num_patches * (4 * params.patch_px) ** 2 * PHANTOM_BYTES_PER_PX)
     else:
         slides = _num_rows(artifacts.WHOLE_SLIDES_CSV)
-    num_mapped = sum(map(params.is_mapped_by, params.methods)) * len(params.students) * len(params.seeds)
+    is_mapped = itertools.starmap(params.is_mapped_by, itertools.product(params.methods, params.students))
+    num_mapped = sum(is_mapped) * len(params.seeds)
     num_models = len(params.methods) + 2 * num_runs + 2 * params.crossfit.num_folds * num_mapped
     maps = num_mapped * 2 * slides * MAP_BYTES
     models = num_models * MODEL_BYTES

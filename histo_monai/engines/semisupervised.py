@@ -15,6 +15,7 @@ from histo_monai.engines.fit import Records, fit
 from histo_monai.engines.handlers import attach_rates
 from histo_monai.engines.means import attach_means
 from histo_monai.engines.prediction import build_evaluator
+from histo_monai.engines.statistics import take_statistics
 from histo_monai.engines.task import Task
 from histo_monai.loading.labeled import LabeledLoader
 from histo_monai.loading.streams import SideBySide
@@ -55,6 +56,7 @@ def train_student(
     seed: int,
     picture: PairPicture,
     records: Records,
+    statistics: LabeledLoader | None = None,
 ) -> StudentResult:
     """Run a method; its model holds the last student afterwards.
 
@@ -68,6 +70,8 @@ def train_student(
         seed: of the views.
         picture: draws weak and strong pairs.
         records: where traces are left.
+        statistics: what the last student takes the statistics of its batch-norms from, see `take_statistics`; None:
+            those of training stay.
 
     Raises:
         ArithmeticError: the loss is not finite.
@@ -96,6 +100,8 @@ def train_student(
         samples_per_step=batches.images_per_step,
         records=records,
     )
+    if statistics:
+        take_statistics(method.model, task, statistics)
     evaluator.run(validation.loader)
     return StudentResult(curves, dict(evaluator.state.metrics), picture(*step.show(shown)))
 

@@ -15,6 +15,7 @@ from histo_monai.engines.fit import Records, fit
 from histo_monai.engines.handlers import BestState, attach_rates
 from histo_monai.engines.means import attach_means
 from histo_monai.engines.prediction import build_evaluator, predict
+from histo_monai.engines.statistics import take_statistics
 from histo_monai.engines.task import Task
 from histo_monai.loading.labeled import LabeledLoader
 from histo_monai.networks.average import StudentAndAverage
@@ -73,6 +74,7 @@ def finetune(
     picture: Picture,
     records: Records,
     tuning: Tuning = Tuning(),
+    statistics: LabeledLoader | None = None,
 ) -> FinetuneResult:
     """Train all layers; leave the weights of the best validation (`Objective.rank`), or their average, in `model`.
 
@@ -88,6 +90,8 @@ def finetune(
         picture: draws some validation patches for TensorBoard.
         records: where traces are left.
         tuning: see `Tuning`.
+        statistics: what the model that is kept takes the statistics of its batch-norms from, see `take_statistics`;
+            None: those of training stay.
 
     Raises:
         ArithmeticError: the loss is not finite.
@@ -125,6 +129,8 @@ def finetune(
         samples_per_step=labeled.batch_size,
         records=records,
     )
+    if statistics:
+        take_statistics(model, task, statistics)
     evaluator.run(validation.loader)
     model.requires_grad_(True)  # the average had none
     kept = best.epoch if best else schedule.epochs

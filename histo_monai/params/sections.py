@@ -111,6 +111,14 @@ class CompareParams:
 
 
 @dataclass(frozen=True)
+class WholeSlidesParams:
+    """Whose models map and diagnose slides: runs of these methods of pretraining and these semi-supervised methods."""
+
+    methods: Annotated[tuple[Annotated[str, NamedIn(PRETEXTS)], ...], Unique(at_least=0)]
+    students: Annotated[tuple[Annotated[str, NamedIn(METHODS)], ...], Unique(at_least=0)]
+
+
+@dataclass(frozen=True)
 class Params:
     """One experiment."""
 
@@ -125,7 +133,7 @@ class Params:
     n_aug: Annotated[int, Range(1, 10)]
     patch_px: Annotated[int, Range(32, 2048)]
     encoder: EncoderSettings
-    whole_slides: Annotated[tuple[Annotated[str, NamedIn(PRETEXTS)], ...], Unique(at_least=0)]
+    whole_slides: WholeSlidesParams
     corpora: Annotated[Mapping[str, CorpusSettings], SectionsOf(DATASETS, "CorpusSettings")]
     labels: Annotated[Mapping[str, Any], SectionsOf(DATASETS, "LabelSettings")]
     phantom: PhantomSettings
@@ -163,16 +171,21 @@ class Params:
     @property
     def heatmap_section(self) -> MapSettings | None:
         """The section of `heatmap` that `dataset` names; none where no slides are mapped (Kather's has no slides)."""
-        return self.heatmap.datasets.get(self.dataset) if self.mapping_methods else None
+        return self.heatmap.datasets.get(self.dataset) if all(self.mapping) else None
 
     @property
-    def mapping_methods(self) -> tuple[str, ...]:
-        """Those of `methods` whose models map whole slides."""
-        return tuple(method for method in self.methods if method in self.whole_slides)
+    def mapping(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Those of `methods`, and those of `students`, whose models map whole slides."""
+        of = self.whole_slides
+        return (
+            tuple(method for method in self.methods if method in of.methods),
+            tuple(student for student in self.students if student in of.students),
+        )
 
-    def is_mapped_by(self, method: str) -> bool:
-        """Whether the models of a method map the slides of the dataset."""
-        return self.heatmap_section is not None and method in self.mapping_methods
+    def is_mapped_by(self, method: str, student: str) -> bool:
+        """Whether the models of a run map the slides of the dataset."""
+        methods, students = self.mapping
+        return self.heatmap_section is not None and method in methods and student in students
 
     @property
     def positive(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from histo_monai.settings.rules import Count, Fraction, Positive, Range
+from histo_monai.settings.rules import Count, CountOrZero, Fraction, Positive, Range
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,8 @@ class Recipe:
         warmup: part of all steps in which the rate rises.
         decay: of the average of weights; 0: the last weights predict.
         plain_share: labeled views that are not augmented, 0..1: what is predicted later is not augmented either.
+        batchnorm_patches: training patches, not augmented, whose labels are not looked at, that the statistics of
+            batch-norms are taken from at the end; 0: those that training met stay.
     """
 
     epochs: Count
@@ -33,3 +35,4 @@ class Recipe:
     warmup: Fraction
     decay: Annotated[float, Range(0.0, 0.9999)]
     plain_share: Fraction
+    batchnorm_patches: CountOrZero

@@ -141,7 +141,7 @@ def _split_table(params: Params, split: str, parts: Mapping[Key, Predictions]) -
 
 def _diagnoses(params: Params) -> dict[Key, Path]:
     """Scores of slides, by run."""
-    of_all = runs(params.mapping_methods, params.students, params.seeds)
+    of_all = runs(*params.mapping, params.seeds)
     return {run: run.diagnosis / artifacts.MAPPED_CSV for run in of_all}
 
 
@@ -156,7 +156,7 @@ def _slides_table(params: Params) -> SplitTable | None:
         return None
     for other in read.values():
         check_same_slides(first, other)
-    predictions = by_model(read, params.mapping_methods, params.students, params.seeds)
+    predictions = by_model(read, *params.mapping, params.seeds)
     groups = patient_or_slide(first.rows)
     is_positive = (first.rows["label"] == params.positive).to_numpy()
     comparison = compare_models(

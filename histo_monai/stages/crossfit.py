@@ -65,7 +65,7 @@ def run(method: str, student: str, seed: int) -> None:
     assembly = Assembly.read()
     params, patches = assembly.params, assembly.patches
     slides = slides_to_fold(read_whole_slides(artifacts.WHOLE_SLIDES_CSV), patches)
-    if not params.is_mapped_by(method):
+    if not params.is_mapped_by(method, student):
         slides = slides.iloc[:0]
     folds = slides.assign(fold=_folds(slides, params.crossfit.num_folds, seed))[list(COLUMNS)]
     encoder = artifacts.model_folder(method) / artifacts.ENCODER

@@ -54,7 +54,7 @@ def run(method: str, student: str, seed: int) -> None:
     params = load_params(artifacts.PARAMS)
     slides = read_whole_slides(artifacts.WHOLE_SLIDES_CSV)
     folder = of_run.heatmaps
-    if not params.is_mapped_by(method) or slides.empty:
+    if not params.is_mapped_by(method, student) or slides.empty:
         with whole_folder(folder) as draft:
             _make_folders(draft)
             (draft / artifacts.SCORES).mkdir()

@@ -352,7 +352,9 @@ def test_the_estimate_of_the_disk_counts_every_model_and_a_full_disk_fails(
     params: Params, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree: Any = yaml.safe_load((project / "params.yaml").read_text())
-    runs, mapped = (len(tree[axis]) * len(tree["seeds"]) for axis in ("methods", "whole_slides"))
+    runs, mapped = (
+        len(of["methods"]) * len(of["students"]) * len(tree["seeds"]) for of in (tree, tree["whole_slides"])
+    )
     in_folds = 2 * tree["crossfit"]["num_folds"] * mapped
     need, parts = disk.estimate(params)
     assert f"{len(tree['methods']) + 2 * runs + in_folds} models" in parts

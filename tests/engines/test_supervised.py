@@ -12,6 +12,7 @@ from histo_monai.engines.fit import Records
 from histo_monai.engines.handlers import TrainingDivergedError
 from histo_monai.engines.prediction import predict
 from histo_monai.engines.resume import ResumePoint
+from histo_monai.engines.statistics import take_statistics
 from histo_monai.engines.supervised import FinetuneResult, Tuning, finetune
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel
@@ -28,7 +29,8 @@ def _model(task: WaveTask) -> TaskModel:
 
 
 def _finetune(model: TaskModel, task: WaveTask, **changes: Any) -> FinetuneResult:
-    records, tuning = changes.pop("records", Records()), changes.pop("tuning", Tuning())
+    parts = {"records": Records(), "tuning": Tuning(), "statistics": None}
+    parts = {name: changes.pop(name, part) for name, part in parts.items()}
     settings = {"epochs": 2, "optimizer": "sgd", "lr": 0.01, "weight_decay": 1e-4, "milestones": ()}
     return finetune(
         model,
@@ -38,8 +40,7 @@ def _finetune(model: TaskModel, task: WaveTask, **changes: Any) -> FinetuneResul
         schedule=Schedule(**{**settings, **changes}),
         seed=0,
         picture=lambda patches, predicted, targets: np.zeros((2, 2, 3), np.uint8),
-        records=records,
-        tuning=tuning,
+        **parts,
     )
 
 
@@ -116,6 +117,28 @@ def test_a_training_by_a_recipe_that_is_killed_goes_on_to_the_same_weights(
     assert (len(result.curves), result.best_epoch) == (3, 3)
     for name, value in whole.state_dict().items():
         assert torch.equal(value, resumed.state_dict()[name]), name
+
+
+def test_statistics_taken_at_the_end_leave_the_weights_and_are_what_is_measured(
+    wave_task: TaskBuilder,
+) -> None:
+    task = wave_task(16)
+    kept, settled = _model(task), _model(task)
+    before = _finetune(kept, task, **RECIPE, tuning=TUNING)
+    plain = task.shuffled(split_rows(task.patches, "train"), 8, seed=0, purpose="statistics")
+    after = _finetune(settled, task, **RECIPE, tuning=TUNING, statistics=plain)
+    differ = {
+        name
+        for name, value in kept.state_dict().items()
+        if not torch.equal(value, settled.state_dict()[name])
+    }
+    assert differ
+    assert all(name.endswith(("running_mean", "running_var", "num_batches_tracked")) for name in differ)
+    assert before.curves == after.curves
+    assert before.validation != after.validation
+    take_statistics(kept, task, plain)
+    for name, value in kept.state_dict().items():
+        assert torch.equal(value, settled.state_dict()[name]), name
 
 
 def test_the_model_kept_is_the_average_of_all_steps(

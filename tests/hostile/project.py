@@ -46,7 +46,7 @@ PARAMS: Mapping[str, Any] = {
     "dataset": "own",
     "corpus": "own",
     "methods": ["random"],
-    "whole_slides": ["random"],
+    "whole_slides": {"methods": ["random"], "students": ["paper"]},
     "seeds": [0],
     "alpha": 1.0,
     "mu": 1,

@@ -51,7 +51,7 @@ def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     tree["finetune"]["recipe"] = shared | {"probe": True}
     tree |= {
         "methods": ["quarters"],
-        "whole_slides": ["quarters"],
+        "whole_slides": {"methods": ["quarters"], "students": list(STUDENTS)},
         "pretrain": tree["pretrain"] | {"quarters": PRETEXT},
     }
     Path("params.yaml").write_text(yaml.safe_dump(tree))

@@ -29,7 +29,8 @@ def clone(root: Path, shell: Shell, tmp_path_factory: pytest.TempPathFactory) ->
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(root / name, folder / name)
     params = yaml.safe_load((folder / "params.yaml").read_text())
-    params |= {"methods": list(METHODS), "seeds": [0], "whole_slides": list(METHODS)}
+    params |= {"methods": list(METHODS), "seeds": [0]}
+    params["whole_slides"]["methods"] = list(METHODS)
     (folder / "params.yaml").write_text(yaml.safe_dump(params))
     for stage in yaml.safe_load((folder / "dvc.yaml").read_text())["stages"].values():
         _write_outputs(folder, stage)

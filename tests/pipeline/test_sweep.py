@@ -21,7 +21,7 @@ def swept(finished: Any, shell: Shell, tmp_path_factory: pytest.TempPathFactory)
     """A clone that shares the finished one's cache, and so its pretraining, after a sweep of rsp over mu."""
     folder = tmp_path_factory.mktemp("swept")
     shell(f"git clone -q {finished.folder} . && dvc cache dir --local {finished.folder}/.dvc/cache", folder)
-    patches_only = "dvc exp run --queue -S 'methods=[rsp]' -S 'whole_slides=[]'"
+    patches_only = "dvc exp run --queue -S 'methods=[rsp]' -S 'whole_slides.methods=[]'"
     shell(f"{patches_only} -S alpha=0.5 -S mu=1,2", folder)
     shell(f"{patches_only} -S alpha=0.001 --name too-few", folder)
     shell("dvc queue start", folder)

@@ -58,7 +58,7 @@ def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proj
         params = yaml.safe_load((root / "params.yaml").read_text())
         params |= {"methods": list(SKILL), "seeds": list(seeds)}
         params |= {"dataset": "breastpathq", "corpus": "breastpathq"} if scores else {"dataset": "kather"}
-        params["whole_slides"] = []
+        params["whole_slides"] = {"methods": [], "students": []}
         params["compare"] = {"seed": 0, "num_replicates": 200}
         params["corpora"]["breastpathq"]["mpps"] = changes.pop("mpps", [2.0, 4.0, 8.0])
         (tmp_path / "params.yaml").write_text(yaml.safe_dump(params | changes))
@@ -268,7 +268,7 @@ def _diagnose(folder: Path, method: str, seed: int, skill: float) -> pd.DataFram
 def test_slides_are_compared_by_auc_with_delongs_test(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = project(dataset="camelyon16", whole_slides=list(SKILL))
+    folder = project(dataset="camelyon16", whole_slides={"methods": list(SKILL), "students": ["paper"]})
     assert main(["compare"]) == 1
     message = capsys.readouterr().err.strip().splitlines()[-1]
     assert message.endswith("random-paper-0/slides.csv: not found; run `dvc repro aggregate` first")
@@ -305,7 +305,7 @@ def test_slides_are_compared_by_auc_with_delongs_test(
 def test_diagnoses_of_other_slides_are_not_compared(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = project(dataset="camelyon16", whole_slides=list(SKILL))
+    folder = project(dataset="camelyon16", whole_slides={"methods": list(SKILL), "students": ["paper"]})
     for method in SKILL:
         _diagnose(folder, method, 0, 1.0)
     path = folder / "data/diagnosis/rsp-paper-0/slides.csv"

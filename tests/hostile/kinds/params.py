@@ -40,6 +40,7 @@ VALUES: dict[str, tuple[str, Any, tuple[str, ...]]] = {
     "mu of 1.5": ("mu", 1.5, ("mu",)),
     "more operations than there are": ("n_aug", 11, ("n_aug",)),
     "whole_slides that is a text": ("whole_slides", "yes please", ("whole_slides",)),
+    "slides mapped by no method": ("whole_slides.methods", ["rps"], ("whole_slides.methods", "rsp")),
     "two resolutions": ("corpora.own.mpps", [1.0, 2.0], ("corpora.own.mpps",)),
     "resolutions in falling order": ("corpora.own.mpps", [4.0, 2.0, 1.0], ("corpora.own.mpps",)),
     "a resolution twice": ("corpora.own.mpps", [1.0, 1.0, 2.0], ("corpora.own.mpps",)),
