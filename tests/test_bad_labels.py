@@ -14,6 +14,7 @@ import tifffile
 import yaml
 
 from histo_monai.__main__ import main
+from tests.papers_way import in_the_papers_way
 
 CLASSES = ("ADI", "BACK", "DEB", "LYM", "MUC", "MUS", "NORM", "STR", "TUM")
 PATCHES = "path,label,patient_id,split\n" + "".join(
@@ -57,7 +58,7 @@ def raw(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable
         cv2.imwrite(str(folder / line.split(",")[0]), _grainy(number + 10, 48))
 
     def make(dataset: str, **changes: Any) -> Path:
-        params = yaml.safe_load((root / "params.yaml").read_text())
+        params = in_the_papers_way(yaml.safe_load((root / "params.yaml").read_text()))
         params |= {"source": "raw", "dataset": dataset, "corpus": "own", "patch_px": 32} | changes
         params["corpora"]["own"] |= {"num_train": 8, "num_validation": 4}
         params["corpora"]["camelyon16"] |= {"num_normal": 0, "num_tumor": 0}

@@ -22,6 +22,7 @@ from histo_monai.experiments import Experiments
 from histo_monai.mapping.heatmap import read_heatmap
 from histo_monai.slides.annotations import Region, write_annotations
 from histo_monai.stages import heatmap
+from tests.papers_way import in_the_papers_way
 
 OWN = Path("data/raw/own")
 SPLITS = {"a": "train", "b": "validation", "c": "test"}
@@ -33,7 +34,7 @@ RUN = (*METHOD, "--seed", "0")
 def project(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Slides, labels, outlines and notes in one folder, no file of it writable."""
     folder = tmp_path_factory.mktemp("project")
-    params = yaml.safe_load((root / "params.yaml").read_text())
+    params = in_the_papers_way(yaml.safe_load((root / "params.yaml").read_text()))
     params |= {"source": "raw", "dataset": "own", "corpus": "own", "patch_px": 32, "alpha": 1.0}
     params |= {"methods": ["random"], "students": ["paper"], "seeds": [0]}
     params["whole_slides"] = {key: params[key] for key in ("methods", "students")}

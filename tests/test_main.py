@@ -22,6 +22,7 @@ import yaml
 from histo_monai.__main__ import _one_line, main
 from histo_monai.errors import InputError
 from histo_monai.slides import SlideError
+from tests.papers_way import in_the_papers_way
 
 TINY = {
     "source": "raw",
@@ -42,7 +43,7 @@ def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
     monkeypatch.setenv("HISTO_MONAI_DEVICE", "cpu")
 
     def make(**changes: Any) -> Path:
-        tree = yaml.safe_load((root / "params.yaml").read_text())
+        tree = in_the_papers_way(yaml.safe_load((root / "params.yaml").read_text()))
         for dotted, value in copy.deepcopy({**TINY, **changes}).items():
             *way, last = dotted.split(".")
             section = tree

@@ -24,6 +24,7 @@ from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel, describe_task_model
 from histo_monai.slides.annotations import read_geojson
+from tests.papers_way import in_the_papers_way
 
 PATCH_PX, MPP, SIDE = 32, 0.5, 512
 SLIDES = {
@@ -80,7 +81,7 @@ def _project(root: Path, column: str, values: list[Any]) -> None:
             patches += [row.format(40 + 200 * i, value) for i, value in enumerate(values)]
     (folder / "slides.csv").write_text("\n".join(slides))
     (folder / "patches.csv").write_text("\n".join(patches))
-    params = yaml.safe_load((root / "params.yaml").read_text())
+    params = in_the_papers_way(yaml.safe_load((root / "params.yaml").read_text()))
     params |= {"source": "raw", "dataset": "own", "corpus": "own", "patch_px": PATCH_PX, "alpha": 1.0}
     params["corpora"]["own"] |= {"mpps": [0.5, 1.0, 2.0], "num_train": 4, "num_validation": 2}
     params["labels"]["own"]["regions"] |= {"mpp": MPP}

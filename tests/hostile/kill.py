@@ -27,6 +27,7 @@ import pandas as pd
 import tifffile
 import yaml
 
+from tests.papers_way import in_the_papers_way
 from tests.ranks import server
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,7 +66,7 @@ class Kill:
 
 def make_project(folder: Path, *, quick: bool) -> None:
     """Slides of noise, squares with labels, and params that train in seconds; `quick`: the slides bear no labels."""
-    params = yaml.safe_load((ROOT / "params.yaml").read_text())
+    params = in_the_papers_way(yaml.safe_load((ROOT / "params.yaml").read_text()))
     params |= {"source": "raw", "dataset": "own", "corpus": "own", "patch_px": 32, "alpha": 0.5}
     params |= {"methods": ["rsp", "moco", "vae"], "mu": 2, "n_aug": 2}
     params["whole_slides"] = {key: params[key] for key in ("methods", "students")}

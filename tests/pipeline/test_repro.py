@@ -70,16 +70,16 @@ def test_repro_makes_models_and_metrics_and_then_has_nothing_to_do(
     for method in ("random", "rsp"):
         assert (clone / f"data/models/{method}/encoder.safetensors").stat().st_size > 40e6
         assert len(pd.read_csv(clone / f"data/models/{method}/curves.csv")) == {"random": 0, "rsp": 2}[method]
-        for model in Run(method, 0, "paper").models.values():
+        for model in Run(method, 0, "mixed_teacher").models.values():
             assert (clone / model).stat().st_size > 40e6
-        metrics = json.loads((clone / f"data/evaluation/{method}-paper-0/metrics.json").read_text())
+        metrics = json.loads((clone / f"data/evaluation/{method}-mixed_teacher-0/metrics.json").read_text())
         for split, model in itertools.product(
             ("validation", "test"), ("finetuned", "student", "chosen", "color_mean")
         ):
             estimate = metrics[split][model]["accuracy"]
             assert set(estimate) == {"value", "low", "high", "n"}
             assert 0.0 <= estimate["value"] <= 1.0
-        predictions = pd.read_csv(clone / f"data/evaluation/{method}-paper-0/predictions.csv")
+        predictions = pd.read_csv(clone / f"data/evaluation/{method}-mixed_teacher-0/predictions.csv")
         right = predictions["student_tumor"] > 0.5
         of_test = predictions["split"] == "test"
         accuracy = (right == (predictions["label"] == "tumor"))[of_test].mean()
@@ -96,9 +96,9 @@ def test_repro_maps_and_diagnoses_every_slide_once(clone: Path) -> None:
     slides = pd.read_csv(clone / "data/index/whole_slides.csv", keep_default_na=False)
     assert (slides["split"] == "test").sum() == 4
     trained_on = slides.loc[(slides["split"] == "train"), "slide_id"]
-    folds = pd.read_csv(clone / "data/models/rsp-paper-0/folds/folds.csv")
+    folds = pd.read_csv(clone / "data/models/rsp-mixed_teacher-0/folds/folds.csv")
     assert sorted(folds["slide_id"]) == sorted(trained_on)
-    folder = clone / "data/heatmaps/rsp-paper-0"
+    folder = clone / "data/heatmaps/rsp-mixed_teacher-0"
     for slide_id in slides["slide_id"]:
         scores = read_heatmap(folder / f"scores/{slide_id}.csv")
         seen = {"finetuned_seen", "student_seen"} if slide_id in set(trained_on) else set()
@@ -114,22 +114,22 @@ def test_repro_maps_and_diagnoses_every_slide_once(clone: Path) -> None:
             above = rasterize_regions(regions, downsample=grid.downsample, shape=grid.shape)
             np.testing.assert_array_equal(above, np.nan_to_num(scores.raster(model)) >= 0.5)
             assert (folder / f"{model}/{slide_id}.png").is_file()
-    metrics = json.loads((clone / "data/diagnosis/rsp-paper-0/metrics.json").read_text())["test"]["student"]
+    metrics = json.loads((clone / "data/diagnosis/rsp-mixed_teacher-0/metrics.json").read_text())["test"]["student"]
     assert set(metrics["slide_auc"]) == {"value", "low", "high", "n"}
-    scores = pd.read_csv(clone / "data/diagnosis/rsp-paper-0/slides.csv")
+    scores = pd.read_csv(clone / "data/diagnosis/rsp-mixed_teacher-0/slides.csv")
     test = scores[scores["split"] == "test"]
     area = roc_auc_score(test["label"] == "tumor", test["student_score"])
     assert metrics["slide_auc"]["value"] == pytest.approx(area)
     summary = json.loads((clone / "data/comparison/summary.json").read_text())
-    assert summary["test_slide_auc"]["rsp-paper"] == pytest.approx(area)
-    assert set(summary["test_slide_auc"]) == {"rsp-finetune", "rsp-paper"}
+    assert summary["test_slide_auc"]["rsp-mixed_teacher"] == pytest.approx(area)
+    assert set(summary["test_slide_auc"]) == {"rsp-finetune", "rsp-mixed_teacher"}
 
 
 @pytest.mark.slow
 def test_repro_maps_nothing_with_methods_that_are_not_asked_for(clone: Path) -> None:
-    assert pd.read_csv(clone / "data/models/random-paper-0/folds/folds.csv").empty
-    assert pd.read_csv(clone / "data/heatmaps/random-paper-0/slides.csv").empty
-    assert pd.read_csv(clone / "data/diagnosis/random-paper-0/slides.csv").empty
+    assert pd.read_csv(clone / "data/models/random-mixed_teacher-0/folds/folds.csv").empty
+    assert pd.read_csv(clone / "data/heatmaps/random-mixed_teacher-0/slides.csv").empty
+    assert pd.read_csv(clone / "data/diagnosis/random-mixed_teacher-0/slides.csv").empty
 
 
 @pytest.mark.slow
@@ -196,7 +196,7 @@ def test_a_change_runs_only_what_it_reaches(clone: Path, shell: Shell) -> None:
 @pytest.mark.slow
 def test_metrics_and_plots_are_shown(clone: Path, shell: Shell) -> None:
     shown = json.loads(shell("dvc metrics show --json", clone))[""]["data"]
-    summary = shown["data/evaluation/rsp-paper-0/summary.json"]["data"]
+    summary = shown["data/evaluation/rsp-mixed_teacher-0/summary.json"]["data"]
     assert set(summary) == {"validation_accuracy", "test_accuracy"}
     assert set(summary["test_accuracy"]) == {
         "finetuned",
@@ -219,15 +219,15 @@ def test_metrics_and_plots_are_shown(clone: Path, shell: Shell) -> None:
 def test_another_dataset_is_one_setting_and_shares_the_pretraining(clone: Path, shell: Shell) -> None:
     output = shell("dvc exp run -S dataset=kather -S 'methods=[rsp]'", clone)
     assert _ran(output) == {name for name in EVERY if "random" not in name} | {"phantom", "index"}
-    summary = json.loads((clone / "data/evaluation/rsp-paper-0/summary.json").read_text())
+    summary = json.loads((clone / "data/evaluation/rsp-mixed_teacher-0/summary.json").read_text())
     assert 0.0 <= summary["test_accuracy"]["student"] <= 1.0
-    warnings = json.loads((clone / "data/evaluation/rsp-paper-0/metrics.json").read_text())["warnings"]
+    warnings = json.loads((clone / "data/evaluation/rsp-mixed_teacher-0/metrics.json").read_text())["warnings"]
     assert "no patient ids" in warnings[0]
     # Kather has patches only: nothing is mapped, and nothing diagnosed.
-    assert json.loads((clone / "data/heatmaps/rsp-paper-0/summary.json").read_text()) == {
+    assert json.loads((clone / "data/heatmaps/rsp-mixed_teacher-0/summary.json").read_text()) == {
         "slides": 0,
         "cells": 0,
     }
-    output = json.loads((clone / "data/diagnosis/rsp-paper-0/metrics.json").read_text())
+    output = json.loads((clone / "data/diagnosis/rsp-mixed_teacher-0/metrics.json").read_text())
     assert output["warnings"][0].startswith("no diagnosis of slides")
     assert "test_slide_auc" not in json.loads((clone / "data/comparison/summary.json").read_text())

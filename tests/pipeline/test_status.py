@@ -29,7 +29,7 @@ def clone(root: Path, shell: Shell, tmp_path_factory: pytest.TempPathFactory) ->
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(root / name, folder / name)
     params = yaml.safe_load((folder / "params.yaml").read_text())
-    params |= {"methods": list(METHODS), "seeds": [0]}
+    params |= {"methods": list(METHODS), "seeds": [0], "students": ["mixed_teacher"]}
     params["whole_slides"]["methods"] = list(METHODS)
     (folder / "params.yaml").write_text(yaml.safe_dump(params))
     for stage in yaml.safe_load((folder / "dvc.yaml").read_text())["stages"].values():
@@ -43,7 +43,7 @@ def clone(root: Path, shell: Shell, tmp_path_factory: pytest.TempPathFactory) ->
 def _write_outputs(folder: Path, stage: Any) -> None:
     paths = itertools.chain.from_iterable(stage.get(kind, ()) for kind in ("outs", "metrics", "plots"))
     for path, method in itertools.product(paths, METHODS):
-        path = path.replace("${item.student}", "paper").replace("${item.seed}", "0")
+        path = path.replace("${item.student}", "mixed_teacher").replace("${item.seed}", "0")
         output = folder / path.replace("${item.method}", method)
         _write(output if output.suffix else output / "file")
 

@@ -44,7 +44,7 @@ def test_the_sweep_pretrains_not_at_all_and_fine_tunes_once(swept: Path) -> None
     assert "Running stage 'pretrain@rsp'" not in logs
     assert "Running stage 'index'" not in logs
     assert logs.count("Running stage 'finetune@rsp-0'") == 2  # alpha 0.5, for both mu; and the one that fails
-    assert logs.count("Running stage 'consistency@rsp-paper-0'") == 2
+    assert logs.count("Running stage 'consistency@rsp-mixed_teacher-0'") == 2
 
 
 def test_curves_collects_what_ended_well(swept: Path, shell: Shell) -> None:
@@ -55,6 +55,6 @@ def test_curves_collects_what_ended_well(swept: Path, shell: Shell) -> None:
         (training, alpha, mu)
         for training, alpha, mu in points[["training", "alpha", "mu"]].fillna(0).to_numpy()
     }
-    committed = {("finetune", 0.25, 0), ("paper", 0.25, 7)}  # the commit's own run
-    assert settings == committed | {("finetune", 0.5, 0), ("paper", 0.5, 1), ("paper", 0.5, 2)}
+    committed = {("finetune", 0.25, 0), ("mixed_teacher", 0.25, 7)}  # the commit's own run
+    assert settings == committed | {("finetune", 0.5, 0), ("mixed_teacher", 0.5, 1), ("mixed_teacher", 0.5, 2)}
     assert (swept / "data/curves/camelyon16/accuracy_mu.png").stat().st_size > 10_000

@@ -15,6 +15,7 @@ import yaml
 from histo_monai.__main__ import main
 from histo_monai.metrics import auc, delong_test
 from histo_monai.tables.predictions import predictions_table, write_predictions
+from tests.papers_way import in_the_papers_way
 
 CLASSES = ["normal", "stroma", "tumor"]
 NAMES = ("finetuned", "student")
@@ -55,7 +56,7 @@ def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proj
     """A function that makes a project with predictions of methods and seeds, and goes into it."""
 
     def make(seeds: tuple[int, ...] = (0,), scores: bool = False, color: float = 0.1, **changes: Any) -> Path:
-        params = yaml.safe_load((root / "params.yaml").read_text())
+        params = in_the_papers_way(yaml.safe_load((root / "params.yaml").read_text()))
         params |= {"methods": list(SKILL), "seeds": list(seeds)}
         params |= {"dataset": "breastpathq", "corpus": "breastpathq"} if scores else {"dataset": "kather"}
         params["whole_slides"] = {"methods": [], "students": []}

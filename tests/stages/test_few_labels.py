@@ -18,6 +18,7 @@ from histo_monai.baselines.learners import LEARNERS
 from histo_monai.mapping.heatmap import read_heatmap
 from histo_monai.metrics import intraclass_correlation
 from histo_monai.storage import file_sha256
+from tests.papers_way import in_the_papers_way
 
 RUN = ("--method", "random", "--seed", "0")
 
@@ -26,7 +27,7 @@ RUN = ("--method", "random", "--seed", "0")
 def project(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A project whose stages have all been run, and the module's working folder."""
     folder = tmp_path_factory.mktemp("breastpathq")
-    params = yaml.safe_load((root / "params.yaml").read_text())
+    params = in_the_papers_way(yaml.safe_load((root / "params.yaml").read_text()))
     params |= {"dataset": "breastpathq", "corpus": "breastpathq", "alpha": 0.5, "patch_px": 32}
     params["whole_slides"] = {"methods": ["random"], "students": ["paper"]}
     params["phantom"] |= {"num_slides": 2, "num_patches": 40, "slide_side_px": 512}

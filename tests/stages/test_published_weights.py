@@ -17,6 +17,7 @@ import torch
 import yaml
 
 from histo_monai.__main__ import main
+from tests.papers_way import in_the_papers_way
 
 WEIGHTS = "data/weights/vit.pth"
 Run = Callable[..., int]
@@ -42,7 +43,7 @@ def run(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     torch.manual_seed(3)
     vit = timm.create_model("test_vit", pretrained=False, num_classes=4, img_size=32)
     torch.save({"state_dict": {f"module.{name}": x for name, x in vit.state_dict().items()}}, WEIGHTS)
-    tree: dict[str, Any] = yaml.safe_load((root / "params.yaml").read_text())
+    tree: dict[str, Any] = in_the_papers_way(yaml.safe_load((root / "params.yaml").read_text()))
     tree |= {"source": "raw", "dataset": "own", "corpus": "own", "patch_px": 32}
     tree["methods"] = ["random", "pretrained", "rsp"]
     tree["corpora"]["own"] |= {"num_train": 8, "num_validation": 4}
