@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 import torch.distributed as dist
 import torch.distributed.nn.functional as dist_nn
@@ -55,6 +58,20 @@ class ProcessBatchNormAct2d(ProcessBatchNorm2d):
     def activated(self, normalized: torch.Tensor) -> torch.Tensor:
         """Dropout and activation of the layer."""
         return self.act(self.drop(normalized))
+
+
+@contextmanager
+def statistics_of_the_batch(module: nn.Module) -> Iterator[None]:
+    """Batch-norms normalize by the batch that they are given; their own statistics are neither used nor moved."""
+    norms = [child for child in module.modules() if isinstance(child, nn.modules.batchnorm._BatchNorm)]
+    before = [(norm.training, norm.track_running_stats) for norm in norms]
+    for norm in norms:
+        norm.training, norm.track_running_stats = True, False
+    try:
+        yield
+    finally:
+        for norm, (training, tracks) in zip(norms, before, strict=True):
+            norm.training, norm.track_running_stats = training, tracks
 
 
 def synchronise_batchnorm(module: nn.Module, device: torch.device) -> nn.Module:

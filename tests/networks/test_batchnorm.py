@@ -8,7 +8,11 @@ import torch.distributed as dist
 from timm.layers import BatchNormAct2d
 from torch import nn
 
-from histo_monai.networks.batchnorm import ProcessBatchNorm2d, synchronise_batchnorm
+from histo_monai.networks.batchnorm import (
+    ProcessBatchNorm2d,
+    statistics_of_the_batch,
+    synchronise_batchnorm,
+)
 from tests.ranks import in_two_ranks
 
 
@@ -54,3 +58,24 @@ def test_without_processes_it_is_the_batchnorm_of_torch() -> None:
 def test_a_batchnorm_whose_statistics_would_stay_in_a_process_is_refused() -> None:
     with pytest.raises(ValueError, match="a BatchNorm1d, whose statistics would stay in one process"):
         synchronise_batchnorm(nn.Sequential(nn.BatchNorm1d(2)), torch.device("cpu"))
+
+
+def test_statistics_of_the_batch_are_used_for_once_and_leave_nothing_behind() -> None:
+    network = _network().eval()
+    for norm in (network[1], network[4]):
+        norm.running_mean.fill_(2.0)
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    plain = network(_images())
+    with statistics_of_the_batch(network):
+        found = network(_images())
+    features = network[0](_images())
+    for norm in (network[1], network[4]):
+        mean, variance = features.mean((0, 2, 3)), features.var((0, 2, 3), unbiased=False)
+        centered = (features - mean.view(1, -1, 1, 1)) / (variance.view(1, -1, 1, 1) + norm.eps).sqrt()
+        features = (centered * norm.weight.view(1, -1, 1, 1) + norm.bias.view(1, -1, 1, 1)).relu()
+        features = network[3](features) if norm is network[1] else features
+    torch.testing.assert_close(found, features)
+    torch.testing.assert_close(network(_images()), plain)
+    assert not torch.allclose(found, plain)
+    for name, value in network.state_dict().items():
+        assert torch.equal(value, before[name]), name

@@ -114,7 +114,9 @@ def test_a_changed_byte_in_the_remote_is_refused_by_its_name_until_it_is_mended(
     assert MODEL in refused
     assert DESCRIPTION in refused
     assert "curves.csv" not in refused
-    assert not [path for path in fresh.glob("data/models/rsp-mixed_teacher-0/student/*") if "model" in path.name]
+    assert not [
+        path for path in fresh.glob("data/models/rsp-mixed_teacher-0/student/*") if "model" in path.name
+    ]
     cached = {path.parent.name + path.name for path in fresh.glob(".dvc/cache/files/md5/*/*")}
     assert cached
     assert cached <= set(published.digests.values())

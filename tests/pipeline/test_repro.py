@@ -114,7 +114,9 @@ def test_repro_maps_and_diagnoses_every_slide_once(clone: Path) -> None:
             above = rasterize_regions(regions, downsample=grid.downsample, shape=grid.shape)
             np.testing.assert_array_equal(above, np.nan_to_num(scores.raster(model)) >= 0.5)
             assert (folder / f"{model}/{slide_id}.png").is_file()
-    metrics = json.loads((clone / "data/diagnosis/rsp-mixed_teacher-0/metrics.json").read_text())["test"]["student"]
+    metrics = json.loads((clone / "data/diagnosis/rsp-mixed_teacher-0/metrics.json").read_text())["test"][
+        "student"
+    ]
     assert set(metrics["slide_auc"]) == {"value", "low", "high", "n"}
     scores = pd.read_csv(clone / "data/diagnosis/rsp-mixed_teacher-0/slides.csv")
     test = scores[scores["split"] == "test"]
@@ -221,7 +223,9 @@ def test_another_dataset_is_one_setting_and_shares_the_pretraining(clone: Path, 
     assert _ran(output) == {name for name in EVERY if "random" not in name} | {"phantom", "index"}
     summary = json.loads((clone / "data/evaluation/rsp-mixed_teacher-0/summary.json").read_text())
     assert 0.0 <= summary["test_accuracy"]["student"] <= 1.0
-    warnings = json.loads((clone / "data/evaluation/rsp-mixed_teacher-0/metrics.json").read_text())["warnings"]
+    warnings = json.loads((clone / "data/evaluation/rsp-mixed_teacher-0/metrics.json").read_text())[
+        "warnings"
+    ]
     assert "no patient ids" in warnings[0]
     # Kather has patches only: nothing is mapped, and nothing diagnosed.
     assert json.loads((clone / "data/heatmaps/rsp-mixed_teacher-0/summary.json").read_text()) == {

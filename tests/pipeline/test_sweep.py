@@ -56,5 +56,9 @@ def test_curves_collects_what_ended_well(swept: Path, shell: Shell) -> None:
         for training, alpha, mu in points[["training", "alpha", "mu"]].fillna(0).to_numpy()
     }
     committed = {("finetune", 0.25, 0), ("mixed_teacher", 0.25, 7)}  # the commit's own run
-    assert settings == committed | {("finetune", 0.5, 0), ("mixed_teacher", 0.5, 1), ("mixed_teacher", 0.5, 2)}
+    assert settings == committed | {
+        ("finetune", 0.5, 0),
+        ("mixed_teacher", 0.5, 1),
+        ("mixed_teacher", 0.5, 2),
+    }
     assert (swept / "data/curves/camelyon16/accuracy_mu.png").stat().st_size > 10_000

@@ -1,8 +1,9 @@
 """Mixed teacher: images are mixed as MixMatch does, and the average of the student's weights guesses their labels.
 
 Of MixMatch (Berthelot et al. 2019): labeled and unlabeled images mixed with each other, guesses sharpened. Of the mean
-teacher (Tarvainen & Valpola 2017) and interpolation consistency (Verma et al. 2019): who guesses, in evaluation mode,
-from one weak view. Of ReMixMatch (Berthelot et al. 2020): guesses aligned to the class shares of the labels, and
+teacher (Tarvainen & Valpola 2017) and interpolation consistency (Verma et al. 2019): who guesses, from one weak view.
+It normalizes by the batch of weak views: the statistics that follow the student's are of mixtures, which have less
+contrast than any image. Of ReMixMatch (Berthelot et al. 2020): guesses aligned to the class shares of the labels, and
 cross-entropy. A step costs half of MixMatch's. Scores are mixed likewise, and neither aligned nor sharpened.
 """
 
@@ -14,6 +15,7 @@ from typing import Any, ClassVar
 import torch
 import torch.nn.functional as F
 
+from histo_monai.networks.batchnorm import statistics_of_the_batch
 from histo_monai.semisupervised.mixed_teacher.settings import MixedTeacherSettings
 from histo_monai.semisupervised.protocol import Batch
 from histo_monai.semisupervised.students.mixing import Mixing, sharpen
@@ -73,7 +75,7 @@ class MixedTeacher(Student):
         """Guesses of the average, all images mixed, and the student's outputs of the mixtures."""
         labeled, seen, unlabeled = views
         assert self._mixing is not None  # drawn with the views
-        with torch.no_grad():
+        with torch.no_grad(), statistics_of_the_batch(self.model):
             guesses = self.objective.predictions(self.model(seen))
             if self._num_classes:
                 guesses = sharpen(self._aligned(guesses), self.settings.temperature)
