@@ -12,7 +12,7 @@ from histo_monai.semisupervised.supervised.settings import SupervisedSettings
 
 
 class Supervised(Student):
-    """Labeled views alone teach; unlabeled ones go through the network as with the other methods. See `Student`."""
+    """Labeled views alone go through the network and teach. See `Student`."""
 
     Settings: ClassVar[type] = SupervisedSettings
 
@@ -21,9 +21,13 @@ class Supervised(Student):
         self._quality = self.objective.MEASURES[1]
         self.measures = ("loss", "supervised", self._quality)
 
-    def measure(self, outputs: tuple[torch.Tensor, ...], batch: Batch) -> dict[str, torch.Tensor]:
+    def outputs(self, views: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        """Of the student, of the labeled views."""
+        return self.network.student(views[0])
+
+    def measure(self, outputs: torch.Tensor, batch: Batch) -> dict[str, torch.Tensor]:
         """The mean supervised loss, shape (1,); and its parts."""
-        measured = self.objective.measure(outputs[0], batch.targets)
+        measured = self.objective.measure(outputs, batch.targets)
         return {
             "loss": measured["loss"].mean().unsqueeze(0),
             "supervised": measured["loss"],
