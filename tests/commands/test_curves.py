@@ -64,7 +64,7 @@ def tree(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     text = (root / "params.yaml").read_text()
     (tmp_path / "params.yaml").write_text(text)
     monkeypatch.chdir(tmp_path)
-    return yaml.safe_load(text) | {"methods": ["random", "rsp"], "mu": 7}
+    return yaml.safe_load(text) | {"methods": ["random", "rsp"], "students": ["paper"], "mu": 7}
 
 
 def _found(monkeypatch: pytest.MonkeyPatch, *done: MadeUp, failed: tuple[str, ...] = ()) -> None:
