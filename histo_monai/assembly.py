@@ -18,7 +18,6 @@ from histo_monai.artifacts import Run
 from histo_monai.engines.task import Task
 from histo_monai.environment import Environment, read_environment
 from histo_monai.loading.labeled import LabeledLoader, PatchReading
-from histo_monai.loading.streams import shuffled
 from histo_monai.networks.task_model import TaskModel, from_task_model
 from histo_monai.params import Params, load_params
 from histo_monai.params.sections import TrainingParams
@@ -108,16 +107,6 @@ class Assembly:
     def in_order(self, rows: pd.DataFrame) -> LabeledLoader:
         """Every row once, in batches for a pass without gradient."""
         return self.reading.in_order(rows, self.params.evaluate.batch_size)
-
-    def for_statistics(
-        self, rows: pd.DataFrame, section: TrainingParams | Recipe, seed: int
-    ) -> LabeledLoader | None:
-        """Rows drawn at random, for `take_statistics`; None where a section asks for none."""
-        if not isinstance(section, Recipe) or not section.batchnorm_patches:
-            return None
-        num = min(section.batchnorm_patches, len(rows))
-        size = min(self.params.evaluate.batch_size, num)
-        return shuffled(self.reading, rows, size, seed=seed, purpose="statistics", num_batches=num // size)
 
     def load(self, path: Path) -> tuple[TaskModel, dict[str, Any]]:
         """A model of this task and its description.

@@ -12,7 +12,7 @@ from histo_monai.assembly import Assembly, TrainingRows, schedule_of
 from histo_monai.engines.fit import Records
 from histo_monai.engines.probe import probe_head
 from histo_monai.engines.supervised import FinetuneResult, Picture, Tuning, finetune
-from histo_monai.loading.streams import shuffled
+from histo_monai.loading.streams import shuffled, some_shuffled
 from histo_monai.networks.task_model import TaskModel, describe_task_model, from_encoder
 from histo_monai.params.sections import FinetuneRecipe, TrainingParams
 from histo_monai.randomness import derive_seed
@@ -64,7 +64,14 @@ def finetune_encoder(
         picture=picture,
         records=records,
         tuning=_tuning(section),
-        statistics=assembly.for_statistics(rows.unlabeled, section, seed),
+        statistics=some_shuffled(
+            assembly.reading,
+            rows.unlabeled,
+            section.batchnorm_patches,
+            assembly.params.evaluate.batch_size,
+            seed=seed,
+            purpose="statistics",
+        ),
     )
     params = assembly.params
     described = describe_task_model(

@@ -18,6 +18,8 @@ from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from histo_monai.products import product
+
 Features = Mapping[str, NDArray]
 """Name of the features -> Shape (n, D)."""
 Fold = tuple[NDArray[np.intp], NDArray[np.intp]]
@@ -140,7 +142,7 @@ class Model:
             biases = np.full(self._num_classes, np.log(UNKNOWN))
             weights[known], biases[known] = known_weights, known_biases
         weights = weights / scaler.scale_
-        return weights, biases - weights @ scaler.mean_
+        return weights, biases - product(weights, scaler.mean_)
 
 
 def _no_flags() -> np.errstate:

@@ -8,10 +8,13 @@ from typing import Any
 import torch
 from ignite.engine import Engine
 from torch import nn
+from torch.optim.swa_utils import update_bn
 
 from histo_monai.engines.device import in_memory_order, precision, to_device
 from histo_monai.engines.means import attach_means
 from histo_monai.engines.task import Task
+from histo_monai.loading.labeled import LabeledLoader
+from histo_monai.networks.task_model import TaskModel
 from histo_monai.transforms.views import plain_view
 
 
@@ -62,3 +65,19 @@ def predict(network: nn.Module, task: Task, loader: Iterable[Any]) -> torch.Tens
             outputs = network(single_view(patches, task.patch_px, task.device))
         parts.append(task.objective.predictions(outputs).cpu())
     return torch.cat(parts)
+
+
+def take_statistics(model: TaskModel, task: Task, patches: LabeledLoader) -> None:
+    """Replace the statistics of all batch-norms by those of patches that are not augmented; weights stay.
+
+    See Wu & Johnson 2021. Those that training leaves are of augmented and mixed images, under weights that were moving.
+
+    Args:
+        model: moved to the task's device; one without batch-norms is left as it is.
+        task: the size of its patches, and where.
+        patches: shuffled, so that a batch holds many slides: variances are means of the batches' own. Labels are not
+            looked at.
+    """
+    to_device(model, task.device)
+    with precision(task.device):
+        update_bn((single_view(batch, task.patch_px, task.device) for batch, _ in patches.loader), model)

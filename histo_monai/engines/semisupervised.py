@@ -14,8 +14,7 @@ from histo_monai.engines.device import in_memory_order, precision, to_device
 from histo_monai.engines.fit import Records, fit
 from histo_monai.engines.handlers import attach_rates
 from histo_monai.engines.means import attach_means
-from histo_monai.engines.prediction import build_evaluator
-from histo_monai.engines.statistics import take_statistics
+from histo_monai.engines.prediction import build_evaluator, take_statistics
 from histo_monai.engines.task import Task
 from histo_monai.loading.labeled import LabeledLoader
 from histo_monai.loading.streams import SideBySide

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from histo_monai.datasets.registry import DATASETS
 from histo_monai.datasets.settings import CorpusSettings, IndexSettings, MapSettings, PhantomSettings
@@ -52,6 +52,9 @@ class PretrainParams:
 @dataclass(frozen=True)
 class TrainingParams:
     """A training with labels. "sgd" has Nesterov momentum 0.9, "adam" betas 0.9 and 0.999; lr x 0.1 at `milestones`."""
+
+    batchnorm_patches: ClassVar[int] = 0
+    """As in `Recipe`: the statistics of training stay."""
 
     epochs: Count
     batch_size: Count

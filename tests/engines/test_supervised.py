@@ -10,9 +10,8 @@ import torch
 
 from histo_monai.engines.fit import Records
 from histo_monai.engines.handlers import TrainingDivergedError
-from histo_monai.engines.prediction import predict
+from histo_monai.engines.prediction import predict, take_statistics
 from histo_monai.engines.resume import ResumePoint
-from histo_monai.engines.statistics import take_statistics
 from histo_monai.engines.supervised import FinetuneResult, Tuning, finetune
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel

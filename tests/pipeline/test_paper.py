@@ -35,5 +35,5 @@ def test_a_dry_run_goes_through_all_stages(
     output = shell("git init -q && dvc repro --dry --force --keep-going --allow-missing", tmp_path)
     ran = set(re.findall(r"Running stage '([^']+)'", output))
     pairs = itertools.product(OF_METHOD, METHODS)
-    runs = {run_of(stage, method) for stage, method in pairs}
+    runs = {run_of(stage, method, "paper") for stage, method in pairs}
     assert ran == runs | {"phantom", "index", "compare"}

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from histo_monai.engines.statistics import take_statistics
+from histo_monai.engines.prediction import take_statistics
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.tables.tasks import split_rows
