@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := $(CURDIR)/.venv/bin
 export PATH := $(BIN):$(PATH)
 
-.PHONY: repro test lint deps clean
+.PHONY: repro test lint clean
 
 repro: .venv/ready            ## slides -> pretrained encoders, by DVC
 	dvc repro
@@ -16,9 +16,6 @@ lint: .venv/ready-test        ## style, types, and who may import whom
 	ruff format --check .
 	mypy
 	lint-imports
-
-deps: .venv/ready-test        ## dvc.yaml names the files that each stage imports; after any change of imports
-	python -m tests.dvc_deps
 
 clean:                        ## the environment only; data/ stays
 	rm -rf .venv

@@ -19,6 +19,7 @@ from histo_monai.process.failures import machine_failure
 from histo_monai.storage import check_apart, claim
 
 STAGES = {
+    "code": "digest the files of code that each stage runs, for DVC",
     "phantom": "simulate a cohort of slides in the official layout of the dataset",
     "index": "find tissue, split the slides, draw the centers of the patches",
     "pretrain": "learn an encoder from unlabeled slides (--method)",

@@ -14,6 +14,7 @@ from histo_monai.roles import FINETUNED, STUDENT
 DATA = Path("data")
 RAW = DATA / "raw"
 PARAMS = Path("params.yaml")
+CODE = DATA / "code"
 PHANTOM = DATA / "phantom"
 INDEX = DATA / "index"
 COMPARISON = DATA / "comparison"
@@ -138,7 +139,8 @@ def runs(methods: Iterable[str], students: Iterable[str], seeds: Iterable[int]) 
 
 def output_folder(stage: str, method: str = "", student: str = "", seed: int = 0) -> Path:
     """The one folder that a stage replaces when it ends."""
-    of_all = {"phantom": PHANTOM, "index": INDEX, "pretrain": model_folder(method), "compare": COMPARISON}
+    of_all = {"code": CODE, "phantom": PHANTOM, "index": INDEX, "compare": COMPARISON}
+    of_all["pretrain"] = model_folder(method)
     return (of_all | Run(method, seed, student).folders)[stage]
 
 

@@ -1,9 +1,9 @@
 """The files of the package that a stage imports, found in the source: nothing is imported to find them.
 
-They are what dvc.yaml watches (`make deps` writes them there) and what a killed training must share with the one that
-goes on after it. An import inside a function counts, as it is there for speed only; one under `if TYPE_CHECKING` does
-not, as it never runs. What is loaded by a name that only a run knows, as the methods of pretraining are, is not seen:
-whoever loads it names it as a further root.
+They are what DVC watches (the stage `code` writes their digests) and what a killed training must share with the one
+that goes on after it. An import inside a function counts, as it is there for speed only; one under `if TYPE_CHECKING`
+does not, as it never runs. What is loaded by a name that only a run knows, as the methods of pretraining are, is not
+seen: whoever loads it names it as a further root.
 """
 
 from __future__ import annotations

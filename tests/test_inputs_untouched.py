@@ -124,6 +124,7 @@ def test_no_stage_and_no_command_changes_an_input(project: Path, monkeypatch: py
     monkeypatch.setattr(heatmap, "map_slides", with_a_draft)
     slides = [str(OWN / f"{name}.tif") for name in SPLITS]
     calls = [
+        ["code"],
         ["phantom"],
         ["index"],
         ["pretrain", *METHOD],

@@ -12,9 +12,10 @@ import yaml
 
 from histo_monai.__main__ import COMMANDS, STAGES
 from histo_monai.datasets.registry import DATASETS
+from histo_monai.imports import PACKAGE
 from histo_monai.pretext import PRETEXTS
 from histo_monai.semisupervised import METHODS
-from tests.dvc_deps import with_code_deps
+from histo_monai.stages.code import PART_FOLDERS, code_of
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,7 @@ def test_stage_command_and_module_have_one_name(pipeline: Any, root: Path) -> No
 
 def test_every_stage_is_a_section_of_params(pipeline: Any, root: Path) -> None:
     tree = yaml.safe_load((root / "params.yaml").read_text())
-    assert set(pipeline) <= set(tree)
+    assert set(pipeline) - {"code"} <= set(tree)
 
 
 def test_all_methods_have_sections(root: Path) -> None:
@@ -41,25 +42,33 @@ def test_all_methods_have_sections(root: Path) -> None:
     assert list(section) == ["seed", "augmentation", *PRETEXTS]
 
 
-def test_every_stage_depends_on_the_files_that_it_imports_and_on_no_others(root: Path) -> None:
-    text = (root / "dvc.yaml").read_text()
-    expected = with_code_deps(text)
-    assert text == expected, "dvc.yaml names other files than the stages import: run `make deps`"
+@pytest.mark.parametrize("stage", sorted(STAGES.keys() - {"code"}))
+def test_every_stage_depends_on_its_code_and_on_the_folders_of_parts_that_it_loads(
+    stage: str, pipeline: Any, root: Path
+) -> None:
+    deps = pipeline[stage]["deps"]
+    assert [dep for dep in deps if dep.startswith("data/code")] == [f"data/code/{stage}.json"]
+    folders = {
+        "pretext": {"histo_monai/pretext/${item.method}"},
+        "semisupervised": {"histo_monai/semisupervised/${item.student}"},
+        "datasets": {"histo_monai/datasets/${dataset}", "histo_monai/datasets/${corpus}"},
+    }
+    assert set(folders) == set(PART_FOLDERS)
+    loads = [room for room in folders if root / "histo_monai" / room / "protocol.py" in code_of(stage)]
+    wanted = set().union(*(folders[room] for room in loads))
+    named = {dep for dep in deps if dep.startswith("histo_monai/")}
+    assert {dep for dep in named if not dep.endswith("/dataset.py")} == wanted
+    asks_what_a_dataset_is = {"phantom": 2, "heatmap": 1, "aggregate": 1, "compare": 1}
+    assert len(named - wanted) == asks_what_a_dataset_is.get(stage, 0)
 
 
-def test_dependencies_are_written_anew_between_what_is_written_by_hand(root: Path) -> None:
-    text = (root / "dvc.yaml").read_text()
-    lines = text.splitlines(keepends=True)
-    code = [number for number, line in enumerate(lines) if line.startswith("      - histo_monai/")]
-    lines[code[0]] = "      - histo_monai/gone.py\n"
-    del lines[code[5] : code[9]]
-    lines.insert(code[3], "      - histo_monai/slides\n")
-    assert "".join(lines) != text
-    assert with_code_deps("".join(lines)) == text
-    code_free = [line for line in text.splitlines() if "- histo_monai/" not in line]
-    assert "# Models by name, each a folder" in "\n".join(code_free)
-    without = with_code_deps("\n".join(code_free) + "\n")
-    assert without == text
+def test_no_folder_of_a_part_stands_in_the_code_of_all_parts() -> None:
+    shared = {"datasets/shared", "semisupervised/students"}
+    for stage in ("index", "pretrain", "consistency"):
+        folders = {path.parent.relative_to(PACKAGE) for path in code_of(stage)}
+        assert {
+            str(path) for path in folders if len(path.parts) > 1 and path.parts[0] in PART_FOLDERS
+        } <= shared
 
 
 @pytest.mark.parametrize("stage", sorted(STAGES))
@@ -81,7 +90,7 @@ def test_an_unfinished_training_is_known_by_the_params_of_its_stage(stage: str, 
 @pytest.mark.parametrize("stage", sorted(STAGES))
 def test_params_of_a_stage_exist(stage: str, pipeline: Any, root: Path) -> None:
     tree = yaml.safe_load((root / "params.yaml").read_text())
-    for dotted in pipeline[stage]["params"]:
+    for dotted in pipeline[stage].get("params", ()):
         choices = itertools.product(tree["methods"], DATASETS)
         for method, dataset in choices:
             named = {"${item.method}": method, "${dataset}": dataset, "${corpus}": tree["corpus"]}
@@ -97,7 +106,7 @@ def test_params_of_a_stage_exist(stage: str, pipeline: Any, root: Path) -> None:
 
 @pytest.mark.parametrize("stage", sorted(STAGES))
 def test_alpha_mu_and_n_aug_reach_neither_index_nor_pretrain(stage: str, pipeline: Any) -> None:
-    used = set(pipeline[stage]["params"]) & {"alpha", "mu", "n_aug", "students", "seeds"}
+    used = set(pipeline[stage].get("params", ())) & {"alpha", "mu", "n_aug", "students", "seeds"}
     expected = {"finetune": {"alpha"}, "consistency": {"alpha", "mu", "n_aug"}, "evaluate": {"alpha"}}
     expected["crossfit"] = expected["consistency"]
     expected["compare"] = {"alpha", "mu", "n_aug", "students", "seeds"}

@@ -19,6 +19,7 @@ SIZES = ("macro", "micro")
 
 MAX_PROBABILITY = "max_probability"
 """The one feature that needs no classifier."""
+BY_SEEN = "score_by_seen"
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Learning:
 
 def diagnose(
     features: pd.DataFrame,
-    seen: pd.DataFrame,
+    seen: pd.DataFrame | None,
     is_tumor: NDArray[np.bool_],
     split: pd.Series,
     learning: Learning,
@@ -43,14 +44,14 @@ def diagnose(
 
     Args:
         features: a row per slide: of maps by models that have not trained on the slide.
-        seen: the same, but where a model was trained on a slide, of its own map of it.
+        seen: the same, but where a model was trained on a slide, of its own map of it; None where there are none.
         is_tumor: Shape (n,).
         split: of each slide; "test" slides teach nothing.
         learning: see `Learning`.
 
     Returns:
-        The classifier; and for every slide its `score`, that of the classifier taught by `seen` maps (`score_by_seen`),
-        which is what the folds spare us, and the highest value on the map (`max_probability`).
+        The classifier; and for every slide its `score`, the highest value on the map (`max_probability`), and, with
+        `seen` maps, what a classifier taught by them says (`score_by_seen`), which is what the folds spare us.
 
     Raises:
         InputError: see `SlideClassifier.fit`.
@@ -58,16 +59,12 @@ def diagnose(
     teaches = (split != "test").to_numpy()
     settings = asdict(learning)
     right = SlideClassifier.fit(features[teaches], is_tumor[teaches], **settings)
-    wrong = SlideClassifier.fit(seen[teaches], is_tumor[teaches], **settings)
-    scores = pd.DataFrame(
-        {
-            "score": right.scores(features),
-            "score_by_seen": wrong.scores(features),
-            MAX_PROBABILITY: features[MAX_PROBABILITY],
-        },
-        index=features.index,
-    )
-    return right, scores
+    scores = {"score": right.scores(features)}
+    if seen is not None:
+        wrong = SlideClassifier.fit(seen[teaches], is_tumor[teaches], **settings)
+        scores[BY_SEEN] = wrong.scores(features)
+    scores[MAX_PROBABILITY] = features[MAX_PROBABILITY].to_numpy()
+    return right, pd.DataFrame(scores, index=features.index)
 
 
 def shuffled_control(
@@ -96,15 +93,16 @@ def slide_estimates(
         scores: columns of `diagnose`.
 
     Returns:
-        `slide_auc`, `slide_auc_macro` and `slide_auc_micro` where there are such slides, `slide_auc_by_seen`,
-        `slide_auc_max_probability`.
+        `slide_auc`, `slide_auc_macro` and `slide_auc_micro` where there are such slides, `slide_auc_by_seen` where
+        there are such maps, `slide_auc_max_probability`.
     """
     estimates = {"slide_auc": auc(is_tumor, scores["score"])}
     for size in SIZES:
         kept = ~is_tumor | (sizes == size).to_numpy()
         if is_tumor[kept].any():
             estimates[f"slide_auc_{size}"] = auc(is_tumor[kept], scores["score"][kept])
-    estimates["slide_auc_by_seen"] = auc(is_tumor, scores["score_by_seen"])
+    if BY_SEEN in scores:
+        estimates["slide_auc_by_seen"] = auc(is_tumor, scores[BY_SEEN])
     estimates[f"slide_auc_{MAX_PROBABILITY}"] = auc(is_tumor, scores[MAX_PROBABILITY])
     return estimates
 

@@ -37,8 +37,12 @@ class DetectionParams:
 
 @dataclass(frozen=True)
 class HeatmapParams:
-    """Maps of slides: least part of a cell that is tissue, least value of a region, pictures; a section per dataset."""
+    """Maps of slides: least part of a cell that is tissue, least value of a region, pictures; a section per dataset.
 
+    `seen`: training slides are mapped by the models that learned from them too.
+    """
+
+    seen: bool
     min_tissue_fraction: Annotated[float, Range(0.0, 1.0, exclusive_low=True)]
     overlay_mpp: MicronsPerPixel
     region_threshold: Annotated[float, Range(0.0, 1.0, exclusive_low=True)]

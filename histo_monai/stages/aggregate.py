@@ -101,9 +101,9 @@ def _features(maps: Mapping[str, Heatmap], model: str) -> dict[str, pd.DataFrame
         for slide_id, heatmap in maps.items()
         if f"{model}{SEEN}" in heatmap.values
     }
+    tables = {model: own, f"{model}{SEEN}": own | seen} if seen else {model: own}
     return {
-        name: pd.DataFrame.from_dict(rows, orient="index", columns=columns)
-        for name, rows in ((model, own), (f"{model}{SEEN}", own | seen))
+        name: pd.DataFrame.from_dict(rows, orient="index", columns=columns) for name, rows in tables.items()
     }
 
 
@@ -148,7 +148,9 @@ def _diagnose(
     curves: dict[str, Froc | None] = {}
     classifiers = {}
     for name in MODELS:
-        mine, seen = (features[column].loc[slides.index] for column in (name, f"{name}{SEEN}"))
+        mine = features[name].loc[slides.index]
+        by_seen = features.get(f"{name}{SEEN}")
+        seen = None if by_seen is None else by_seen.loc[slides.index]
         classifier, scores[name] = diagnose(mine, seen, is_tumor, slides["split"], learning)
         classifier.save(folder / CLASSIFIERS / f"{name}.safetensors", without_ids(provenance))
         classifiers[name] = {"chosen": dict(classifier.chosen), "cv_auc": round(classifier.cv_auc, 6)}

@@ -44,8 +44,8 @@ MOSAIC, NUM_IN_MOSAIC = "mosaic.png", 8
 def run(method: str, student: str, seed: int) -> None:
     """Write data/heatmaps/<method>-<student>-<seed>: slides.csv, scores/, finetuned/, student/, plots/, metrics.
 
-    Slides of the folds are mapped by models that have not seen them; columns that end in `_seen` hold what the models
-    that were trained on them say. A run that was killed goes on after its last finished slide.
+    Slides of the folds are mapped by models that have not seen them; with `heatmap.seen`, columns that end in `_seen`
+    hold what the models that were trained on them say. A run that was killed goes on after its last finished slide.
 
     Raises:
         InputError: a model or slide cannot be used, or the patches have no one resolution.
@@ -66,7 +66,7 @@ def run(method: str, student: str, seed: int) -> None:
     assembly = Assembly.of(params)
     environment = assembly.environment
     folds_csv = of_run.folds / artifacts.FOLDS_CSV
-    jobs = _jobs(of_run, slides, read_folds(folds_csv))
+    jobs = _jobs(of_run, slides, read_folds(folds_csv), params.heatmap.seen)
     settings, positive = _settings(of_run, assembly)
     stage = f"heatmap-{of_run.name}"
     files = sorted({path for job in jobs for path in job.models.values()})
@@ -106,7 +106,7 @@ def _make_folders(folder: Path) -> None:
         (folder / name).mkdir()
 
 
-def _jobs(run: Run, slides: pd.DataFrame, fold_of: Mapping[str, int]) -> list[SlideJob]:
+def _jobs(run: Run, slides: pd.DataFrame, fold_of: Mapping[str, int], by_seen: bool) -> list[SlideJob]:
     last, folds = run.models, run.folds
     jobs = []
     for slide_id, path, mpp in zip(slides["slide_id"], slides["path"], slides["mpp"], strict=True):
@@ -120,7 +120,7 @@ def _jobs(run: Run, slides: pd.DataFrame, fold_of: Mapping[str, int]) -> list[Sl
                     f"{folds / artifacts.FOLDS_CSV}: slide {slide_id} is of fold {fold}, which has no model "
                     f"{gone[0].name}; run `dvc repro crossfit` again"
                 )
-            models |= {f"{name}{SEEN}": path for name, path in last.items()}
+            models |= {f"{name}{SEEN}": path for name, path in last.items() if by_seen}
         jobs.append(SlideJob(slide_id, Path(path), None if np.isnan(mpp) else float(mpp), models))
     return jobs
 

@@ -84,6 +84,7 @@ def finished(root: Path, shell: Shell, tmp_path_factory: pytest.TempPathFactory)
     params["corpora"]["camelyon16"] |= {"num_train": 24, "num_validation": 6, "num_normal": 2, "num_tumor": 2}
     counts = {"num_tumor": 16, "num_normal": 16}
     params["crossfit"]["num_folds"] = 2
+    params["heatmap"]["seen"] = True
     params["aggregate"] |= {"num_folds": 2, "num_permutations": 3}
     params["labels"]["camelyon16"] |= dict.fromkeys(("train", "validation", "test"), counts)
     params["pretrain"]["rsp"] |= {"epochs": 2, "batch_size": 8}

@@ -12,6 +12,8 @@ import pytest
 import yaml
 from dvc.repo import Repo
 
+from histo_monai import imports
+from histo_monai.stages import code
 from tests.pipeline.names import run_of
 
 Shell = Callable[..., str]
@@ -36,6 +38,7 @@ def clone(root: Path, shell: Shell, tmp_path_factory: pytest.TempPathFactory) ->
         _write_outputs(folder, stage)
     for name in (params["corpus"], params["dataset"]):
         _write(folder / f"data/phantom/{name}/slide")
+    _write_digests(folder)
     shell("git init -q && dvc commit --force", folder)
     return folder
 
@@ -53,6 +56,15 @@ def _write(path: Path) -> None:
     path.write_text("{}")
 
 
+def _write_digests(folder: Path) -> None:
+    """The stage `code`, which `dvc repro` begins with, of the package in a folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for module in (imports, code):
+            patch.setattr(module, "PACKAGE", folder / "histo_monai")
+        code.run()
+
+
 @pytest.fixture
 def changed(clone: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., set[str]]:
     """Adds a line to files of code, and gives the stages that DVC would run again for it."""
@@ -65,11 +77,14 @@ def changed(clone: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., set[s
         assert len(files) >= len(patterns)
         for path, text in files.items():
             path.write_bytes(text + b"\n# a line\n")
+        _write_digests(clone)
         with Repo() as repo:  # as `dvc status` does, without starting Python for each
             status = repo.status()
         for path, text in files.items():
             path.write_bytes(text)
-        return set(status)
+        _write_digests(clone)
+        assert "code" in status
+        return set(status) - {"code"}
 
     return change
 
