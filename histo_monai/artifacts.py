@@ -24,6 +24,7 @@ CENTERS_CSV = INDEX / "centers.csv"
 SKIPPED_CSV = INDEX / "skipped.csv"
 WHOLE_SLIDES_CSV = INDEX / "whole_slides.csv"
 PATCHES_CSV = INDEX / "patches.csv"
+UNLABELED_CSV = INDEX / "unlabeled.csv"
 NEAR_COPIES_CSV = INDEX / "near_copies.csv"
 LABELS_JSON = INDEX / "labels.json"
 

@@ -6,7 +6,7 @@ A stage reads an `Assembly`, trains (`finetuning`, `teaching`) or predicts with 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -34,7 +34,8 @@ class TrainingRows:
 
     Attributes:
         labeled: training patches whose labels are given.
-        unlabeled: all training patches, the labeled ones among them; their labels are not looked at.
+        unlabeled: all training patches, the labeled ones among them, whose labels are not looked at; and those of
+            unlabeled.csv, which have none.
         validation: measured after each epoch.
     """
 
@@ -43,15 +44,14 @@ class TrainingRows:
     validation: pd.DataFrame
 
     @classmethod
-    def of(cls, patches: pd.DataFrame, alpha: float) -> Self:
-        """A fraction `alpha` of the training labels.
+    def of(cls, patches: pd.DataFrame, unlabeled: pd.DataFrame, alpha: float) -> Self:
+        """A fraction `alpha` of the training labels; `unlabeled` beside them.
 
         Raises:
             InputError: see `labeled_rows`.
         """
-        return cls(
-            labeled_rows(patches, alpha), split_rows(patches, "train"), split_rows(patches, "validation")
-        )
+        all_unlabeled = pd.concat([split_rows(patches, "train"), unlabeled], ignore_index=True)
+        return cls(labeled_rows(patches, alpha), all_unlabeled, split_rows(patches, "validation"))
 
 
 @dataclass(frozen=True)
@@ -96,13 +96,17 @@ class Assembly:
         reading = PatchReading(params.patch_px, task.classes, environment.workers, pin)
         return cls(params, environment, patches, task, reading)
 
-    def rows(self) -> TrainingRows:
-        """What trainings use.
+    def rows(self, without_slides: Collection[str] = ()) -> TrainingRows:
+        """What trainings use, all patches of some slides left out; reads data/index/unlabeled.csv.
 
         Raises:
-            InputError: see `labeled_rows`.
+            InputError: see `labeled_rows`; or the file cannot be used.
         """
-        return TrainingRows.of(self.patches, self.params.alpha)
+        known, unlabeled = (
+            table[~table["slide_id"].isin(without_slides)].reset_index(drop=True)
+            for table in (self.patches, read_patches(artifacts.UNLABELED_CSV))
+        )
+        return TrainingRows.of(known, unlabeled, self.params.alpha)
 
     def in_order(self, rows: pd.DataFrame) -> LabeledLoader:
         """Every row once, in batches for a pass without gradient."""

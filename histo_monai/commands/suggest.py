@@ -15,19 +15,20 @@ from matplotlib import image
 from numpy.typing import NDArray
 
 from histo_monai import artifacts
-from histo_monai.active.candidates import Search, draw_candidates, slides_to_search
 from histo_monai.active.suggestion import Fields, choose_diverse, disagreement, indecision
 from histo_monai.artifacts import Run
 from histo_monai.assembly import Assembly
 from histo_monai.datasets.registry import DATASETS
 from histo_monai.engines.embedding import Embedding, embed
 from histo_monai.errors import InputError
+from histo_monai.index.candidates import Search, draw_candidates, slides_to_search
 from histo_monai.params import Params, load_params
 from histo_monai.reports.suggestions import MAX_SHOWN, suggested
 from histo_monai.roles import FINETUNED, STUDENT
 from histo_monai.slides.annotations import Region, write_geojson
 from histo_monai.storage import check_own_folder, claim, own_folder
 from histo_monai.tables.columns import read_surveyed_slides
+from histo_monai.tables.splits import labeled_rows
 from histo_monai.tables.tasks import training_mpp
 
 _LOG = logging.getLogger(__name__)
@@ -81,7 +82,7 @@ def _suggest(draft: Path, run: Run, num: int, side_um: float | None) -> str:
     candidates = _candidates(assembly, search, run.seed)
     look = partial(embed, models=models, task=task, features_of=STUDENT)
     embedding = look(assembly.in_order(candidates).loader)
-    labeled = look(assembly.in_order(assembly.rows().labeled).loader)
+    labeled = look(assembly.in_order(labeled_rows(assembly.patches, assembly.params.alpha)).loader)
     uncertainty = _uncertainty(embedding)
     chosen = choose_diverse(
         embedding.features,

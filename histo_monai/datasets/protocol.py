@@ -98,6 +98,10 @@ class Dataset(Protocol):
         """Whether validation may be drawn from the patients of the training patches; `labels`: its settings."""
         return False
 
+    def num_unlabeled(self, labels: Any) -> int:
+        """Patches to draw from the tissue of slides beside the labeled ones; `labels`: its settings."""
+        return 0
+
     def least_outline_um(self, labels: Any, patch_px: int) -> dict[str, float]:
         """Sides in µm that a square, outlined by hand, must hold to give a patch, by what asks for it."""
         return {}

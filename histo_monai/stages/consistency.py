@@ -45,7 +45,8 @@ def run(method: str, student: str, seed: int) -> None:
     assembly = Assembly.read()
     params, rows = assembly.params, assembly.rows()
     start = of_run.models[FINETUNED]
-    provenance = made_from(params, [artifacts.PATCHES_CSV, start], [rows.unlabeled, rows.validation])
+    tables = [artifacts.PATCHES_CSV, artifacts.UNLABELED_CSV]
+    provenance = made_from(params, [*tables, start], [rows.unlabeled, rows.validation])
     model, description = assembly.load(start)
     stage = f"consistency-{of_run.name}"
     decided_by = [method, student, seed, selected(params, PARAM_NAMES, method, student)]
@@ -59,7 +60,7 @@ def run(method: str, student: str, seed: int) -> None:
         records=Records(
             artifacts.tensorboard_folder(stage),
             artifacts.checkpoint_path(stage),
-            fingerprint(decided_by, [artifacts.PATCHES_CSV, start], student_code("consistency", student)),
+            fingerprint(decided_by, [*tables, start], student_code("consistency", student)),
         ),
     )
     choice = choose(

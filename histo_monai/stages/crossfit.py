@@ -17,7 +17,7 @@ import pandas as pd
 
 from histo_monai import artifacts
 from histo_monai.artifacts import Run
-from histo_monai.assembly import Assembly, TrainingRows
+from histo_monai.assembly import Assembly
 from histo_monai.engines.fit import Records
 from histo_monai.engines.resume import fingerprint
 from histo_monai.errors import InputError
@@ -70,7 +70,7 @@ def run(method: str, student: str, seed: int) -> None:
     folds = slides.assign(fold=_folds(slides, params.crossfit.num_folds, seed))[list(COLUMNS)]
     encoder = artifacts.model_folder(method) / artifacts.ENCODER
     used = [split_rows(patches, split) for split in ("train", "validation")]
-    tables = [artifacts.PATCHES_CSV, artifacts.WHOLE_SLIDES_CSV]
+    tables = [artifacts.PATCHES_CSV, artifacts.UNLABELED_CSV, artifacts.WHOLE_SLIDES_CSV]
     provenance = made_from(params, [*tables, encoder], used)
     metrics = {}
     with whole_folder(of_run.folds) as draft:
@@ -96,19 +96,18 @@ def _train_fold(
     folder: Path, run: Run, fold: Any, held_out: set[str], assembly: Assembly, provenance: Mapping[str, Any]
 ) -> dict[str, float]:
     """Fine-tuned model and student without the slides held out; their measures on validation."""
-    params, patches = assembly.params, assembly.patches
-    known = patches[~patches["slide_id"].isin(held_out)].reset_index(drop=True)
+    params = assembly.params
     try:
-        rows = TrainingRows.of(known, params.alpha)
+        rows = assembly.rows(without_slides=held_out)
     except InputError as error:
         raise InputError(
-            f"fold {fold}, without {', '.join(sorted(held_out))}: {error}; or map no slides (whole_slides: [])"
+            f"fold {fold}, without {', '.join(sorted(held_out))}: {error}; or map no slides (whole_slides.methods: [])"
         ) from None
     encoder = artifacts.model_folder(run.method) / artifacts.ENCODER
     selection = selected(params, PARAM_NAMES, run.method, run.student)
     key = fingerprint(
         [run.method, run.student, run.seed, fold, sorted(held_out), selection],
-        [artifacts.PATCHES_CSV, encoder],
+        [artifacts.PATCHES_CSV, artifacts.UNLABELED_CSV, encoder],
         student_code("crossfit", run.student),
     )
 

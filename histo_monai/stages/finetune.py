@@ -41,7 +41,8 @@ def run(method: str, seed: int) -> None:
     assembly = Assembly.read()
     params, rows = assembly.params, assembly.rows()
     encoder = artifacts.model_folder(method) / artifacts.ENCODER
-    provenance = made_from(params, [artifacts.PATCHES_CSV, encoder], [rows.labeled, rows.validation])
+    tables = [artifacts.PATCHES_CSV, artifacts.UNLABELED_CSV]
+    provenance = made_from(params, [*tables, encoder], [rows.labeled, rows.validation])
     stage = f"finetune-{method}-{seed}"
     decided_by = [method, seed, selected(params, PARAM_NAMES)]
     model, description, result = finetune_encoder(
@@ -53,7 +54,7 @@ def run(method: str, seed: int) -> None:
         records=Records(
             artifacts.tensorboard_folder(stage),
             artifacts.checkpoint_path(stage),
-            fingerprint(decided_by, [artifacts.PATCHES_CSV, encoder], stage_sha256("finetune")),
+            fingerprint(decided_by, [*tables, encoder], stage_sha256("finetune")),
         ),
     )
     metrics = {

@@ -16,6 +16,7 @@ from histo_monai.environment import read_environment
 from histo_monai.errors import InputError
 from histo_monai.index.audit.review import Surroundings, with_splits_of_patches
 from histo_monai.index.audit.views import look_at_slides, readable, refuse_unreadable
+from histo_monai.index.candidates import Search, draw_unlabeled, slides_to_search
 from histo_monai.index.corpus import Placement, build_pretraining_index
 from histo_monai.index.labels import Labels, build_labels, count_patches, without_labels
 from histo_monai.params import Params, load_params
@@ -23,6 +24,7 @@ from histo_monai.provenance import made_from, write_metrics
 from histo_monai.storage import whole_folder, write_json
 from histo_monai.tables.columns import corpus_slides, whole_slide_table
 from histo_monai.tables.patches import LabeledDataset, empty_table, write_patches
+from histo_monai.tables.tasks import training_mpp
 
 _LOG = logging.getLogger(__name__)
 
@@ -30,7 +32,7 @@ _MANIFESTS = (".csv", ".xml", ".geojson")
 
 
 def run() -> None:
-    """Write data/index: slides, centers, skipped, patches, whole_slides, near_copies (.csv), and their counts (.json).
+    """Write data/index: slides, centers, skipped, patches, unlabeled, whole_slides, near_copies (.csv), counts (.json).
 
     Raises:
         InputError: slides, images or labels cannot be used, or what is tested on has a part in training.
@@ -58,17 +60,26 @@ def run() -> None:
     for row in skipped.itertuples():
         _LOG.warning("left out: %s", row.problem)
     labels, whole_slides = _labels_and_whole_slides(params, slides, processes)
+    unlabeled = _unlabeled(params, slides, whole_slides, labels.table, processes)
     for warning in labels.warnings:
         _LOG.warning("%s", warning)
     label_counts = count_patches(labels.table)
     about_labels = {"classes": label_counts.pop("classes"), "warnings": labels.warnings}
-    counts = _counts(slides, centers, skipped) | label_counts | {"whole_slides": len(whole_slides)}
+    counts = (
+        _counts(slides, centers, skipped)
+        | label_counts
+        | {
+            "patches_unlabeled": len(unlabeled),
+            "whole_slides": len(whole_slides),
+        }
+    )
     with whole_folder(artifacts.INDEX) as folder:
         slides.to_csv(folder / artifacts.SLIDES_CSV.name, index=False)
         centers.to_csv(folder / artifacts.CENTERS_CSV.name, index=False)
         skipped.to_csv(folder / artifacts.SKIPPED_CSV.name, index=False)
         whole_slides.to_csv(folder / artifacts.WHOLE_SLIDES_CSV.name, index=False)
         write_patches(folder / artifacts.PATCHES_CSV.name, labels.table)
+        write_patches(folder / artifacts.UNLABELED_CSV.name, unlabeled)
         labels.near_copies.to_csv(folder / artifacts.NEAR_COPIES_CSV.name, index=False)
         write_json(folder / artifacts.LABELS_JSON.name, about_labels)
         provenance = made_from(params, _manifests(params), [slides, labels.table, whole_slides], labels.table)
@@ -122,6 +133,38 @@ def _labels_and_whole_slides(
     if given is None:
         return labels, corpus_slides(corpus if params.dataset == params.corpus else corpus.iloc[:0])
     return labels, with_splits_of_patches(whole_slides, labels.table)
+
+
+def _unlabeled(
+    params: Params, corpus: pd.DataFrame, whole_slides: pd.DataFrame, table: pd.DataFrame, processes: int
+) -> pd.DataFrame:
+    """Patches from tissue beside the labeled ones, at their resolution; from slides of the same dataset."""
+    num = DATASETS[params.dataset].num_unlabeled(params.labels_section)
+    if not num or table.empty:
+        return empty_table()
+    section, mpp = f"labels.{params.dataset}", training_mpp(table, params.patch_px)
+    if mpp is None:
+        raise InputError(
+            f"{section}.unlabeled: patches are asked for, but the labeled ones for training have no one resolution "
+            "(they are images, or squares of several mpp), and it is that which they are drawn at; set it to 0"
+        )
+    same = corpus if params.corpus == params.dataset else corpus.iloc[:0]
+    search = Search(
+        patch_px=params.patch_px,
+        mpp=mpp,
+        side_um=params.patch_px * mpp,
+        tissue_mpp=params.index.tissue_mpp,
+        min_tissue_fraction=params.index.min_tissue_fraction,
+        per_slide=num,
+    )
+    parts = [some[["slide_id", "path", "patient_id", "split"]] for some in (whole_slides, table)]
+    held_out = pd.concat([some[some["split"].isin(("validation", "test"))] for some in parts])
+    slides = pd.concat([same, whole_slides[whole_slides["split"] == "train"]])
+    try:
+        slides = slides_to_search(slides, table, held_out, shared_ids=True)
+        return draw_unlabeled(slides, num, search, seed=params.index.seed, processes=processes)
+    except InputError as error:
+        raise InputError(f"{section}.unlabeled: {error}") from None
 
 
 def _reading(params: Params, processes: int) -> Reading:

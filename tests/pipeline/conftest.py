@@ -86,7 +86,9 @@ def finished(root: Path, shell: Shell, tmp_path_factory: pytest.TempPathFactory)
     params["crossfit"]["num_folds"] = 2
     params["heatmap"]["seen"] = True
     params["aggregate"] |= {"num_folds": 2, "num_permutations": 3}
-    params["labels"]["camelyon16"] |= dict.fromkeys(("train", "validation", "test"), counts)
+    params["labels"]["camelyon16"] |= dict.fromkeys(("train", "validation", "test"), counts) | {
+        "unlabeled": 24
+    }
     params["pretrain"]["rsp"] |= {"epochs": 2, "batch_size": 8}
     params["students"] = ["mixed_teacher"]
     for stage in ("finetune", "consistency"):

@@ -178,6 +178,54 @@ def cohort(project: Callable[..., Path]) -> Path:
     return folder
 
 
+def _ask_for_unlabeled(num: int) -> None:
+    params = yaml.safe_load(Path("params.yaml").read_text())
+    params["labels"]["own"]["unlabeled"] = num
+    Path("params.yaml").write_text(yaml.safe_dump(params))
+
+
+def test_unlabeled_patches_come_from_training_slides_at_the_resolution_of_the_labels(
+    project: Callable[..., Path],
+) -> None:
+    (project() / "patches.csv").write_text(SQUARES)
+    _ask_for_unlabeled(12)
+    assert main(["index"]) == 0
+    unlabeled = read_patches(Path("data/index/unlabeled.csv"))
+    assert set(unlabeled["slide_id"]) == {"skin"}  # breast is validated on
+    assert _metrics()["patches_unlabeled"] == len(unlabeled) == 12
+    assert set(unlabeled["patient_id"]) == {"s"}
+    assert set(unlabeled["mpp"]) == {1.0}
+    assert set(unlabeled["side_px"]) == {32}
+    assert (unlabeled["label"] == "").all()
+    assert unlabeled["label_rank"].isna().all()
+
+
+def test_more_unlabeled_patches_than_the_tissue_holds_are_refused(
+    project: Callable[..., Path], capfd: pytest.CaptureFixture[str]
+) -> None:
+    (project() / "patches.csv").write_text(SQUARES)
+    _ask_for_unlabeled(10**6)
+    line = _refused(capfd)
+    assert "labels.own.unlabeled: 1000000 unlabeled patches are asked for" in line
+    assert "ask for fewer, or give more slides" in line
+
+
+def test_unlabeled_patches_beside_labeled_images_of_no_resolution_are_refused(
+    project: Callable[..., Path], capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = project()
+    rows = ["path,label,split"]
+    rng = np.random.default_rng(0)
+    for i in range(6):
+        cv2.imwrite(str(folder / f"{i}.png"), rng.integers(0, 255, (32, 32, 3), np.uint8))
+        rows.append(f"{i}.png,{'ab'[i % 2]},{('train', 'validation', 'test')[i // 2]}")
+    (folder / "patches.csv").write_text("\n".join(rows) + "\n")
+    _ask_for_unlabeled(4)
+    assert "labels.own.unlabeled: patches are asked for, but the labeled ones" in _refused(capfd)
+    _ask_for_unlabeled(0)
+    assert main(["index"]) == 0
+
+
 def _change(folder: Path, old: str, new: str) -> None:
     text = (folder / "slides.csv").read_text()
     assert old in text

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from histo_monai.datasets.protocol import Dataset, Reading
 from histo_monai.datasets.settings import CorpusSettings, TumorMaps
+from histo_monai.settings.rules import CountOrZero
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,12 +26,16 @@ class RaterColumn:
 
 @dataclass(frozen=True)
 class BreastPathQLabels:
-    """BreastPathQ: the columns of its test labels, which differ between releases."""
+    """BreastPathQ: the columns of its test labels, which differ between releases.
+
+    `unlabeled` patches more come from the tissue of the corpus's training slides, where it is BreastPathQ's.
+    """
 
     slide_column: str
     region_column: str
     rater_a: RaterColumn
     rater_b: RaterColumn
+    unlabeled: CountOrZero
 
 
 class BreastPathQ(Dataset):
@@ -59,6 +64,10 @@ class BreastPathQ(Dataset):
             rater_a=labels.rater_a,
             rater_b=labels.rater_b,
         )
+
+    def num_unlabeled(self, labels: BreastPathQLabels) -> int:
+        """See `BreastPathQLabels`."""
+        return labels.unlabeled
 
 
 BREASTPATHQ = BreastPathQ()

@@ -35,13 +35,17 @@ class PatchCounts:
 
 @dataclass(frozen=True)
 class Camelyon16Labels:
-    """Camelyon16: patches drawn from slides; a tumor patch has `min_tumor_fraction` of its field inside at least."""
+    """Camelyon16: patches drawn from slides; a tumor patch has `min_tumor_fraction` of its field inside at least.
+
+    `unlabeled` more come from the tissue of slides that nothing is validated or tested on, wherever it is.
+    """
 
     mpp: MicronsPerPixel
     min_tumor_fraction: Annotated[float, Range(0.0, 1.0, exclusive_low=True)]
     train: PatchCounts
     validation: PatchCounts
     test: PatchCounts
+    unlabeled: CountOrZero
 
 
 class Camelyon16(Dataset):
@@ -75,6 +79,10 @@ class Camelyon16(Dataset):
             **dataclasses.asdict(reading.index),
             processes=reading.processes,
         )
+
+    def num_unlabeled(self, labels: Camelyon16Labels) -> int:
+        """See `Camelyon16Labels`."""
+        return labels.unlabeled
 
     def whole_slides(self, reading: Reading) -> tuple[pd.DataFrame, list[str]]:
         """See `reader.whole_slides`."""

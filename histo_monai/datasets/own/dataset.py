@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from histo_monai.datasets.protocol import Dataset, Reading
 from histo_monai.datasets.settings import CorpusSettings
-from histo_monai.settings.rules import Count, MicronsPerPixel, Positive, Range
+from histo_monai.settings.rules import Count, CountOrZero, MicronsPerPixel, Positive, Range
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,10 +27,14 @@ class RegionLabels:
 
 @dataclass(frozen=True)
 class OwnLabels:
-    """Your own: may validation be drawn from the training patients, where there is but one; patches from outlines."""
+    """Your own: may validation be drawn from the training patients, where there is but one; patches from outlines.
+
+    `unlabeled` more come from the tissue of slides that nothing is validated or tested on, wherever it is.
+    """
 
     validation_within_patients: bool
     regions: RegionLabels
+    unlabeled: CountOrZero
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,10 @@ class Own(Dataset):
         from histo_monai.datasets.own import reader
 
         return None if reader.is_labeled(root) else root / "patches.csv"
+
+    def num_unlabeled(self, labels: OwnLabels) -> int:
+        """See `OwnLabels`."""
+        return labels.unlabeled
 
     def whole_slides(self, reading: Reading) -> tuple[pd.DataFrame, list[str]]:
         """See `reader.whole_slides`."""

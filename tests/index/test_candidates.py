@@ -10,9 +10,10 @@ import pytest
 import tifffile
 import torch
 
-from histo_monai.active.candidates import Search, draw_candidates, slides_to_search
 from histo_monai.engines.embedding import embed
 from histo_monai.engines.prediction import predict
+from histo_monai.errors import InputError
+from histo_monai.index.candidates import Search, draw_candidates, draw_unlabeled, slides_to_search
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.tables.patches import labeled_table
@@ -48,6 +49,26 @@ def test_candidates_are_the_tissue_cells_of_a_grid_of_the_patch_s_own_field(slid
     assert set(table["mpp"]) == {1.0}
     assert set(table["side_px"]) == {32}
     assert table["patch_id"].is_unique
+
+
+def test_unlabeled_patches_are_candidates_of_every_slide_in_equal_numbers(slides: pd.DataFrame) -> None:
+    every = draw_candidates(slides, SEARCH, seed=0, processes=1)
+    table = draw_unlabeled(slides, 200, SEARCH, seed=0, processes=1)
+    assert table["patch_id"].is_unique
+    assert set(table["patch_id"]) < set(every["patch_id"])
+    assert table["slide_id"].value_counts().to_dict() == {"a": 100, "b": 100}
+    assert table["slide_id"].tolist() == ["a", "b"] * 100  # they take turns
+    assert set(table["label"]) == set(table["split"]) == {""}
+    other = draw_unlabeled(slides, 200, SEARCH, seed=1, processes=1)
+    assert set(other["patch_id"]) != set(table["patch_id"])
+    pd.testing.assert_frame_equal(draw_unlabeled(slides, 200, SEARCH, seed=0, processes=2), table)
+
+
+def test_what_one_slide_lacks_of_unlabeled_patches_the_other_makes_up(slides: pd.DataFrame) -> None:
+    table = draw_unlabeled(slides, 250, SEARCH, seed=0, processes=1)
+    assert table["slide_id"].value_counts().to_dict() == {"a": 130, "b": 120}  # b has no more
+    with pytest.raises(InputError, match=r"261 .* are asked for, .* has room for 260"):
+        draw_unlabeled(slides, 261, SEARCH, seed=0, processes=1)
 
 
 def test_a_square_larger_than_the_patch_stays_inside_the_slide(slides: pd.DataFrame) -> None:

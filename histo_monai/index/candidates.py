@@ -1,9 +1,9 @@
-"""Fields of unlabeled slides: what `active.suggestion` chooses from."""
+"""Fields of slides without labels: what students learn from beside labeled patches, what `suggest` chooses from."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from histo_monai.datasets.shared.shares import fair_shares
 from histo_monai.errors import InputError
 from histo_monai.files.processes import map_over_processes
 from histo_monai.mapping.cells import tissue_cells
@@ -19,6 +20,7 @@ from histo_monai.randomness import generator
 from histo_monai.slides import open_slide
 from histo_monai.tables.patches import labeled_table
 
+_LEAST_OFFER, _SURPLUS = 64, 4
 SEARCHED_COLUMNS = ("slide_id", "path", "patient_id", "slide_mpp")
 
 
@@ -113,6 +115,42 @@ def draw_candidates(slides: pd.DataFrame, search: Search, *, seed: int, processe
     return labeled_table(
         rows.assign(patch_id=rows["slide_id"] + "-" + places, mpp=search.mpp, side_px=search.patch_px)
     )
+
+
+def draw_unlabeled(
+    slides: pd.DataFrame, num: int, search: Search, *, seed: int, processes: int
+) -> pd.DataFrame:
+    """So many candidates; every slide gives the same number, as far as its tissue goes.
+
+    Args:
+        slides: `SEARCHED_COLUMNS`.
+        num: how many.
+        search: where they may lie; its `per_slide` is not looked at.
+        seed: of the draw.
+        processes: decides nothing.
+
+    Returns:
+        As `draw_candidates`; slides take turns, so that the first batch of a pass in order already shows all of them.
+
+    Raises:
+        InputError: see `draw_candidates`; or the tissue has no room for so many.
+    """
+    # A slide offers up to four times its fair share, so that others with little tissue can be made up for.
+    offer = min(num, _LEAST_OFFER + _SURPLUS * -(-num // len(slides)))
+    rows = draw_candidates(slides, replace(search, per_slide=offer), seed=seed, processes=processes)
+    key = generator(seed, "unlabeled").permutation(len(rows))
+    turns = rows.assign(key=key).sort_values("key", kind="stable").groupby("slide_id", sort=True)
+    room = turns.size()
+    if len(rows) < num:
+        raise InputError(
+            f"{num} unlabeled patches are asked for, and the tissue of the {len(room)} slides that nothing is "
+            f"validated or tested on has room for {len(rows)} beside each other; ask for fewer, or give more slides"
+        )
+    turn = turns.cumcount()
+    share = pd.Series(fair_shares(room.to_numpy(), num), index=room.index)
+    taken = turn[turn < rows["slide_id"].loc[turn.index].map(share)]
+    order = taken.index[np.lexsort((rows["slide_id"].loc[taken.index], taken))]
+    return rows.loc[order].reset_index(drop=True)
 
 
 def _of_slide(
