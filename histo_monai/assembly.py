@@ -24,7 +24,7 @@ from histo_monai.params.sections import TrainingParams
 from histo_monai.schedule import Schedule
 from histo_monai.settings.recipe import Recipe
 from histo_monai.tables.patches import read_patches
-from histo_monai.tables.splits import labeled_rows
+from histo_monai.tables.splits import drawn_by, labeled_rows
 from histo_monai.tables.tasks import split_rows, task_classes
 
 
@@ -96,17 +96,25 @@ class Assembly:
         reading = PatchReading(params.patch_px, task.classes, environment.workers, pin)
         return cls(params, environment, patches, task, reading)
 
-    def rows(self, without_slides: Collection[str] = ()) -> TrainingRows:
-        """What trainings use, all patches of some slides left out; reads data/index/unlabeled.csv.
+    def rows(self, seed: int, without_slides: Collection[str] = ()) -> TrainingRows:
+        """What trainings of a seed use, all patches of some slides left out; reads data/index/unlabeled.csv.
 
         Raises:
             InputError: see `labeled_rows`; or the file cannot be used.
         """
         known, unlabeled = (
             table[~table["slide_id"].isin(without_slides)].reset_index(drop=True)
-            for table in (self.patches, read_patches(artifacts.UNLABELED_CSV))
+            for table in (drawn_by(self.patches, seed), read_patches(artifacts.UNLABELED_CSV))
         )
         return TrainingRows.of(known, unlabeled, self.params.alpha)
+
+    def labeled(self, seed: int) -> pd.DataFrame:
+        """The training patches whose labels a seed's runs are given.
+
+        Raises:
+            InputError: see `labeled_rows`.
+        """
+        return labeled_rows(drawn_by(self.patches, seed), self.params.alpha)
 
     def in_order(self, rows: pd.DataFrame) -> LabeledLoader:
         """Every row once, in batches for a pass without gradient."""

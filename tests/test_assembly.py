@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from histo_monai import artifacts
 from histo_monai.assembly import Assembly
+from histo_monai.errors import InputError
 from histo_monai.tables.patches import labeled_table, write_patches
 
 
@@ -39,13 +41,38 @@ def _slides(rows: pd.DataFrame) -> list[str]:
 
 
 def test_students_learn_from_training_patches_and_from_those_without_labels(assembly: Assembly) -> None:
-    rows = assembly.rows()
+    rows = assembly.rows(0)
     assert _slides(rows.labeled) == ["a", "a", "b", "b"]
     assert _slides(rows.unlabeled) == ["a", "a", "b", "b", "a", "b", "d"]
     assert _slides(rows.validation) == ["c", "c"]
 
 
 def test_no_patch_of_a_slide_that_is_left_out_is_used(assembly: Assembly) -> None:
-    rows = assembly.rows(without_slides={"b"})
+    rows = assembly.rows(0, without_slides={"b"})
     assert _slides(rows.labeled) == ["a", "a"]
     assert _slides(rows.unlabeled) == ["a", "a", "a", "d"]
+
+
+def test_another_seed_is_another_draw_of_the_labels_and_of_nothing_else(assembly: Assembly) -> None:
+    some = replace(assembly, params=SimpleNamespace(alpha=0.5))
+    assert _slides(some.labeled(0)) == ["a", "a"]  # as the index has drawn
+    drawn = [some.rows(seed) for seed in range(1, 25)]
+    for rows in drawn:
+        assert sorted(rows.labeled["label"]) == ["normal", "tumor"]
+        pd.testing.assert_frame_equal(
+            rows.unlabeled, drawn[0].unlabeled.assign(label_rank=rows.unlabeled["label_rank"])
+        )
+        assert _slides(rows.validation) == ["c", "c"]
+    assert len({tuple(rows.labeled["patch_id"]) for rows in drawn}) == 4
+    pd.testing.assert_frame_equal(some.rows(3).labeled, some.labeled(3))
+    pd.testing.assert_frame_equal(some.rows(3).labeled, drawn[2].labeled)
+
+
+def test_the_labels_of_a_fold_are_among_those_of_its_run(assembly: Assembly) -> None:
+    some = replace(assembly, params=SimpleNamespace(alpha=0.5))
+    for seed in range(9):
+        of_run = set(some.labeled(seed)["patch_id"])
+        try:
+            assert set(some.rows(seed, without_slides={"b"}).labeled["patch_id"]) <= of_run
+        except InputError:  # both of its labels lie on b
+            assert set(some.labeled(seed)["slide_id"]) != {"a"}

@@ -28,7 +28,6 @@ from histo_monai.roles import FINETUNED, STUDENT
 from histo_monai.slides.annotations import Region, write_geojson
 from histo_monai.storage import check_own_folder, claim, own_folder
 from histo_monai.tables.columns import read_surveyed_slides
-from histo_monai.tables.splits import labeled_rows
 from histo_monai.tables.tasks import training_mpp
 
 _LOG = logging.getLogger(__name__)
@@ -82,7 +81,7 @@ def _suggest(draft: Path, run: Run, num: int, side_um: float | None) -> str:
     candidates = _candidates(assembly, search, run.seed)
     look = partial(embed, models=models, task=task, features_of=STUDENT)
     embedding = look(assembly.in_order(candidates).loader)
-    labeled = look(assembly.in_order(labeled_rows(assembly.patches, assembly.params.alpha)).loader)
+    labeled = look(assembly.in_order(assembly.labeled(run.seed)).loader)
     uncertainty = _uncertainty(embedding)
     chosen = choose_diverse(
         embedding.features,

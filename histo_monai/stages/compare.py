@@ -45,8 +45,8 @@ _ENCODER = (
     "seeds (`pretrain.seed`) to see it"
 )
 _ONE_SEED = (
-    "one seed: intervals and verdicts are of these trained models, and silent about other initializations and orders "
-    "of the data; `-S 'seeds=[0,1,2,3,4]'` tells"
+    "one seed: intervals and verdicts are of these trained models, and silent about other draws of the labels, "
+    "initializations and orders of the data; `-S 'seeds=[0,1,2,3,4]'` tells"
 )
 _F_BASED = (
     "ICC intervals of one seed are F-based and take patches as independent; the tests, and intervals over several "

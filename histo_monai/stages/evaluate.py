@@ -32,7 +32,6 @@ from histo_monai.reports import figures
 from histo_monai.roles import MODELS, STUDENT
 from histo_monai.storage import read_json, whole_folder
 from histo_monai.tables.predictions import predictions_table, write_predictions
-from histo_monai.tables.splits import labeled_rows
 from histo_monai.tables.tasks import dependence_groups, of_one_group, split_rows
 
 _LOG = logging.getLogger(__name__)
@@ -52,7 +51,7 @@ def run(method: str, student: str, seed: int) -> None:
     rows = {split: split_rows(assembly.patches, split) for split in SPLITS}
     encoder = artifacts.model_folder(method) / artifacts.ENCODER
     read = [artifacts.PATCHES_CSV, artifacts.LABELS_JSON, *of_run.models.values(), of_run.choice, encoder]
-    labeled = labeled_rows(assembly.patches, params.alpha)
+    labeled = assembly.labeled(seed)
     provenance = made_from(params, read, [*rows.values(), labeled])
     models = assembly.load_run(of_run)
     choice = read_choice(of_run.choice)

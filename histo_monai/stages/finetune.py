@@ -39,7 +39,7 @@ def run(method: str, seed: int) -> None:
     """Write data/models/<method>-<seed>/finetuned: model, metrics.json, summary.json, curves.csv, answers.png."""
     target = Run(method, seed).finetuned
     assembly = Assembly.read()
-    params, rows = assembly.params, assembly.rows()
+    params, rows = assembly.params, assembly.rows(seed)
     encoder = artifacts.model_folder(method) / artifacts.ENCODER
     tables = [artifacts.PATCHES_CSV, artifacts.UNLABELED_CSV]
     provenance = made_from(params, [*tables, encoder], [rows.labeled, rows.validation])

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from histo_monai.errors import InputError
+from histo_monai.randomness import generator
 
 _ATTEMPTS = 50
 
@@ -180,6 +181,20 @@ def label_ranks(table: pd.DataFrame, generator: np.random.Generator) -> pd.Serie
     of_stratum = drawn.groupby("stratum")["key"]
     rank = (of_stratum.cumcount() + 0.5) / of_stratum.transform("size")
     return rank.reindex(table.index).astype("float64")
+
+
+def drawn_by(table: pd.DataFrame, seed: int) -> pd.DataFrame:
+    """The table with the label ranks of a run's seed: another draw of the labels for each.
+
+    Those of seed 0 stand in the table as the index stage wrote it.
+
+    Args:
+        table: `columns.PATCH_COLUMNS` with splits and ranks; all of it, or the ranks are of a part.
+        seed: of the run.
+    """
+    if seed == 0:
+        return table
+    return table.assign(label_rank=label_ranks(table, generator(seed, "label ranks")))
 
 
 def labeled_rows(table: pd.DataFrame, alpha: float) -> pd.DataFrame:
