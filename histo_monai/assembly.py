@@ -30,28 +30,19 @@ from histo_monai.tables.tasks import split_rows, task_classes
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """Rows of patches.csv that a training uses.
+    """Rows of patches that a training uses.
 
     Attributes:
         labeled: training patches whose labels are given.
-        unlabeled: all training patches, the labeled ones among them, whose labels are not looked at; and those of
-            unlabeled.csv, which have none.
+        train: all training patches, the labeled ones among them; the labels of the others are not looked at.
+        unlabeled: these, and those of unlabeled.csv where a training learns from them: what students are taught on.
         validation: measured after each epoch.
     """
 
     labeled: pd.DataFrame
+    train: pd.DataFrame
     unlabeled: pd.DataFrame
     validation: pd.DataFrame
-
-    @classmethod
-    def of(cls, patches: pd.DataFrame, unlabeled: pd.DataFrame, alpha: float) -> Self:
-        """A fraction `alpha` of the training labels; `unlabeled` beside them.
-
-        Raises:
-            InputError: see `labeled_rows`.
-        """
-        all_unlabeled = pd.concat([split_rows(patches, "train"), unlabeled], ignore_index=True)
-        return cls(labeled_rows(patches, alpha), all_unlabeled, split_rows(patches, "validation"))
 
 
 @dataclass(frozen=True)
@@ -96,17 +87,27 @@ class Assembly:
         reading = PatchReading(params.patch_px, task.classes, environment.workers, pin)
         return cls(params, environment, patches, task, reading)
 
-    def rows(self, seed: int, without_slides: Collection[str] = ()) -> TrainingRows:
-        """What trainings of a seed use, all patches of some slides left out; reads data/index/unlabeled.csv.
+    def rows(self, seed: int, *, with_unlabeled: bool, without_slides: Collection[str] = ()) -> TrainingRows:
+        """What trainings of a seed use, all patches of some slides left out.
+
+        Args:
+            seed: of the run.
+            with_unlabeled: whether data/index/unlabeled.csv is read.
+            without_slides: their ids.
 
         Raises:
             InputError: see `labeled_rows`; or the file cannot be used.
         """
-        known, unlabeled = (
-            table[~table["slide_id"].isin(without_slides)].reset_index(drop=True)
-            for table in (drawn_by(self.patches, seed), read_patches(artifacts.UNLABELED_CSV))
+        tables = [drawn_by(self.patches, seed)]
+        tables += [read_patches(artifacts.UNLABELED_CSV)] if with_unlabeled else []
+        known, *more = (table[~table["slide_id"].isin(without_slides)] for table in tables)
+        train = split_rows(known, "train")
+        return TrainingRows(
+            labeled_rows(known, self.params.alpha),
+            train,
+            pd.concat([train, *more], ignore_index=True),
+            split_rows(known, "validation"),
         )
-        return TrainingRows.of(known, unlabeled, self.params.alpha)
 
     def labeled(self, seed: int) -> pd.DataFrame:
         """The training patches whose labels a seed's runs are given.

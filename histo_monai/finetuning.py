@@ -66,7 +66,7 @@ def finetune_encoder(
         tuning=_tuning(section),
         statistics=some_shuffled(
             assembly.reading,
-            rows.unlabeled,
+            rows.train,
             section.batchnorm_patches,
             assembly.params.evaluate.batch_size,
             seed=seed,

@@ -41,14 +41,19 @@ def _slides(rows: pd.DataFrame) -> list[str]:
 
 
 def test_students_learn_from_training_patches_and_from_those_without_labels(assembly: Assembly) -> None:
-    rows = assembly.rows(0)
+    rows = assembly.rows(0, with_unlabeled=True)
     assert _slides(rows.labeled) == ["a", "a", "b", "b"]
     assert _slides(rows.unlabeled) == ["a", "a", "b", "b", "a", "b", "d"]
     assert _slides(rows.validation) == ["c", "c"]
+    assert (
+        _slides(rows.train)
+        == _slides(assembly.rows(0, with_unlabeled=False).unlabeled)
+        == ["a", "a", "b", "b"]
+    )
 
 
 def test_no_patch_of_a_slide_that_is_left_out_is_used(assembly: Assembly) -> None:
-    rows = assembly.rows(0, without_slides={"b"})
+    rows = assembly.rows(0, with_unlabeled=True, without_slides={"b"})
     assert _slides(rows.labeled) == ["a", "a"]
     assert _slides(rows.unlabeled) == ["a", "a", "a", "d"]
 
@@ -56,7 +61,7 @@ def test_no_patch_of_a_slide_that_is_left_out_is_used(assembly: Assembly) -> Non
 def test_another_seed_is_another_draw_of_the_labels_and_of_nothing_else(assembly: Assembly) -> None:
     some = replace(assembly, params=SimpleNamespace(alpha=0.5))
     assert _slides(some.labeled(0)) == ["a", "a"]  # as the index has drawn
-    drawn = [some.rows(seed) for seed in range(1, 25)]
+    drawn = [some.rows(seed, with_unlabeled=True) for seed in range(1, 25)]
     for rows in drawn:
         assert sorted(rows.labeled["label"]) == ["normal", "tumor"]
         pd.testing.assert_frame_equal(
@@ -64,8 +69,8 @@ def test_another_seed_is_another_draw_of_the_labels_and_of_nothing_else(assembly
         )
         assert _slides(rows.validation) == ["c", "c"]
     assert len({tuple(rows.labeled["patch_id"]) for rows in drawn}) == 4
-    pd.testing.assert_frame_equal(some.rows(3).labeled, some.labeled(3))
-    pd.testing.assert_frame_equal(some.rows(3).labeled, drawn[2].labeled)
+    pd.testing.assert_frame_equal(some.rows(3, with_unlabeled=False).labeled, some.labeled(3))
+    pd.testing.assert_frame_equal(some.rows(3, with_unlabeled=False).labeled, drawn[2].labeled)
 
 
 def test_the_labels_of_a_fold_are_among_those_of_its_run(assembly: Assembly) -> None:
@@ -73,6 +78,8 @@ def test_the_labels_of_a_fold_are_among_those_of_its_run(assembly: Assembly) -> 
     for seed in range(9):
         of_run = set(some.labeled(seed)["patch_id"])
         try:
-            assert set(some.rows(seed, without_slides={"b"}).labeled["patch_id"]) <= of_run
+            assert (
+                set(some.rows(seed, with_unlabeled=True, without_slides={"b"}).labeled["patch_id"]) <= of_run
+            )
         except InputError:  # both of its labels lie on b
             assert set(some.labeled(seed)["slide_id"]) != {"a"}

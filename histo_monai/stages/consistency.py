@@ -43,7 +43,7 @@ def run(method: str, student: str, seed: int) -> None:
     """Write data/models/<method>-<student>-<seed>/student: model, choice, metrics, summary, curves.csv, pairs.png."""
     of_run = Run(method, seed, student)
     assembly = Assembly.read()
-    params, rows = assembly.params, assembly.rows(seed)
+    params, rows = assembly.params, assembly.rows(seed, with_unlabeled=True)
     start = of_run.models[FINETUNED]
     tables = [artifacts.PATCHES_CSV, artifacts.UNLABELED_CSV]
     provenance = made_from(params, [*tables, start], [rows.unlabeled, rows.validation])

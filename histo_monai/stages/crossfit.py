@@ -98,7 +98,7 @@ def _train_fold(
     """Fine-tuned model and student without the slides held out; their measures on validation."""
     params = assembly.params
     try:
-        rows = assembly.rows(run.seed, without_slides=held_out)
+        rows = assembly.rows(run.seed, with_unlabeled=True, without_slides=held_out)
     except InputError as error:
         raise InputError(
             f"fold {fold}, without {', '.join(sorted(held_out))}: {error}; or map no slides (whole_slides.methods: [])"

@@ -39,10 +39,9 @@ def run(method: str, seed: int) -> None:
     """Write data/models/<method>-<seed>/finetuned: model, metrics.json, summary.json, curves.csv, answers.png."""
     target = Run(method, seed).finetuned
     assembly = Assembly.read()
-    params, rows = assembly.params, assembly.rows(seed)
+    params, rows = assembly.params, assembly.rows(seed, with_unlabeled=False)
     encoder = artifacts.model_folder(method) / artifacts.ENCODER
-    tables = [artifacts.PATCHES_CSV, artifacts.UNLABELED_CSV]
-    provenance = made_from(params, [*tables, encoder], [rows.labeled, rows.validation])
+    provenance = made_from(params, [artifacts.PATCHES_CSV, encoder], [rows.labeled, rows.validation])
     stage = f"finetune-{method}-{seed}"
     decided_by = [method, seed, selected(params, PARAM_NAMES)]
     model, description, result = finetune_encoder(
@@ -54,7 +53,7 @@ def run(method: str, seed: int) -> None:
         records=Records(
             artifacts.tensorboard_folder(stage),
             artifacts.checkpoint_path(stage),
-            fingerprint(decided_by, [*tables, encoder], stage_sha256("finetune")),
+            fingerprint(decided_by, [artifacts.PATCHES_CSV, encoder], stage_sha256("finetune")),
         ),
     )
     metrics = {

@@ -17,7 +17,7 @@ Shell = Callable[..., str]
 
 MODEL = "data/models/rsp-mixed_teacher-0/student/model.safetensors"
 DESCRIPTION = "data/models/rsp-mixed_teacher-0/student/model.json"
-READ_BY_EVALUATE = "phantom index pretrain@rsp finetune@rsp-0 consistency@rsp-mixed_teacher-0"
+READ_BY_EVALUATE = "code phantom index pretrain@rsp finetune@rsp-0 consistency@rsp-mixed_teacher-0"
 
 pytestmark = pytest.mark.slow
 

@@ -65,7 +65,7 @@ EVERY = TRAININGS | _of_both("heatmap", "aggregate") | {"compare"}
 def test_repro_makes_models_and_metrics_and_then_has_nothing_to_do(
     finished: Any, clone: Path, shell: Shell
 ) -> None:
-    assert _ran(finished.output) == EVERY | {"phantom", "index", "pretrain@random", "pretrain@rsp"}
+    assert _ran(finished.output) == EVERY | {"code", "phantom", "index", "pretrain@random", "pretrain@rsp"}
     assert "Data and pipelines are up to date" in shell("dvc status", clone)
     for method in ("random", "rsp"):
         assert (clone / f"data/models/{method}/encoder.safetensors").stat().st_size > 40e6
@@ -172,10 +172,12 @@ def test_a_lock_file_of_no_bytes_is_refused_and_is_written_anew_from_the_run_cac
     shell("rm dvc.lock", clone)
     output = shell("dvc repro finetune@rsp-0", clone)
     assert _ran(output) == set()
-    assert output.count("cached - skipping run") == 4
+    assert output.count("cached - skipping run") == 5
     stages = yaml.safe_load(lock.read_text())["stages"]
     before = yaml.safe_load(whole)["stages"]
-    assert stages == {name: before[name] for name in ("phantom", "index", "pretrain@rsp", "finetune@rsp-0")}
+    assert stages == {
+        name: before[name] for name in ("code", "phantom", "index", "pretrain@rsp", "finetune@rsp-0")
+    }
     shell("git checkout dvc.lock", clone)
     assert "up to date" in shell("dvc status", clone)
 
