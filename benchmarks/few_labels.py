@@ -1,0 +1,213 @@
+"""What few labels reach on simulated cohorts that nothing was chosen on: stages, cohort after cohort, then a table.
+
+    python benchmarks/few_labels.py run DIR --dataset camelyon16 --cohorts 10 11 12 13 14    # hours; stop and go on
+    python benchmarks/few_labels.py report DIR
+
+A cohort has slides, an encoder, a draw of the labels and a seed of its own, so the spread over cohorts holds the luck
+of all of them: differences are means over cohorts, with Student's t. Params are those of params.yaml but for the seeds,
+`--set` and what `RUNS` names. Each run has one thread; start several with other cohorts to use more cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import yaml
+from numpy.typing import NDArray
+from scipy.stats import t as student_t
+from sklearn.metrics import roc_auc_score
+
+from histo_monai.metrics import intraclass_correlation
+from histo_monai.tables.predictions import Predictions, read_predictions
+
+ROOT = Path(__file__).resolve().parent.parent
+MARGIN = 0.02
+"""Of accuracy, AUC or ICC: a student that is at most so much behind all labels is not inferior to them."""
+FEW, ALL = "few", "all"
+STUDENT_STEPS = "supervised"
+RUNS = (
+    (FEW, "rsp", "mixed_teacher"),
+    (FEW, "random", STUDENT_STEPS),
+    (ALL, "rsp", STUDENT_STEPS),
+    (ALL, "random", STUDENT_STEPS),
+)
+"""Labels (alpha of params.yaml, or 1.0), method, student."""
+
+
+class Model(NamedTuple):
+    """A row of the report: of which run of `RUNS`, and which of its predictions."""
+
+    run: int
+    predictions: str
+
+
+MODELS = {
+    "color": Model(0, "color"),
+    "rsp, frozen, linear": Model(0, "encoder_linear"),
+    "rsp, fine-tuned": Model(0, "finetuned"),
+    "rsp, student": Model(0, "student"),
+    "random, fine-tuned": Model(1, "finetuned"),
+    "random, as many steps": Model(1, "student"),
+    "rsp, all labels": Model(2, "student"),
+    "random, all labels": Model(3, "student"),
+}
+DIFFERENCES = (
+    ("rsp, student", "rsp, fine-tuned"),
+    ("rsp, student", "random, as many steps"),
+    ("rsp, student", "color"),
+    ("rsp, fine-tuned", "color"),
+    ("rsp, student", "rsp, all labels"),
+    ("rsp, student", "random, all labels"),
+)
+Metric = Callable[[Predictions, str], float]
+
+
+def run_cohort(folder: Path, dataset: str, cohort: int, changes: Sequence[str]) -> None:
+    """All stages that `RUNS` needs; leaves <dataset>-<cohort>-<run>.csv in `folder`."""
+    wanted = [folder / f"{dataset}-{cohort}-{number}.csv" for number in range(len(RUNS))]
+    place = folder / f"{dataset}-{cohort}"
+    place.mkdir(parents=True, exist_ok=True)
+    alpha = _write_params(place, dataset, cohort, changes)["alpha"]
+    _stage(place, "data/phantom/metrics.json", "phantom")
+    _stage(place, "data/index/metrics.json", "index")
+    for number, (labels, method, student) in enumerate(RUNS):
+        if wanted[number].exists():
+            continue
+        _write_params(place, dataset, cohort, [*changes, f"alpha={alpha if labels == FEW else 1.0}"])
+        of_method, of_run = ("--method", method), ("--method", method, "--seed", str(cohort))
+        _stage(place, f"data/models/{method}/metrics.json", "pretrain", *of_method)
+        for stage in ("finetune", "consistency", "evaluate"):
+            _stage(place, "", stage, *of_run, *(() if stage == "finetune" else ("--student", student)))
+        shutil.copy(place / f"data/evaluation/{method}-{student}-{cohort}/predictions.csv", wanted[number])
+
+
+def _write_params(place: Path, dataset: str, cohort: int, changes: Sequence[str]) -> dict[str, Any]:
+    tree: dict[str, Any] = yaml.safe_load((ROOT / "params.yaml").read_text())
+    tree |= {"dataset": dataset, "corpus": "breastpathq" if dataset == "breastpathq" else "camelyon16"}
+    tree |= {"methods": ["random", "rsp"], "students": ["mixed_teacher", STUDENT_STEPS], "seeds": [cohort]}
+    tree["whole_slides"]["methods"] = []
+    for section in ("phantom", "index", "pretrain"):
+        tree[section]["seed"] = cohort
+    for change in changes:
+        dotted, _, value = change.partition("=")
+        *sections, key = dotted.split(".")
+        part: Any = tree
+        for name in sections:
+            part = part[name]
+        if key not in part:
+            raise SystemExit(f"--set {change}: params.yaml has no {dotted}")
+        part[key] = yaml.safe_load(value)
+    (place / "params.yaml").write_text(yaml.safe_dump(tree))
+    return tree
+
+
+def _stage(place: Path, done: str, *call: str) -> None:
+    """Run a stage where what it leaves last is not there yet."""
+    if done and (place / done).exists():
+        return
+    print(place.name, *call, flush=True)
+    alone = {"OMP_NUM_THREADS": "1", "HISTO_MONAI_CPUS": "1", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "histo_monai", *call]
+    with (place / "log").open("ab") as log:
+        subprocess.run(command, cwd=place, env=os.environ | alone, stdout=log, stderr=log, check=True)
+
+
+def accuracy(table: Predictions, model: str) -> float:
+    """Of classes."""
+    return float((table.predictions[model].argmax(axis=1) == table.references[""]).mean())
+
+
+def macro_auc(table: Predictions, model: str) -> float:
+    """Mean of each class against the rest."""
+    values, classes = table.predictions[model], table.references[""]
+    each = [roc_auc_score(classes == k, values[:, k]) for k in np.unique(classes)]
+    return float(np.mean(each))
+
+
+def agreement(table: Predictions, model: str) -> float:
+    """ICC(2,1) with the first rater, or with the score."""
+    reference = next(iter(table.references.values()))
+    return intraclass_correlation(np.stack([reference, table.predictions[model]], axis=1), form="ICC2").value
+
+
+def report(folder: Path) -> str:
+    """Tables of all datasets, in Markdown."""
+    names = {path.stem.rsplit("-", 2)[0] for path in folder.glob("*-*-*.csv")}
+    return "\n".join(line for dataset in sorted(names) for line in _report(folder, dataset))
+
+
+def _report(folder: Path, dataset: str) -> list[str]:
+    cohorts = sorted({int(path.stem.split("-")[1]) for path in folder.glob(f"{dataset}-*-*.csv")})
+    whole = [
+        c for c in cohorts if all((folder / f"{dataset}-{c}-{i}.csv").exists() for i in range(len(RUNS)))
+    ]
+    if len(whole) < 2:
+        return [f"## {dataset}: {len(whole)} cohorts, two are needed", ""]
+    tables = {
+        (cohort, number): read_predictions(folder / f"{dataset}-{cohort}-{number}.csv").of_split("test")
+        for cohort in whole
+        for number in range(len(RUNS))
+    }
+    is_class = tables[whole[0], 0].classes is not None
+    metrics: dict[str, Metric] = (
+        {"accuracy": accuracy, "macro AUC": macro_auc} if is_class else {"ICC": agreement}
+    )
+    lines = [f"## {dataset}, cohorts {', '.join(map(str, whole))}", ""]
+    for title, metric in metrics.items():
+        values = pd.DataFrame(
+            {
+                name: [metric(tables[cohort, model.run], model.predictions) for cohort in whole]
+                for name, model in MODELS.items()
+            },
+            index=pd.Index(whole, name="cohort"),
+        )
+        lines += [f"| {title} | {' | '.join(map(str, whole))} | mean |", "|---" * (len(whole) + 2) + "|"]
+        lines += [
+            f"| {name} | {' | '.join(f'{x:.3f}' for x in values[name])} | {values[name].mean():.3f} |"
+            for name in values
+        ]
+        lines += ["", f"| difference of {title} | mean (95 % interval) | |", "|---|---|---|"]
+        for first, second in DIFFERENCES:
+            mean, low, high = interval((values[first] - values[second]).to_numpy())
+            verdict = "above 0" if low > 0 else "below 0" if high < 0 else ""
+            if second.endswith("all labels"):
+                verdict = f"within {MARGIN:g}" if low > -MARGIN else verdict
+            lines.append(f"| {first} - {second} | {mean:+.3f} ({low:+.3f} to {high:+.3f}) | {verdict} |")
+        lines.append("")
+    return lines
+
+
+def interval(values: NDArray[np.float64]) -> tuple[float, float, float]:
+    """Mean of independent values, and the 95 % interval of Student's t; at least two."""
+    mean, spread = float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
+    reach = float(student_t.ppf(0.975, len(values) - 1)) * spread
+    return mean, mean - reach, mean + reach
+
+
+def main() -> None:
+    """Run cohorts, or report on those that were run."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("what", choices=("run", "report"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--dataset", default="camelyon16", choices=("breastpathq", "camelyon16", "kather"))
+    parser.add_argument("--cohorts", type=int, nargs="+", default=[10, 11, 12, 13, 14])
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a value of params")
+    arguments = parser.parse_args()
+    if arguments.what == "run":
+        for cohort in arguments.cohorts:
+            run_cohort(arguments.folder, arguments.dataset, cohort, arguments.set)
+    else:
+        print(report(arguments.folder))
+
+
+if __name__ == "__main__":
+    main()
