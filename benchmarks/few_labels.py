@@ -24,9 +24,8 @@ import pandas as pd
 import yaml
 from numpy.typing import NDArray
 from scipy.stats import t as student_t
-from sklearn.metrics import roc_auc_score
 
-from histo_monai.metrics import intraclass_correlation
+from histo_monai.metrics import accuracy, intraclass_correlation, macro_auc
 from histo_monai.tables.predictions import Predictions, read_predictions
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -121,19 +120,17 @@ def _stage(place: Path, done: str, *call: str) -> None:
         subprocess.run(command, cwd=place, env=os.environ | alone, stdout=log, stderr=log, check=True)
 
 
-def accuracy(table: Predictions, model: str) -> float:
+def accuracy_of(table: Predictions, model: str) -> float:
     """Of classes."""
-    return float((table.predictions[model].argmax(axis=1) == table.references[""]).mean())
+    return accuracy(table.references[""], table.predictions[model])
 
 
-def macro_auc(table: Predictions, model: str) -> float:
+def macro_auc_of(table: Predictions, model: str) -> float:
     """Mean of each class against the rest."""
-    values, classes = table.predictions[model], table.references[""]
-    each = [roc_auc_score(classes == k, values[:, k]) for k in np.unique(classes)]
-    return float(np.mean(each))
+    return macro_auc(table.references[""], table.predictions[model])
 
 
-def agreement(table: Predictions, model: str) -> float:
+def icc_of(table: Predictions, model: str) -> float:
     """ICC(2,1) with the first rater, or with the score."""
     reference = next(iter(table.references.values()))
     return intraclass_correlation(np.stack([reference, table.predictions[model]], axis=1), form="ICC2").value
@@ -159,7 +156,7 @@ def _report(folder: Path, dataset: str) -> list[str]:
     }
     is_class = tables[whole[0], 0].classes is not None
     metrics: dict[str, Metric] = (
-        {"accuracy": accuracy, "macro AUC": macro_auc} if is_class else {"ICC": agreement}
+        {"accuracy": accuracy_of, "macro AUC": macro_auc_of} if is_class else {"ICC": icc_of}
     )
     lines = [f"## {dataset}, cohorts {', '.join(map(str, whole))}", ""]
     for title, metric in metrics.items():

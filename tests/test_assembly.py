@@ -13,7 +13,9 @@ import pytest
 from histo_monai import artifacts
 from histo_monai.assembly import Assembly
 from histo_monai.errors import InputError
+from histo_monai.randomness import generator
 from histo_monai.tables.patches import labeled_table, write_patches
+from histo_monai.tables.splits import drawn_by, label_ranks
 
 
 @pytest.fixture
@@ -83,3 +85,12 @@ def test_the_labels_of_a_fold_are_among_those_of_its_run(assembly: Assembly) -> 
             )
         except InputError:  # both of its labels lie on b
             assert set(some.labeled(seed)["slide_id"]) != {"a"}
+
+
+def test_no_seed_of_a_run_draws_what_a_seed_of_the_index_does(assembly: Assembly) -> None:
+    """Else the seeds 0 and 5 of an experiment with index.seed 5 were given the same labels."""
+    rows = pd.concat([assembly.patches] * 20, ignore_index=True)
+    rows["patch_id"] = [f"{i:03d}" for i in range(len(rows))]
+    for seed in (1, 5):
+        of_index = label_ranks(rows, generator(seed, "label ranks"))
+        assert not drawn_by(rows, seed)["label_rank"].equals(of_index)

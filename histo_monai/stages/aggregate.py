@@ -137,6 +137,7 @@ def _diagnose(
     section = params.aggregate
     learning = Learning(section.kernel, section.C, section.gamma, section.num_folds, section.seed)
     slides = slides[slides["label"] != ""]
+    features = {column: table.loc[slides.index] for column, table in features.items()}
     is_tumor = (slides["label"] == params.positive).to_numpy()
     test = (slides["split"] == "test").to_numpy()
     files = dict(zip(slides["slide_id"], slides["annotation"], strict=True))
@@ -148,9 +149,7 @@ def _diagnose(
     curves: dict[str, Froc | None] = {}
     classifiers = {}
     for name in MODELS:
-        mine = features[name].loc[slides.index]
-        by_seen = features.get(f"{name}{SEEN}")
-        seen = None if by_seen is None else by_seen.loc[slides.index]
+        mine, seen = features[name], features.get(f"{name}{SEEN}")
         classifier, scores[name] = diagnose(mine, seen, is_tumor, slides["split"], learning)
         classifier.save(folder / CLASSIFIERS / f"{name}.safetensors", without_ids(provenance))
         classifiers[name] = {"chosen": dict(classifier.chosen), "cv_auc": round(classifier.cv_auc, 6)}

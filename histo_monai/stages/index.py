@@ -65,14 +65,12 @@ def run() -> None:
         _LOG.warning("%s", warning)
     label_counts = count_patches(labels.table)
     about_labels = {"classes": label_counts.pop("classes"), "warnings": labels.warnings}
-    counts = (
-        _counts(slides, centers, skipped)
-        | label_counts
-        | {
-            "patches_unlabeled": len(unlabeled),
-            "whole_slides": len(whole_slides),
-        }
-    )
+    counts = {
+        **_counts(slides, centers, skipped),
+        **label_counts,
+        "patches_unlabeled": len(unlabeled),
+        "whole_slides": len(whole_slides),
+    }
     with whole_folder(artifacts.INDEX) as folder:
         slides.to_csv(folder / artifacts.SLIDES_CSV.name, index=False)
         centers.to_csv(folder / artifacts.CENTERS_CSV.name, index=False)

@@ -194,7 +194,7 @@ def drawn_by(table: pd.DataFrame, seed: int) -> pd.DataFrame:
     """
     if seed == 0:
         return table
-    return table.assign(label_rank=label_ranks(table, generator(seed, "label ranks")))
+    return table.assign(label_rank=label_ranks(table, generator(seed, "label ranks of a run")))
 
 
 def labeled_rows(table: pd.DataFrame, alpha: float) -> pd.DataFrame:
