@@ -33,10 +33,11 @@ MARGIN = 0.02
 """Of accuracy, AUC or ICC: a student that is at most so much behind all labels is not inferior to them."""
 FEW, ALL = "few", "all"
 STUDENT_STEPS = "supervised"
+PRETEXT = "rsp_moco"
 RUNS = (
-    (FEW, "rsp", "mixed_teacher"),
+    (FEW, PRETEXT, "mixed_teacher"),
     (FEW, "random", STUDENT_STEPS),
-    (ALL, "rsp", STUDENT_STEPS),
+    (ALL, PRETEXT, STUDENT_STEPS),
     (ALL, "random", STUDENT_STEPS),
 )
 """Labels (alpha of params.yaml, or 1.0), method, student."""
@@ -51,21 +52,21 @@ class Model(NamedTuple):
 
 MODELS = {
     "color": Model(0, "color"),
-    "rsp, frozen, linear": Model(0, "encoder_linear"),
-    "rsp, fine-tuned": Model(0, "finetuned"),
-    "rsp, student": Model(0, "student"),
+    "frozen, linear": Model(0, "encoder_linear"),
+    "fine-tuned": Model(0, "finetuned"),
+    "student": Model(0, "student"),
     "random, fine-tuned": Model(1, "finetuned"),
     "random, as many steps": Model(1, "student"),
-    "rsp, all labels": Model(2, "student"),
+    "all labels": Model(2, "student"),
     "random, all labels": Model(3, "student"),
 }
 DIFFERENCES = (
-    ("rsp, student", "rsp, fine-tuned"),
-    ("rsp, student", "random, as many steps"),
-    ("rsp, student", "color"),
-    ("rsp, fine-tuned", "color"),
-    ("rsp, student", "rsp, all labels"),
-    ("rsp, student", "random, all labels"),
+    ("student", "fine-tuned"),
+    ("student", "random, as many steps"),
+    ("student", "color"),
+    ("fine-tuned", "color"),
+    ("student", "all labels"),
+    ("student", "random, all labels"),
 )
 Metric = Callable[[Predictions, str], float]
 
@@ -92,7 +93,7 @@ def run_cohort(folder: Path, dataset: str, cohort: int, changes: Sequence[str]) 
 def _write_params(place: Path, dataset: str, cohort: int, changes: Sequence[str]) -> dict[str, Any]:
     tree: dict[str, Any] = yaml.safe_load((ROOT / "params.yaml").read_text())
     tree |= {"dataset": dataset, "corpus": "breastpathq" if dataset == "breastpathq" else "camelyon16"}
-    tree |= {"methods": ["random", "rsp"], "students": ["mixed_teacher", STUDENT_STEPS], "seeds": [cohort]}
+    tree |= {"methods": ["random", PRETEXT], "students": ["mixed_teacher", STUDENT_STEPS], "seeds": [cohort]}
     tree["whole_slides"]["methods"] = []
     for section in ("phantom", "index", "pretrain"):
         tree[section]["seed"] = cohort

@@ -26,7 +26,8 @@ from histo_monai.loading.loaders import ConcentricPatches, EpochBatches, patch_l
 from histo_monai.networks.start import EncoderStart
 from histo_monai.params import load_params
 from histo_monai.pretext.rsp.method import RSP
-from histo_monai.pretext.rsp.settings import LookaheadSettings, RSPSettings
+from histo_monai.pretext.rsp.settings import RSPSettings
+from histo_monai.pretext.settings import LookaheadSettings
 from histo_monai.randomness import Step
 from histo_monai.tables.columns import read_centers, read_surveyed_slides
 

@@ -41,9 +41,17 @@ def finetune_encoder(
     schedule = schedule_of(section)
     torch.manual_seed(derive_seed(seed, "initialisation"))
     model, description = from_encoder(encoder, assembly.task.num_outputs)
+    statistics = some_shuffled(
+        assembly.reading,
+        rows.train,
+        section.batchnorm_patches,
+        assembly.params.evaluate.batch_size,
+        seed=seed,
+        purpose="statistics",
+    )
     if isinstance(section, FinetuneRecipe) and section.probe:
         probed = probe_head(
-            model, assembly.task, assembly.in_order(rows.labeled), dependence_groups(rows.labeled)
+            model, assembly.task, assembly.in_order(rows.labeled), dependence_groups(rows.labeled), statistics
         )
         if probed:
             _LOG.info("the head starts as a linear model of the labels: %s", probed.as_dict())
@@ -64,14 +72,7 @@ def finetune_encoder(
         picture=picture,
         records=records,
         tuning=_tuning(section),
-        statistics=some_shuffled(
-            assembly.reading,
-            rows.train,
-            section.batchnorm_patches,
-            assembly.params.evaluate.batch_size,
-            seed=seed,
-            purpose="statistics",
-        ),
+        statistics=statistics,
     )
     params = assembly.params
     described = describe_task_model(
@@ -86,4 +87,4 @@ def finetune_encoder(
 def _tuning(section: TrainingParams | FinetuneRecipe) -> Tuning:
     if not isinstance(section, FinetuneRecipe):
         return Tuning()
-    return Tuning(section.trunk_rate, section.plain_share, section.decay)
+    return Tuning(section.trunk_rate, section.plain_share, section.stain, section.decay)

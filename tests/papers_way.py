@@ -7,7 +7,7 @@ from typing import Any
 
 def in_the_papers_way(tree: dict[str, Any]) -> dict[str, Any]:
     """A tree of params.yaml with the paper's student alone and its fine-tuning in epochs; changed in place."""
-    tree |= {"students": ["paper"], "alpha": 0.1, "mu": 7}
-    tree["finetune"]["recipe"] = None
-    tree["whole_slides"]["students"] = ["paper"]
+    tree |= {"methods": ["random", "rsp"], "students": ["paper"], "alpha": 0.1, "mu": 7}
+    tree["finetune"]["recipe"] = dict.fromkeys(tree["finetune"]["recipe"])
+    tree["whole_slides"] |= {"methods": ["rsp"], "students": ["paper"]}
     return tree

@@ -15,6 +15,7 @@ RECIPE = StudentRecipe(
     warmup=0.0,
     decay=0.9,
     plain_share=0.0,
+    stain=0.0,
     batchnorm_patches=0,
     strong=_STRONG,
 )

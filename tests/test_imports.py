@@ -184,7 +184,7 @@ def test_a_method_that_changes_leaves_the_unfinished_training_of_another_alone(c
     methods = [f"histo_monai.pretext.{name}.method" for name in ("moco", "rsp", "random", "vae")]
     before = {method: stage_sha256("pretrain", method) for method in methods}
     assert len({stage_sha256("pretrain"), *before.values()}) == 5
-    _touch(copied / "pretext/moco/momentum.py")
+    _touch(copied / "pretext/moco/pictures.py")
     changed = {method for method in methods if stage_sha256("pretrain", method) != before[method]}
     assert changed == {"histo_monai.pretext.moco.method"}
 

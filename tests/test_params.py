@@ -96,8 +96,12 @@ def _set(tree: Any, dotted: str, value: object) -> Any:
         ("methods", [], "at least one"),
         ("methods", ["rsp", "rsp"], "none twice"),
         ("methods", "rsp", "entries"),
-        ("methods", ["rspp"], "one of random, pretrained, vae, moco, rsp, got 'rspp'; did you mean 'rsp'?"),
-        ("methods", [3], "one of random, pretrained, vae, moco, rsp, got 3"),
+        (
+            "methods",
+            ["rspp"],
+            "one of random, pretrained, vae, moco, rsp, rsp_moco, got 'rspp'; did you mean 'rsp'?",
+        ),
+        ("methods", [3], "one of random, pretrained, vae, moco, rsp, rsp_moco, got 3"),
         ("pretrain.mocco", {}, "unknown key; did you mean 'moco'?"),
         ("pretrain.methods", {}, "unknown key"),
         ("pretrain.rsp.lookahead", {"steps": 5}, "lookahead.slow_step: missing key"),
@@ -149,6 +153,7 @@ def _without(tree: Any, dotted: str) -> Any:
 
 
 SECTIONS = [f"{kind}.{name}" for kind in ("labels", "finetune", "consistency") for name in DATASETS]
+RECIPES = [f"finetune.recipe.{name}" for name in DATASETS]
 SECTIONS += [f"{kind}.{name}" for kind in ("corpora", "heatmap") for name in DATASETS if name != "kather"]
 
 
@@ -156,7 +161,7 @@ def test_every_key_is_needed(tree: Any) -> None:
     tree["methods"] = list(PRETEXTS)
     tree["encoder"]["weights"] = "data/weights/a.pt"
     parse_params(tree)
-    unused = {dotted for dotted in SECTIONS if not dotted.endswith(tree["dataset"])}
+    unused = {dotted for dotted in (*SECTIONS, *RECIPES) if not dotted.endswith(tree["dataset"])}
     unused |= {
         f"consistency.methods.{name}"
         for name in tree["consistency"]["methods"]
@@ -183,6 +188,24 @@ def test_sections_of_a_dataset_are_needed_where_it_is_in_use(dotted: str, tree: 
     used = {"dataset": name, "source": "raw"}
     with pytest.raises(ParamsError, match=rf"^{section}\.{name}: missing key; expected a section$"):
         parse_params(tree | used)
+
+
+def test_each_dataset_is_fine_tuned_by_its_recipe_or_without_one_by_its_section(tree: Any) -> None:
+    recipes = tree["finetune"]["recipe"]
+    recipes["kather"] = None
+    params = parse_params(tree)
+    assert as_tree(params.finetune_section) == recipes["camelyon16"]
+    assert as_tree(parse_params(tree | {"dataset": "kather"}).finetune_section) == (
+        tree["finetune"]["kather"] | {"milestones": tuple(tree["finetune"]["kather"]["milestones"])}
+    )
+    del recipes["kather"]
+    assert parse_params(tree)
+    with pytest.raises(
+        ParamsError, match=r"^finetune\.recipe\.kather: missing key; expected a section, or null$"
+    ):
+        parse_params(tree | {"dataset": "kather"})
+    with pytest.raises(ParamsError, match=r"^finetune\.recipe: expected a section with keys, got nothing$"):
+        parse_params(_set(tree, "finetune.recipe", None))
 
 
 def test_a_corpus_needs_its_section_whatever_the_dataset(tree: Any) -> None:
@@ -453,7 +476,7 @@ def test_params_as_a_tree_are_those_of_the_file_in_its_order(root: Path, name: s
 def test_methods_that_are_not_in_use_need_no_section(tree: Any) -> None:
     sections = tree["pretrain"]
     del sections["vae"]
-    assert list(parse_params(tree).pretrain.methods) == ["random", "pretrained", "moco", "rsp"]
-    del sections["rsp"]
-    with pytest.raises(ParamsError, match=r"^pretrain\.rsp: missing key; expected a section$"):
+    assert list(parse_params(tree).pretrain.methods) == ["random", "pretrained", "moco", "rsp", "rsp_moco"]
+    del sections["rsp_moco"]
+    with pytest.raises(ParamsError, match=r"^pretrain\.rsp_moco: missing key; expected a section$"):
         parse_params(tree)

@@ -7,7 +7,7 @@ import torch
 
 from histo_monai.baselines.learners import Chosen, choose_model
 from histo_monai.engines.device import precision, to_device
-from histo_monai.engines.prediction import single_view
+from histo_monai.engines.prediction import single_view, take_statistics
 from histo_monai.engines.task import Task
 from histo_monai.loading.labeled import LabeledLoader
 from histo_monai.networks.task_model import TaskModel
@@ -16,7 +16,13 @@ _SEEN = "seen"
 _LEARNER = "linear"
 
 
-def probe_head(model: TaskModel, task: Task, labeled: LabeledLoader, groups: np.ndarray) -> Chosen | None:
+def probe_head(
+    model: TaskModel,
+    task: Task,
+    labeled: LabeledLoader,
+    groups: np.ndarray,
+    statistics: LabeledLoader | None = None,
+) -> Chosen | None:
     """Make the head's last layer the linear model of the labels: logistic regression of classes, ridge of scores.
 
     It sees what the layers below make of patches that are not augmented; its penalty is chosen by cross-validation on
@@ -28,10 +34,14 @@ def probe_head(model: TaskModel, task: Task, labeled: LabeledLoader, groups: np.
         task: what is predicted, and where.
         labeled: patches whose labels are given, in order.
         groups: patient or slide of each of them; Shape (n,).
+        statistics: what the model takes the statistics of its batch-norms from first, see `take_statistics`: those of
+            a pretraining are of augmented patches, at several resolutions. None: they stay.
 
     Returns:
         What cross-validation chose; None, and the layer is left as it is, where all labels are of one class.
     """
+    if statistics:
+        take_statistics(model, task, statistics)
     targets = labeled.targets.numpy()
     if task.classes and len(np.unique(targets)) == 1:
         return None

@@ -37,11 +37,13 @@ class Tuning:
     Attributes:
         trunk_rate: learning rate of the trunk, in parts of the head's.
         plain_share: views that are not augmented, 0..1.
+        stain: of the others, see `SupervisedAugmentation`.
         decay: of the average of weights, which is kept after the last epoch; None: the epoch of the best validation is.
     """
 
     trunk_rate: float = 1.0
     plain_share: float = 0.0
+    stain: float = 0.0
     decay: float | None = None
 
 
@@ -100,7 +102,7 @@ def finetune(
     student = average.student if average else model
     to_device(network, task.device)
     optimizer = schedule.build_optimizer(student.parameter_groups(schedule.lr, tuning.trunk_rate))
-    step = _Step(student, task, labeled.targets, optimizer, seed, tuning.plain_share)
+    step = _Step(student, task, labeled.targets, optimizer, seed, tuning)
     trainer = Engine(step)
     attach_means(trainer, task.objective.MEASURES)
     attach_rates(trainer, optimizer, schedule)
@@ -146,14 +148,16 @@ class _Step:
         targets: torch.Tensor,
         optimizer: torch.optim.Optimizer,
         seed: int,
-        plain_share: float,
+        tuning: Tuning,
     ) -> None:
         self._model = model
         self._task = task
         self._targets = targets
         self._optimizer = optimizer
         self._seed = seed
-        self._augment = SupervisedAugmentation(task.patch_px, plain_share=plain_share)
+        self._augment = SupervisedAugmentation(
+            task.patch_px, plain_share=tuning.plain_share, stain=tuning.stain
+        )
 
     def __call__(self, engine: Engine, batch: tuple[torch.Tensor, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Views, outputs, loss, step; what was measured, each of shape (n,)."""

@@ -117,6 +117,8 @@ def _check_datasets(params: Params) -> None:
     for where, name, held in (*needed, ("corpora", params.corpus, params.corpora)):
         if name not in held:
             raise ParamsError(f"{where}.{name}: missing key; expected a section")
+    if params.dataset not in params.finetune.recipe:
+        raise ParamsError(f"finetune.recipe.{params.dataset}: missing key; expected a section, or null")
 
 
 def _check_encoder(params: Params) -> None:

@@ -76,11 +76,16 @@ class FinetuneRecipe(Recipe):
     probe: bool
 
 
+def _recipes() -> SectionsOf:
+    """A recipe of fine-tuning for each dataset that has labels, or none."""
+    return SectionsOf(DATASETS, "LabelSettings", each=FinetuneRecipe, optional=True)
+
+
 @dataclass(frozen=True)
 class FinetuneParams:
-    """Fine-tuning: by the recipe, or without one as the paper has it, a section for each dataset."""
+    """Fine-tuning: by the recipe of the dataset, or without one as the paper has it, a section for each dataset."""
 
-    recipe: FinetuneRecipe | None
+    recipe: Annotated[Mapping[str, FinetuneRecipe | None], _recipes()]
     datasets: Annotated[Mapping[str, TrainingParams], _trainings()]
 
 
@@ -162,8 +167,8 @@ class Params:
 
     @property
     def finetune_section(self) -> TrainingParams | FinetuneRecipe:
-        """The recipe of `finetune`; where that is null, the section that `dataset` names."""
-        return self.finetune.recipe or self.finetune.datasets[self.dataset]
+        """The recipe of the dataset; where that is null, the section of `finetune` that `dataset` names."""
+        return self.finetune.recipe[self.dataset] or self.finetune.datasets[self.dataset]
 
     def student_section(self, student: str) -> TrainingParams | StudentRecipe:
         """How long and how fast a semi-supervised method trains: by the recipe, or as `dataset` says."""

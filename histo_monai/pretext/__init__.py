@@ -15,5 +15,6 @@ PRETEXTS = Registry(
     vae=Part(f"{_HERE}.vae.method:VAE", f"{_HERE}.vae.settings:VAESettings"),
     moco=Part(f"{_HERE}.moco.method:MoCo", f"{_HERE}.moco.settings:MoCoSettings"),
     rsp=Part(f"{_HERE}.rsp.method:RSP", f"{_HERE}.rsp.settings:RSPSettings"),
+    rsp_moco=Part(f"{_HERE}.rsp_moco.method:RSPMoCo", f"{_HERE}.rsp_moco.settings:RSPMoCoSettings"),
 )
 """Name in `methods` of params.yaml -> class, see `protocol.Pretext`."""

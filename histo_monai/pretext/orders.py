@@ -48,8 +48,16 @@ class RSPNetwork(nn.Module):
         Returns:
             Shape (n, K, 6).
         """
+        return self.logits(self.features(patches), orders)
+
+    def features(self, patches: torch.Tensor) -> torch.Tensor:
+        """(n, 3, 3, P, P) -> (n, 3, D), of the trunk."""
+        features: torch.Tensor = self.encoder(patches.flatten(0, 1)).unflatten(0, (len(patches), 3))
+        return features
+
+    def logits(self, features: torch.Tensor, orders: torch.Tensor) -> torch.Tensor:
+        """(n, 3, D) and (n, K) -> (n, K, 6)."""
         n, k = orders.shape
-        features = self.encoder(patches.flatten(0, 1)).unflatten(0, (n, 3))
         places = torch.tensor(ORDERS, device=orders.device)[orders]
         shown = (
             features.unsqueeze(1)

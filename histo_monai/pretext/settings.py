@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from histo_monai.settings.rules import Count, Positive, Range
+from histo_monai.settings.reader import ParamsError
+from histo_monai.settings.rules import Count, Fraction, Positive, Range
 
 
 @dataclass(frozen=True)
@@ -42,3 +43,54 @@ class NesterovSettings(PretextSettings):
     lr: Positive
     momentum: Annotated[float, Range(0.0, 0.999, exclusive_low=True)]
     weight_decay: Annotated[float, Range(0.0)]
+
+
+@dataclass(frozen=True)
+class LookaheadSettings:
+    """Lookahead (Zhang et al. 2019).
+
+    Attributes:
+        steps: k, in iterations: after so many the slow weights move.
+        slow_step: alpha, the share of the way that they move.
+    """
+
+    steps: Count
+    slow_step: Annotated[float, Range(0.0, 1.0, exclusive_low=True)]
+
+
+@dataclass(frozen=True)
+class OrderSettings(NesterovSettings):
+    """As `NesterovSettings`, inside Lookahead; a sample is a triple.
+
+    Attributes:
+        lookahead: see `LookaheadSettings`.
+    """
+
+    lookahead: LookaheadSettings
+
+
+@dataclass(frozen=True)
+class ContrastSettings:
+    """Momentum contrast.
+
+    Attributes:
+        queue_size: keys that a query is held against.
+        key_momentum: share of the key network that stays at each step.
+        temperature: divides the cosine similarities.
+    """
+
+    queue_size: Count
+    key_momentum: Fraction
+    temperature: Positive
+
+    def check_queue(self, method: str, corpus: str, num_train: int) -> None:
+        """One epoch fills the queue.
+
+        Raises:
+            ParamsError: it does not.
+        """
+        if self.queue_size > num_train:
+            raise ParamsError(
+                f"pretrain.{method}.queue_size: expected at most corpora.{corpus}.num_train, {num_train}, so that one "
+                f"epoch fills the queue, got {self.queue_size}"
+            )

@@ -16,7 +16,7 @@ from histo_monai.errors import InputError
 from histo_monai.reports.drawing import INK, PALE
 from histo_monai.reports.tables import in_words
 
-COLORS = {"random": "#333333", "vae": "#E69F00", "moco": "#009E73", "rsp": "#0072B2"}
+COLORS = {"random": "#333333", "vae": "#E69F00", "moco": "#009E73", "rsp": "#0072B2", "rsp_moco": "#D55E00"}
 """Okabe & Ito 2008, and ink for the baseline; other methods take the rest in alphabetical order."""
 
 STYLE: dict[Any, Any] = {
@@ -41,9 +41,9 @@ STYLE: dict[Any, Any] = {
     "legend.labelcolor": INK,
 }
 
-_OTHER_COLORS = ("#D55E00", "#CC79A7", "#56B4E9")
+_OTHER_COLORS = ("#CC79A7", "#56B4E9", "#F0E442")
 _OF_STUDENTS: tuple[Any, ...] = ("-", "-.", (0, (1, 1.2)), (0, (7, 1.5, 1, 1.5)))
-_MARKERS = {"random": "o", "vae": "s", "moco": "^", "rsp": "D"}
+_MARKERS = {"random": "o", "vae": "s", "moco": "^", "rsp": "D", "rsp_moco": "v"}
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ class Recipe:
         warmup: part of all steps in which the rate rises.
         decay: of the average of weights; 0: the last weights predict.
         plain_share: labeled views that are not augmented, 0..1: what is predicted later is not augmented either.
+        stain: largest change of the stains of the others, see `transforms.supervised.stains`; 0: geometry alone.
         batchnorm_patches: training patches, not augmented, whose labels are not looked at, that the statistics of
             batch-norms are taken from at the end; 0: those that training met stay.
     """
@@ -35,4 +36,5 @@ class Recipe:
     warmup: Fraction
     decay: Annotated[float, Range(0.0, 0.9999)]
     plain_share: Fraction
+    stain: Fraction
     batchnorm_patches: CountOrZero

@@ -43,7 +43,7 @@ PARAM_NAMES = (
     "n_aug",
     "patch_px",
     "crossfit",
-    "finetune.recipe",
+    "finetune.recipe.${dataset}",
     "finetune.${dataset}",
     "consistency.recipe",
     "consistency.methods.${item.student}",

@@ -28,7 +28,7 @@ PARAM_NAMES = (
     "dataset",
     "alpha",
     "patch_px",
-    "finetune.recipe",
+    "finetune.recipe.${dataset}",
     "finetune.${dataset}",
     "evaluate.batch_size",
 )

@@ -1,4 +1,4 @@
-"""The augmentation of supervised fine-tuning: geometry only."""
+"""The augmentation of labeled images: geometry, and stains where it is asked for."""
 
 from collections.abc import Sequence
 
@@ -7,8 +7,10 @@ import torch
 
 from histo_monai.transforms.augmentation import Augmentation, render
 from histo_monai.transforms.draws import Uniform, check_number
-from histo_monai.transforms.operations.base import Geometric
+from histo_monai.transforms.operations.base import Geometric, Operation
+from histo_monai.transforms.operations.brightness_contrast import BrightnessContrast
 from histo_monai.transforms.operations.geometric import Crop, Rotate, Scale
+from histo_monai.transforms.operations.hed import Hed
 from histo_monai.transforms.parameters import ViewParameters
 from histo_monai.transforms.sequence import UNUSED, draw_schedule
 
@@ -17,6 +19,18 @@ SUPERVISED: tuple[Geometric, ...] = (
     Scale(Uniform(0.8, 1.2)),
     Crop(Uniform(0.7, 1.0)),
 )
+
+
+def stains(most: float) -> tuple[Operation, ...]:
+    """What differs between laboratories and scanners, drawn evenly from up to `most` either way; nothing for 0.
+
+    Concentrations of hematoxylin, eosin and DAB by a factor and by a shift (of optical density; Tellez et al. 2019),
+    brightness and contrast by factors.
+    """
+    if most == 0:
+        return ()
+    change, factor = Uniform(-most, most), Uniform(1 - most, 1 + most)
+    return Hed(factor=change, shift=change), BrightnessContrast(brightness=factor, contrast=factor)
 
 
 class SupervisedAugmentation(Augmentation[ViewParameters, torch.Tensor]):
@@ -36,10 +50,11 @@ class SupervisedAugmentation(Augmentation[ViewParameters, torch.Tensor]):
         prob: Of each operation.
         plain_share: Share of the samples that come out plain, as models are tested on them (`views.plain_view`): of
             each batch to one sample, of many batches exactly. The authors' code has one plain view in three.
+        stain: Largest change of the stains, see `stains`; 0, the paper's: none.
         operations: What is drawn and scheduled.
 
     Raises:
-        InputError: `prob` or `plain_share` is no probability, or `size_px` too small for one of the operations.
+        InputError: `prob`, `plain_share` or `stain` is outside 0..1, or `size_px` too small for one of the operations.
     """
 
     def __init__(
@@ -48,10 +63,12 @@ class SupervisedAugmentation(Augmentation[ViewParameters, torch.Tensor]):
         prob: float = 1.0,
         *,
         plain_share: float = 0.0,
+        stain: float = 0.0,
         operations: Sequence[Geometric] = SUPERVISED,
     ) -> None:
         check_number("plain_share", plain_share, 0, 1)
-        super().__init__(size_px, operations, prob)
+        check_number("stain", stain, 0, 1)
+        super().__init__(size_px, (*operations, *stains(stain)), prob)
         self.plain_share = plain_share
 
     def randomize(self, num_samples: int, num_scales: int) -> ViewParameters:

@@ -18,8 +18,8 @@ from histo_monai.networks.start import EncoderStart
 from histo_monai.pretext.protocol import Task
 from histo_monai.pretext.random.method import Random
 from histo_monai.pretext.rsp.method import RSP
-from histo_monai.pretext.rsp.settings import LookaheadSettings, RSPSettings
-from histo_monai.pretext.settings import PretextSettings
+from histo_monai.pretext.rsp.settings import RSPSettings
+from histo_monai.pretext.settings import LookaheadSettings, PretextSettings
 from histo_monai.randomness import Step
 from tests.ranks import in_two_ranks
 

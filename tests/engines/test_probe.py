@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 
 import numpy as np
@@ -9,7 +10,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from histo_monai.engines.prediction import predict
+from histo_monai.engines.prediction import predict, take_statistics
 from histo_monai.engines.probe import probe_head
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel
@@ -60,3 +61,20 @@ def test_labels_of_one_class_leave_the_layer_as_it_is(wave_task: TaskBuilder) ->
     before = model.head.linear.weight.clone()
     assert probe_head(model, task, task.in_order(rows, 8), dependence_groups(rows)) is None
     assert torch.equal(model.head.linear.weight, before)
+
+
+def test_the_layers_below_see_by_the_statistics_of_plain_patches(wave_task: TaskBuilder) -> None:
+    task = wave_task(16)
+    torch.manual_seed(0)
+    model = TaskModel(build_encoder(), "linear", task.num_outputs)
+    rows = split_rows(task.patches, "train")
+    labeled, groups = task.in_order(rows, 16), dependence_groups(rows)
+    expected = copy.deepcopy(model)
+    take_statistics(expected, task, labeled)
+    probe_head(expected, task, labeled, groups)
+    without = copy.deepcopy(model)
+    probe_head(without, task, labeled, groups)
+    probe_head(model, task, labeled, groups, labeled)
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, expected.state_dict()[name]), name
+    assert not torch.equal(model.head.linear.weight, without.head.linear.weight)

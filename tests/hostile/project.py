@@ -61,7 +61,7 @@ PARAMS: Mapping[str, Any] = {
     "labels.camelyon16.test": {"num_tumor": 2, "num_normal": 2},
     "labels.own.regions": {"mpp": 1.0, "min_fraction": 0.5, "num_per_region": 8},
     "pretrain.moco.queue_size": 16,
-    "finetune.recipe": None,
+    "finetune.recipe.own": None,
     "finetune.own": {
         **{"epochs": 1, "batch_size": 8, "optimizer": "sgd", "lr": 0.001, "weight_decay": 0.0},
         "milestones": [],

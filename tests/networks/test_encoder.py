@@ -15,7 +15,7 @@ from histo_monai.networks.encoder import ENCODERS, Architecture, build_encoder, 
 from histo_monai.networks.shared_trunk import SharedTrunk
 from histo_monai.networks.task_model import LinearHead, TaskModel, describe_task_model, from_task_model
 from histo_monai.networks.teacher_student import TeacherStudent
-from histo_monai.pretext.moco.momentum import MomentumContrast
+from histo_monai.pretext.momentum import MomentumContrast
 from histo_monai.pretext.orders import RSPNetwork
 from histo_monai.pretext.vae.method import VAENetwork
 

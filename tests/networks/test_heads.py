@@ -9,7 +9,7 @@ from torch import nn
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.heads import OrderHead, PairMLP
 from histo_monai.networks.task_model import TaskModel
-from histo_monai.pretext.moco.momentum import Projector
+from histo_monai.pretext.momentum import Projector
 
 
 def _sizes(module: nn.Module) -> list[tuple[int, int]]:

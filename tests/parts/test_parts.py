@@ -48,7 +48,7 @@ def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     tree["consistency"]["methods"]["toy"] = {"decay": 0.5}
     tree["consistency"]["recipe"] |= STEPS
     shared = {key: value for key, value in tree["consistency"]["recipe"].items() if key != "strong"}
-    tree["finetune"]["recipe"] = shared | {"probe": True}
+    tree["finetune"]["recipe"]["own"] = shared | {"probe": True}
     tree |= {
         "methods": ["quarters"],
         "whole_slides": {"methods": ["quarters"], "students": list(STUDENTS)},

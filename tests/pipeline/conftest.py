@@ -79,7 +79,12 @@ def finished(root: Path, shell: Shell, tmp_path_factory: pytest.TempPathFactory)
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(root / name, folder / name)
     params = yaml.safe_load((folder / "params.yaml").read_text())
-    params |= {"patch_px": 32, "alpha": 0.25, "mu": 7}
+    params |= {"patch_px": 32, "alpha": 0.25, "mu": 7, "methods": ["random", "rsp"]}
+    params["whole_slides"]["methods"] = ["rsp"]
+    stages = folder / "dvc.yaml"
+    stages.write_text(
+        stages.read_text().replace("data/models/rsp_moco", "data/models/rsp")
+    )  # of its artifacts
     params["phantom"] |= {"num_slides": 12, "num_test_slides": 4, "num_patches": 180, "slide_side_px": 768}
     params["corpora"]["camelyon16"] |= {"num_train": 24, "num_validation": 6, "num_normal": 2, "num_tumor": 2}
     counts = {"num_tumor": 16, "num_normal": 16}
@@ -91,8 +96,8 @@ def finished(root: Path, shell: Shell, tmp_path_factory: pytest.TempPathFactory)
     }
     params["pretrain"]["rsp"] |= {"epochs": 2, "batch_size": 8}
     params["students"] = ["mixed_teacher"]
-    for stage in ("finetune", "consistency"):
-        params[stage]["recipe"] |= {"epochs": 1, "steps_per_epoch": 2, "batch_size": 4}
+    for recipe in (params["finetune"]["recipe"]["camelyon16"], params["consistency"]["recipe"]):
+        recipe |= {"epochs": 1, "steps_per_epoch": 2, "batch_size": 4}
     (folder / "params.yaml").write_text(yaml.safe_dump(params))
     shell("git init -q && git add -A && git commit -qm start", folder)
     output = shell("dvc repro", folder)

@@ -157,18 +157,18 @@ def test_what_dvc_does_not_verify_is_refused_when_it_is_loaded_and_can_be_mended
 def test_one_model_is_had_by_version(published: Published, shell: Shell, tmp_path: Path) -> None:
     work, bare = tmp_path / "work", tmp_path / "bare.git"
     shell(f"git clone -q {published.folder} work", tmp_path)
-    shell("gto register rsp-student --version v1.0.0", work)
+    shell("gto register student --version v1.0.0", work)
     lock = work / "dvc.lock"
     another = published.digests[MODEL.replace("rsp", "random")]  # a second version, as if trained anew
     lock.write_text(lock.read_text().replace(published.digests[MODEL], another))
     shell("git commit -qam 'another student' && git tag v2", work)
-    shell("gto register rsp-student --version v2.0.0", work)
+    shell("gto register student --version v2.0.0", work)
     shell(f"git clone -q --bare work {bare}", tmp_path)
     key = f"--remote-config keyfile={published.server.keyfile}"
     first, second, third = (tmp_path / name for name in ("first", "second", "third"))
     shell(f"dvc get {bare} data/models/rsp-mixed_teacher-0/student --rev v1 -o first {key}", tmp_path)
-    shell(f"dvc artifacts get {bare} rsp-student --rev v1.0.0 -o second {key}", tmp_path)
-    shell(f"dvc artifacts get {bare} rsp-student -o third {key}", tmp_path)
+    shell(f"dvc artifacts get {bare} student --rev v1.0.0 -o second {key}", tmp_path)
+    shell(f"dvc artifacts get {bare} student -o third {key}", tmp_path)
     for folder in (first, second):
         load_model(folder / "model.safetensors")
         assert _md5(folder / "model.safetensors") == published.digests[MODEL]

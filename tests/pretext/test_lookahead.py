@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from histo_monai.pretext.rsp.lookahead import Lookahead
+from histo_monai.pretext.lookahead import Lookahead
 
 
 def test_weights_follow_the_published_recurrence() -> None:

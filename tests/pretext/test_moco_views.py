@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from histo_monai.pretext.moco.views import ContrastiveViews
+from histo_monai.pretext.contrastive_views import ContrastiveViews
 from histo_monai.transforms import geometry
 from histo_monai.transforms.operations.brightness_contrast import BrightnessContrast
 from histo_monai.transforms.operations.hue_saturation import HueSaturation

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from histo_monai.networks.encoder import build_encoder
-from histo_monai.pretext.moco.momentum import (
+from histo_monai.pretext.momentum import (
     EMPTY,
     KEY_FEATURES,
     KeyQueue,

@@ -4,7 +4,8 @@ import torch
 
 from histo_monai.transforms.draws import Uniform
 from histo_monai.transforms.operations.geometric import Crop, Rotate, Scale
-from histo_monai.transforms.supervised import SUPERVISED, SupervisedAugmentation
+from histo_monai.transforms.operations.hed import RGB_FROM_HED
+from histo_monai.transforms.supervised import SUPERVISED, SupervisedAugmentation, stains
 from histo_monai.transforms.views import plain_view
 
 SIDE = 32
@@ -104,7 +105,7 @@ def test_a_gpu_gives_the_same_supervised_views_as_the_cpu(patches):
     assert torch.allclose(on_gpu.cpu(), on_cpu, atol=1e-3)
 
 
-@pytest.mark.parametrize(("name", "value"), [("prob", -0.1), ("plain_share", 1.1)])
+@pytest.mark.parametrize(("name", "value"), [("prob", -0.1), ("plain_share", 1.1), ("stain", -0.1)])
 def test_impossible_shares_are_named(name, value):
     with pytest.raises(ValueError, match=name):
         SupervisedAugmentation(SIDE, **{name: value})
@@ -141,3 +142,29 @@ def test_plain_views_are_those_of_the_tests_and_the_others_stay_as_they_were(pat
     views = augment.apply(patches, drawn)
     assert torch.allclose(views[plain], plain_view(patches, SIDE)[plain], rtol=0, atol=1e-6)
     assert SupervisedAugmentation(SIDE, plain_share=1.0).randomize(8, 1).matrices.unique().tolist() == [0, 1]
+
+
+def test_stains_change_within_their_bounds_and_geometry_as_it_did():
+    color = torch.tensor([0.80, 0.55, 0.70])
+    flat = (color.view(1, 1, 3, 1, 1).expand(64, 1, 3, SIDE, SIDE) * 255).round().to(torch.uint8)
+    color = flat[0, 0, :, 0, 0] / 255
+    augment = SupervisedAugmentation(SIDE, plain_share=0.25, stain=0.1).set_random_state(0)
+    views = augment(flat).squeeze(1)
+    assert torch.allclose(views, views[:, :, :1, :1], atol=1e-5)  # an even patch stays even
+    seen = views[:, :, 0, 0]
+    plain = (seen - color).abs().amax(dim=1) < 1e-5
+    assert plain.sum() == 16
+    assert len(seen[~plain].unique(dim=0)) == 48
+
+    hed = torch.tensor(RGB_FROM_HED, dtype=torch.float64)
+    densities = torch.linalg.solve(hed.T, -color.double().log10())  # of hematoxylin, eosin, DAB
+    corners = torch.cartesian_prod(*[torch.tensor([-0.1, 0.1], dtype=torch.float64)] * 6)
+    changed = (1 + corners[:, :3]) * densities + corners[:, 3:]
+    extremes = (10 ** -(changed @ hed)).clamp(max=1)
+    lowest, highest = extremes.amin(dim=0) * 0.9, (extremes.amax(dim=0) * 1.1).clamp(max=1)
+    slack = (
+        0.1 * (highest - lowest).max()
+    )  # contrast moves each channel towards the gray of the patch, or away
+    assert (seen >= lowest - slack).all()
+    assert (seen <= highest + slack).all()
+    assert stains(0) == ()

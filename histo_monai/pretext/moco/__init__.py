@@ -1,1 +1,1 @@
-"""Momentum contrast: the method, its network and queue, its loss, its views and its picture."""
+"""Momentum contrast: the method and its picture; what `rsp_moco` shares with it lies beside this folder."""

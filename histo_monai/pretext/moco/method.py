@@ -11,17 +11,14 @@ import torch
 from torch import nn
 
 from histo_monai.networks.start import EncoderStart
-from histo_monai.pretext.moco.info_nce import info_nce, positive_is_nearest
-from histo_monai.pretext.moco.momentum import MomentumContrast, other_keys_of_batch
+from histo_monai.pretext.contrastive_views import NUM_VALIDATION_VIEWS, ContrastiveViews
+from histo_monai.pretext.info_nce import info_nce, positive_is_nearest
 from histo_monai.pretext.moco.pictures import mosaic_of_matches
 from histo_monai.pretext.moco.settings import MoCoSettings
-from histo_monai.pretext.moco.views import ContrastiveViews
+from histo_monai.pretext.momentum import MomentumContrast, other_keys_of_batch
 from histo_monai.pretext.protocol import Task
 from histo_monai.pretext.settings import PretextSettings
 from histo_monai.randomness import Step, derive_seed
-
-NUM_VALIDATION_VIEWS = 64
-"""Pairs of views that validation shows its samples in, by turns."""
 
 Points = tuple[torch.Tensor, torch.Tensor]
 """Queries and keys, Shape (n, 128) each."""

@@ -1,1 +1,1 @@
-"""Resolution sequence prediction: the training; what it trains stands in `pretext.orders`."""
+"""Resolution sequence prediction, as the paper has it; what `rsp_moco` shares with it lies beside this folder."""

@@ -4,70 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import torch
-from torch import nn
-
-from histo_monai.networks.start import EncoderStart
-from histo_monai.pretext.orders import ORDERS, OrderPrediction
-from histo_monai.pretext.protocol import Task
-from histo_monai.pretext.rsp.lookahead import Lookahead
+from histo_monai.pretext.order_training import OrderTraining
 from histo_monai.pretext.rsp.settings import RSPSettings
 from histo_monai.pretext.settings import PretextSettings
-from histo_monai.randomness import Step
-from histo_monai.transforms.views import PretrainAugmentation
 
 
-class RSP(OrderPrediction):
-    """The paper's pretext task behind the `Pretext` protocol.
-
-    Training shows each triple in one order, drawn anew for every sample and epoch. Validation shows it in all six.
-
-    Args:
-        start: encoder, and the file that it starts from, if any; a pair MLP in the file is loaded, too.
-        patch_px: side of the patches that the trunk sees.
-        mpps: the three resolutions, µm/px, finest first.
-        augmentation_prob: see `PretrainAugmentation`.
-        settings: see `RSPSettings`.
-
-    Raises:
-        ValueError: there are not three resolutions.
-    """
+class RSP(OrderTraining):
+    """See `OrderTraining`."""
 
     Settings: ClassVar[type[PretextSettings]] = RSPSettings
-
-    def __init__(
-        self,
-        *,
-        start: EncoderStart,
-        patch_px: int,
-        mpps: tuple[float, ...],
-        augmentation_prob: float,
-        settings: RSPSettings,
-    ) -> None:
-        super().__init__(start=start, patch_px=patch_px, mpps=mpps)
-        self.epochs = settings.epochs
-        self.batch_size = settings.batch_size
-        self._augment = PretrainAugmentation(patch_px, prob=augmentation_prob)
-        self._settings = settings
-
-    def training_task(self, patches: torch.Tensor, rows: torch.Tensor, step: Step) -> Task:
-        """Augment, and draw one order per triple."""
-        share, total = step.share(len(patches))
-        self._augment.set_random_state(step.derive_seed("augmentation"))
-        drawn = self._augment.randomize(total, patches.shape[1]).rows(share)
-        views = self._augment.apply(patches, drawn)
-        orders = step.generator("order").integers(len(ORDERS), size=total)[share]
-        shown = torch.from_numpy(orders).to(patches.device, non_blocking=True).unsqueeze(1)
-        return Task((views, shown), shown)
-
-    def optimizer(self, network: nn.Module) -> torch.optim.Optimizer:
-        """SGD with Nesterov momentum, inside Lookahead."""
-        settings, lookahead = self._settings, self._settings.lookahead
-        sgd = torch.optim.SGD(
-            network.parameters(),
-            lr=settings.lr,
-            momentum=settings.momentum,
-            weight_decay=settings.weight_decay,
-            nesterov=True,
-        )
-        return Lookahead(sgd, steps=lookahead.steps, slow_step=lookahead.slow_step)

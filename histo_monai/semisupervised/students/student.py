@@ -49,7 +49,9 @@ class Student(abc.ABC):
         self.settings = settings
         self.objective = objective
         self._trunk_rate = recipe.trunk_rate
-        self._labeled_views = SupervisedAugmentation(patch_px, plain_share=recipe.plain_share)
+        self._labeled_views = SupervisedAugmentation(
+            patch_px, plain_share=recipe.plain_share, stain=recipe.stain
+        )
         self._unlabeled_views = _views(recipe.strong, patch_px)
 
     def optimizer(self, schedule: Schedule) -> torch.optim.Optimizer:

@@ -61,6 +61,16 @@ class KeyQueue(nn.Module):
         self.keys.index_copy_(0, slots, keys[len(keys) - kept :].to(self.keys.dtype))
         self.ids.index_copy_(0, slots, ids[len(ids) - kept :])
 
+    @torch.no_grad()
+    def add_all(self, keys: torch.Tensor, ids: torch.Tensor) -> None:
+        """Add the keys of all processes, in the order of the processes: what one process would add.
+
+        Args:
+            keys: Shape (n, 128), this process's share of the batch; the shares are equal.
+            ids: Shape (n,), int64, the samples that they are of.
+        """
+        self.add(_gathered(keys), _gathered(ids))
+
     def negatives_of(self, ids: torch.Tensor) -> torch.Tensor:
         """Which keys are of another sample: not the empty slots, not an older key of the sample itself.
 
@@ -90,7 +100,7 @@ class Projector(nn.Module):
 
     def forward(self, patches: torch.Tensor) -> torch.Tensor:
         """Points of a batch of patches."""
-        return F.normalize(at_full_precision(self.projection, self.encoder(patches)), dim=1)
+        return point_on_sphere(self.projection, self.encoder(patches))
 
 
 class MomentumContrast(nn.Module):
@@ -142,28 +152,33 @@ class MomentumContrast(nn.Module):
             keys = self.key(key_views)
         return self.query(query_views), keys
 
-    @torch.no_grad()
     def follow(self) -> None:
-        """One step of the key network towards the query network: weights and batch-norm statistics alike."""
-        slow: list[torch.Tensor] = list(self.key.parameters())
-        fast: list[torch.Tensor] = list(self.query.parameters())
-        for own, leading in zip(self.key.buffers(), self.query.buffers(), strict=True):
-            if own.is_floating_point():
-                slow.append(own)
-                fast.append(leading)
-            else:
-                own.copy_(leading)  # how many batches a batch-norm has seen
-        torch._foreach_lerp_(slow, fast, 1.0 - self.key_momentum)
+        """One step of the key network towards the query network."""
+        follow(self.key, self.query, self.key_momentum)
 
     @torch.no_grad()
     def enqueue(self, keys: torch.Tensor, ids: torch.Tensor) -> None:
-        """Add the keys of all processes, in the order of the processes: what one process would add.
+        """See `KeyQueue.add_all`."""
+        self.queue.add_all(keys, ids)
 
-        Args:
-            keys: Shape (n, 128), this process's share of the batch; the shares are equal.
-            ids: Shape (n,), int64, the samples that they are of.
-        """
-        self.queue.add(_gathered(keys), _gathered(ids))
+
+@torch.no_grad()
+def follow(slow: nn.Module, fast: nn.Module, momentum: float) -> None:
+    """slow <- momentum slow + (1 - momentum) fast: weights and batch-norm statistics alike."""
+    own: list[torch.Tensor] = list(slow.parameters())
+    leading: list[torch.Tensor] = list(fast.parameters())
+    for buffer, ahead in zip(slow.buffers(), fast.buffers(), strict=True):
+        if buffer.is_floating_point():
+            own.append(buffer)
+            leading.append(ahead)
+        else:
+            buffer.copy_(ahead)  # how many batches a batch-norm has seen
+    torch._foreach_lerp_(own, leading, 1.0 - momentum)
+
+
+def point_on_sphere(projection: nn.Linear, features: torch.Tensor) -> torch.Tensor:
+    """(N, D) -> (N, 128), of length 1; float32 whatever autocast does."""
+    return F.normalize(at_full_precision(projection, features), dim=1)
 
 
 @torch.no_grad()

@@ -13,6 +13,9 @@ from histo_monai.transforms.operations.hue_saturation import HueSaturation
 from histo_monai.transforms.parameters import ViewParameters
 from histo_monai.transforms.sequence import draw_schedule
 
+NUM_VALIDATION_VIEWS = 64
+"""Drawings that validation shows its samples in, by turns."""
+
 
 @dataclass(frozen=True)
 class ContrastiveParameters:
