@@ -1,7 +1,7 @@
 """What few labels reach on simulated cohorts that nothing was chosen on: stages, cohort after cohort, then a table.
 
     python benchmarks/few_labels.py run DIR --dataset camelyon16 --cohorts 10 11 12 13 14    # hours; stop and go on
-    python benchmarks/few_labels.py report DIR
+    python benchmarks/few_labels.py report DIR --values docs/few_labels.csv    # those of the file too; it is written
 
 A cohort has slides, an encoder, a draw of the labels and a seed of its own, so the spread over cohorts holds the luck
 of all of them: differences are means over cohorts, with Student's t. Params are those of params.yaml but for the seeds,
@@ -68,6 +68,7 @@ DIFFERENCES = (
     ("student", "all labels"),
     ("student", "random, all labels"),
 )
+VALUES = ["dataset", "cohort", "metric", "model", "value"]
 Metric = Callable[[Predictions, str], float]
 
 
@@ -137,51 +138,51 @@ def icc_of(table: Predictions, model: str) -> float:
     return intraclass_correlation(np.stack([reference, table.predictions[model]], axis=1), form="ICC2").value
 
 
-def report(folder: Path) -> str:
-    """Tables of all datasets, in Markdown."""
-    names = {path.stem.rsplit("-", 2)[0] for path in folder.glob("*-*-*.csv")}
-    return "\n".join(line for dataset in sorted(names) for line in _report(folder, dataset))
-
-
-def _report(folder: Path, dataset: str) -> list[str]:
-    cohorts = sorted({int(path.stem.split("-")[1]) for path in folder.glob(f"{dataset}-*-*.csv")})
-    whole = [
-        c for c in cohorts if all((folder / f"{dataset}-{c}-{i}.csv").exists() for i in range(len(RUNS)))
-    ]
-    if len(whole) < 2:
-        return [f"## {dataset}: {len(whole)} cohorts, two are needed", ""]
-    tables = {
-        (cohort, number): read_predictions(folder / f"{dataset}-{cohort}-{number}.csv").of_split("test")
-        for cohort in whole
-        for number in range(len(RUNS))
-    }
-    is_class = tables[whole[0], 0].classes is not None
-    metrics: dict[str, Metric] = (
-        {"accuracy": accuracy_of, "macro AUC": macro_auc_of} if is_class else {"ICC": icc_of}
-    )
-    lines = [f"## {dataset}, cohorts {', '.join(map(str, whole))}", ""]
-    for title, metric in metrics.items():
-        values = pd.DataFrame(
-            {
-                name: [metric(tables[cohort, model.run], model.predictions) for cohort in whole]
-                for name, model in MODELS.items()
-            },
-            index=pd.Index(whole, name="cohort"),
+def measured(folder: Path) -> pd.DataFrame:
+    """Columns `VALUES` of every cohort in `folder` whose runs are all there."""
+    rows = []
+    for path in sorted(folder.glob("*-*-0.csv")):
+        dataset, cohort, _ = path.stem.split("-")
+        paths = [folder / f"{dataset}-{cohort}-{number}.csv" for number in range(len(RUNS))]
+        if not all(each.exists() for each in paths):
+            continue
+        tables = [read_predictions(each).of_split("test") for each in paths]
+        metrics: dict[str, Metric] = (
+            {"ICC": icc_of}
+            if tables[0].classes is None
+            else {"accuracy": accuracy_of, "macro AUC": macro_auc_of}
         )
-        lines += [f"| {title} | {' | '.join(map(str, whole))} | mean |", "|---" * (len(whole) + 2) + "|"]
-        lines += [
-            f"| {name} | {' | '.join(f'{x:.3f}' for x in values[name])} | {values[name].mean():.3f} |"
-            for name in values
+        rows += [
+            (dataset, int(cohort), title, name, round(metric(tables[model.run], model.predictions), 4))
+            for title, metric in metrics.items()
+            for name, model in MODELS.items()
         ]
-        lines += ["", f"| difference of {title} | mean (95 % interval) | |", "|---|---|---|"]
+    return pd.DataFrame(rows, columns=VALUES)
+
+
+def report(values: pd.DataFrame) -> str:
+    """Tables of all datasets, in Markdown."""
+    lines: list[str] = []
+    for (dataset, title), part in values.groupby(["dataset", "metric"], sort=False):
+        table = part.pivot(index="cohort", columns="model", values="value")[list(MODELS)]
+        lines += [f"## {dataset}, {title}", ""]
+        if len(table) < 2:
+            lines += [f"{len(table)} cohort, two are needed", ""]
+            continue
+        lines += [f"| | {' | '.join(map(str, table.index))} | mean |", "|---" * (len(table) + 2) + "|"]
+        lines += [
+            f"| {name} | {' | '.join(f'{x:.3f}' for x in table[name])} | {table[name].mean():.3f} |"
+            for name in table
+        ]
+        lines += ["", "| difference | mean (95 % interval) | |", "|---|---|---|"]
         for first, second in DIFFERENCES:
-            mean, low, high = interval((values[first] - values[second]).to_numpy())
+            mean, low, high = interval((table[first] - table[second]).to_numpy())
             verdict = "above 0" if low > 0 else "below 0" if high < 0 else ""
             if second.endswith("all labels"):
                 verdict = f"within {MARGIN:g}" if low > -MARGIN else verdict
             lines.append(f"| {first} - {second} | {mean:+.3f} ({low:+.3f} to {high:+.3f}) | {verdict} |")
         lines.append("")
-    return lines
+    return "\n".join(lines)
 
 
 def interval(values: NDArray[np.float64]) -> tuple[float, float, float]:
@@ -198,13 +199,22 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--dataset", default="camelyon16", choices=("breastpathq", "camelyon16", "kather"))
     parser.add_argument("--cohorts", type=int, nargs="+", default=[10, 11, 12, 13, 14])
+    parser.add_argument(
+        "--values", type=Path, help="a table of what was measured before; what is new is added"
+    )
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a value of params")
     arguments = parser.parse_args()
     if arguments.what == "run":
         for cohort in arguments.cohorts:
             run_cohort(arguments.folder, arguments.dataset, cohort, arguments.set)
-    else:
-        print(report(arguments.folder))
+        return
+    values = measured(arguments.folder)
+    if arguments.values:
+        known = pd.read_csv(arguments.values) if arguments.values.exists() else values.iloc[:0]
+        values = pd.concat([known, values]).drop_duplicates(VALUES[:-1], keep="last")
+        values = values.sort_values(VALUES[:2], kind="stable")
+        values.to_csv(arguments.values, index=False)
+    print(report(values))
 
 
 if __name__ == "__main__":

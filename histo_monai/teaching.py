@@ -43,7 +43,7 @@ def teach_student(
         objective=assembly.task.objective,
         patch_px=params.patch_px,
         n_aug=params.n_aug,
-        recipe=params.consistency.recipe,
+        recipe=params.student_recipe,
         settings=params.consistency.methods[student],
     )
     labeled, unlabeled = two_streams(

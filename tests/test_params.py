@@ -153,7 +153,7 @@ def _without(tree: Any, dotted: str) -> Any:
 
 
 SECTIONS = [f"{kind}.{name}" for kind in ("labels", "finetune", "consistency") for name in DATASETS]
-RECIPES = [f"finetune.recipe.{name}" for name in DATASETS]
+RECIPES = [f"{stage}.recipe.{name}" for stage in ("finetune", "consistency") for name in DATASETS]
 SECTIONS += [f"{kind}.{name}" for kind in ("corpora", "heatmap") for name in DATASETS if name != "kather"]
 
 

@@ -108,6 +108,7 @@ def _check_datasets(params: Params) -> None:
         "labels": params.labels,
         "finetune": params.finetune.datasets,
         "consistency": params.consistency.datasets,
+        "consistency.recipe": params.consistency.recipe,
     }
     if DATASETS[params.dataset].MapSettings is not None:
         sections["heatmap"] = params.heatmap.datasets

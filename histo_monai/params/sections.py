@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
@@ -17,7 +18,7 @@ from histo_monai.params.slide_sections import (
 from histo_monai.pretext import PRETEXTS
 from histo_monai.pretext.settings import PretextSettings
 from histo_monai.semisupervised import METHODS
-from histo_monai.semisupervised.students.settings import StudentRecipe
+from histo_monai.semisupervised.students.settings import StrongSettings, StudentRecipe
 from histo_monai.settings.recipe import Recipe
 from histo_monai.settings.rules import (
     Count,
@@ -93,11 +94,12 @@ class FinetuneParams:
 class ConsistencyParams:
     """Semi-supervised training: settings of each method, and how long and fast.
 
-    All students but the paper's train by the recipe, that one by a section for each dataset. `batch_size` counts
-    labeled images; mu times as many unlabeled ones come with them.
+    All students but the paper's train by the recipe of the dataset, that one by a section for each dataset.
+    `batch_size` counts labeled images; mu times as many unlabeled ones come with them. `strong`: views of the former.
     """
 
-    recipe: StudentRecipe
+    recipe: Annotated[Mapping[str, Recipe], SectionsOf(DATASETS, "LabelSettings", each=Recipe)]
+    strong: StrongSettings
     methods: Annotated[Mapping[str, Any], SectionsOf(METHODS)]
     datasets: Annotated[Mapping[str, TrainingParams], _trainings()]
 
@@ -170,10 +172,16 @@ class Params:
         """The recipe of the dataset; where that is null, the section of `finetune` that `dataset` names."""
         return self.finetune.recipe[self.dataset] or self.finetune.datasets[self.dataset]
 
+    @property
+    def student_recipe(self) -> StudentRecipe:
+        """The recipe that students of the dataset train by, with its strong views."""
+        recipe = dataclasses.asdict(self.consistency.recipe[self.dataset])
+        return StudentRecipe(**recipe, strong=self.consistency.strong)
+
     def student_section(self, student: str) -> TrainingParams | StudentRecipe:
         """How long and how fast a semi-supervised method trains: by the recipe, or as `dataset` says."""
         if self.consistency.methods[student].by_recipe:
-            return self.consistency.recipe
+            return self.student_recipe
         return self.consistency.datasets[self.dataset]
 
     @property

@@ -46,9 +46,8 @@ def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     tree["encoder"]["name"] = "toy"
     tree["students"] = list(STUDENTS)
     tree["consistency"]["methods"]["toy"] = {"decay": 0.5}
-    tree["consistency"]["recipe"] |= STEPS
-    shared = {key: value for key, value in tree["consistency"]["recipe"].items() if key != "strong"}
-    tree["finetune"]["recipe"]["own"] = shared | {"probe": True}
+    tree["consistency"]["recipe"]["own"] |= STEPS
+    tree["finetune"]["recipe"]["own"] = tree["consistency"]["recipe"]["own"] | {"probe": True}
     tree |= {
         "methods": ["quarters"],
         "whole_slides": {"methods": ["quarters"], "students": list(STUDENTS)},
