@@ -85,6 +85,7 @@ def run_cohort(folder: Path, dataset: str, cohort: int, changes: Sequence[str]) 
             continue
         _write_params(place, dataset, cohort, [*changes, f"alpha={alpha if labels == FEW else 1.0}"])
         of_method, of_run = ("--method", method), ("--method", method, "--seed", str(cohort))
+        _take_encoder(folder, place, method)
         _stage(place, f"data/models/{method}/metrics.json", "pretrain", *of_method)
         for stage in ("finetune", "consistency", "evaluate"):
             _stage(place, "", stage, *of_run, *(() if stage == "finetune" else ("--student", student)))
@@ -109,6 +110,16 @@ def _write_params(place: Path, dataset: str, cohort: int, changes: Sequence[str]
         part[key] = yaml.safe_load(value)
     (place / "params.yaml").write_text(yaml.safe_dump(tree))
     return tree
+
+
+def _take_encoder(folder: Path, place: Path, method: str) -> None:
+    """Copy it from a cohort of another dataset that pretrained on the same centers of the same slides."""
+    encoder = Path("data/models") / method
+    pretrained_on = [Path("data/index") / name for name in ("slides.csv", "centers.csv")]
+    for other in sorted(folder.glob(f"*-{place.name.rsplit('-', 1)[1]}")):
+        done = other != place and (other / encoder / "metrics.json").exists()
+        if done and all((other / path).read_bytes() == (place / path).read_bytes() for path in pretrained_on):
+            shutil.copytree(other / encoder, place / encoder, dirs_exist_ok=True)
 
 
 def _stage(place: Path, done: str, *call: str) -> None:
