@@ -18,7 +18,6 @@ from histo_monai.artifacts import Run
 from histo_monai.engines.task import Task
 from histo_monai.environment import Environment, read_environment
 from histo_monai.loading.labeled import LabeledLoader, PatchReading
-from histo_monai.loading.streams import some_shuffled
 from histo_monai.networks.task_model import TaskModel, from_task_model
 from histo_monai.params import Params, load_params
 from histo_monai.params.sections import TrainingParams
@@ -121,11 +120,6 @@ class Assembly:
     def in_order(self, rows: pd.DataFrame) -> LabeledLoader:
         """Every row once, in batches for a pass without gradient."""
         return self.reading.in_order(rows, self.params.evaluate.batch_size)
-
-    def for_statistics(self, rows: pd.DataFrame, num: int, seed: int) -> LabeledLoader | None:
-        """Up to `num` rows drawn at random, see `engines.prediction.take_statistics`; None for none."""
-        size = self.params.evaluate.batch_size
-        return some_shuffled(self.reading, rows, num, size, seed=seed, purpose="statistics")
 
     def load(self, path: Path) -> tuple[TaskModel, dict[str, Any]]:
         """A model of this task and its description.

@@ -12,7 +12,7 @@ from histo_monai.assembly import Assembly, TrainingRows, schedule_of
 from histo_monai.engines.fit import Records
 from histo_monai.engines.probe import probe_head
 from histo_monai.engines.supervised import FinetuneResult, Picture, Tuning, finetune
-from histo_monai.loading.streams import shuffled
+from histo_monai.loading.streams import for_statistics, shuffled
 from histo_monai.networks.task_model import TaskModel, describe_task_model, from_encoder
 from histo_monai.params.sections import FinetuneRecipe, TrainingParams
 from histo_monai.randomness import derive_seed
@@ -41,7 +41,8 @@ def finetune_encoder(
     schedule = schedule_of(section)
     torch.manual_seed(derive_seed(seed, "initialisation"))
     model, description = from_encoder(encoder, assembly.task.num_outputs)
-    statistics = assembly.for_statistics(rows.train, section.batchnorm_patches, seed)
+    predicted = assembly.params.evaluate.batch_size
+    statistics = for_statistics(assembly.reading, rows.train, section.batchnorm_patches, predicted, seed)
     if isinstance(section, FinetuneRecipe) and section.probe:
         probed = probe_head(
             model, assembly.task, assembly.in_order(rows.labeled), dependence_groups(rows.labeled), statistics

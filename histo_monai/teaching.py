@@ -6,7 +6,7 @@ from histo_monai.assembly import Assembly, TrainingRows, schedule_of
 from histo_monai.engines.fit import Records
 from histo_monai.engines.semisupervised import PairPicture, StudentResult, train_student
 from histo_monai.imports import stage_sha256
-from histo_monai.loading.streams import two_streams
+from histo_monai.loading.streams import for_statistics, two_streams
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.semisupervised import METHODS
 
@@ -65,7 +65,9 @@ def teach_student(
         seed=seed,
         picture=picture,
         records=records,
-        statistics=assembly.for_statistics(rows.unlabeled, section.batchnorm_patches, seed),
+        statistics=for_statistics(
+            assembly.reading, rows.unlabeled, section.batchnorm_patches, params.evaluate.batch_size, seed
+        ),
     )
 
 

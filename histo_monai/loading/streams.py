@@ -75,15 +75,15 @@ def shuffled(
     return reading.loader(rows, batches)
 
 
-def some_shuffled(
-    reading: PatchReading, rows: pd.DataFrame, num: int, batch_size: int, *, seed: int, purpose: str
+def for_statistics(
+    reading: PatchReading, rows: pd.DataFrame, num: int, batch_size: int, seed: int
 ) -> LabeledLoader | None:
-    """Up to `num` rows drawn at random, each once, in full batches; None for none."""
+    """Up to `num` rows drawn at random, each once, in full batches, see `take_statistics`; None for none."""
     num = min(num, len(rows))
     if num == 0:
         return None
     size = min(batch_size, num)
-    return shuffled(reading, rows, size, seed=seed, purpose=purpose, num_batches=num // size)
+    return shuffled(reading, rows, size, seed=seed, purpose="statistics", num_batches=num // size)
 
 
 def two_streams(

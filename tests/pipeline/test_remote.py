@@ -177,8 +177,8 @@ def test_one_model_is_had_by_version(published: Published, shell: Shell, tmp_pat
         load_model(third / "model.safetensors")
 
 
-def test_every_artifact_is_a_folder_with_a_whole_model(published: Published, root: Path) -> None:
-    artifacts = yaml.safe_load((root / "dvc.yaml").read_text())["artifacts"]
+def test_every_artifact_is_a_folder_with_a_whole_model(published: Published) -> None:
+    artifacts = yaml.safe_load((published.folder / "dvc.yaml").read_text())["artifacts"]
     assert artifacts
     for name, artifact in artifacts.items():
         files = {Path(path) for path in published.digests if Path(path).parent == Path(artifact["path"])}
