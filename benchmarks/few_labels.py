@@ -57,22 +57,24 @@ MODELS = {
     "student": Model(0, "student"),
     "random, fine-tuned": Model(1, "finetuned"),
     "random, as many steps": Model(1, "student"),
-    "all labels": Model(2, "student"),
-    "random, all labels": Model(3, "student"),
+    "all labels, fine-tuned": Model(2, "finetuned"),
+    "all labels, as many steps": Model(2, "student"),
+    "random, all labels, as many steps": Model(3, "student"),
 }
 DIFFERENCES = (
     ("student", "fine-tuned"),
     ("student", "random, as many steps"),
     ("student", "color"),
     ("fine-tuned", "color"),
-    ("student", "all labels"),
-    ("student", "random, all labels"),
+    ("student", "all labels, fine-tuned"),
+    ("student", "all labels, as many steps"),
+    ("student", "random, all labels, as many steps"),
 )
 VALUES = ["dataset", "cohort", "metric", "model", "value"]
 Metric = Callable[[Predictions, str], float]
 
 
-def run_cohort(folder: Path, dataset: str, cohort: int, changes: Sequence[str]) -> None:
+def run_cohort(folder: Path, dataset: str, cohort: int, changes: Sequence[str], runs: Sequence[int]) -> None:
     """All stages that `RUNS` needs; leaves <dataset>-<cohort>-<run>.csv in `folder`."""
     wanted = [folder / f"{dataset}-{cohort}-{number}.csv" for number in range(len(RUNS))]
     place = folder / f"{dataset}-{cohort}"
@@ -81,7 +83,7 @@ def run_cohort(folder: Path, dataset: str, cohort: int, changes: Sequence[str]) 
     _stage(place, "data/phantom/metrics.json", "phantom")
     _stage(place, "data/index/metrics.json", "index")
     for number, (labels, method, student) in enumerate(RUNS):
-        if wanted[number].exists():
+        if wanted[number].exists() or number not in runs:
             continue
         _write_params(place, dataset, cohort, [*changes, f"alpha={alpha if labels == FEW else 1.0}"])
         of_method, of_run = ("--method", method), ("--method", method, "--seed", str(cohort))
@@ -150,14 +152,14 @@ def icc_of(table: Predictions, model: str) -> float:
 
 
 def measured(folder: Path) -> pd.DataFrame:
-    """Columns `VALUES` of every cohort in `folder` whose runs are all there."""
+    """Columns `VALUES` of every run in `folder`."""
     rows = []
     for path in sorted(folder.glob("*-*-0.csv")):
         dataset, cohort, _ = path.stem.split("-")
-        paths = [folder / f"{dataset}-{cohort}-{number}.csv" for number in range(len(RUNS))]
-        if not all(each.exists() for each in paths):
-            continue
-        tables = [read_predictions(each).of_split("test") for each in paths]
+        paths = {number: folder / f"{dataset}-{cohort}-{number}.csv" for number in range(len(RUNS))}
+        tables = {
+            number: read_predictions(path).of_split("test") for number, path in paths.items() if path.exists()
+        }
         metrics: dict[str, Metric] = (
             {"ICC": icc_of}
             if tables[0].classes is None
@@ -167,6 +169,7 @@ def measured(folder: Path) -> pd.DataFrame:
             (dataset, int(cohort), title, name, round(metric(tables[model.run], model.predictions), 4))
             for title, metric in metrics.items()
             for name, model in MODELS.items()
+            if model.run in tables
         ]
     return pd.DataFrame(rows, columns=VALUES)
 
@@ -175,10 +178,11 @@ def report(values: pd.DataFrame) -> str:
     """Tables of all datasets, in Markdown."""
     lines: list[str] = []
     for (dataset, title), part in values.groupby(["dataset", "metric"], sort=False):
-        table = part.pivot(index="cohort", columns="model", values="value")[list(MODELS)]
+        table = part.pivot(index="cohort", columns="model", values="value")
+        table = table[[name for name in MODELS if name in table and table[name].notna().sum() > 1]]
         lines += [f"## {dataset}, {title}", ""]
-        if len(table) < 2:
-            lines += [f"{len(table)} cohort, two are needed", ""]
+        if table.empty:
+            lines += ["one cohort, two are needed", ""]
             continue
         lines += [f"| | {' | '.join(map(str, table.index))} | mean |", "|---" * (len(table) + 2) + "|"]
         lines += [
@@ -187,9 +191,11 @@ def report(values: pd.DataFrame) -> str:
         ]
         lines += ["", "| difference | mean (95 % interval) | |", "|---|---|---|"]
         for first, second in DIFFERENCES:
-            mean, low, high = interval((table[first] - table[second]).to_numpy())
+            if first not in table or second not in table:
+                continue
+            mean, low, high = interval((table[first] - table[second]).dropna().to_numpy())
             verdict = "above 0" if low > 0 else "below 0" if high < 0 else ""
-            if second.endswith("all labels"):
+            if "all labels" in second:
                 verdict = f"within {MARGIN:g}" if low > -MARGIN else verdict
             lines.append(f"| {first} - {second} | {mean:+.3f} ({low:+.3f} to {high:+.3f}) | {verdict} |")
         lines.append("")
@@ -211,13 +217,16 @@ def main() -> None:
     parser.add_argument("--dataset", default="camelyon16", choices=("breastpathq", "camelyon16", "kather"))
     parser.add_argument("--cohorts", type=int, nargs="+", default=[10, 11, 12, 13, 14])
     parser.add_argument(
+        "--runs", type=int, nargs="+", default=range(len(RUNS)), help="numbers of `RUNS`; all"
+    )
+    parser.add_argument(
         "--values", type=Path, help="a table of what was measured before; what is new is added"
     )
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a value of params")
     arguments = parser.parse_args()
     if arguments.what == "run":
         for cohort in arguments.cohorts:
-            run_cohort(arguments.folder, arguments.dataset, cohort, arguments.set)
+            run_cohort(arguments.folder, arguments.dataset, cohort, arguments.set, arguments.runs)
         return
     values = measured(arguments.folder)
     if arguments.values:
