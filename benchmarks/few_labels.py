@@ -185,10 +185,9 @@ def report(values: pd.DataFrame) -> str:
             lines += ["one cohort, two are needed", ""]
             continue
         lines += [f"| | {' | '.join(map(str, table.index))} | mean |", "|---" * (len(table) + 2) + "|"]
-        lines += [
-            f"| {name} | {' | '.join(f'{x:.3f}' for x in table[name])} | {table[name].mean():.3f} |"
-            for name in table
-        ]
+        for name in table:  # a mean over some of the cohorts cannot be held beside one over all of them
+            cells = [*table[name], table[name].mean(skipna=False)]
+            lines.append(f"| {name} | {' | '.join('' if np.isnan(x) else f'{x:.3f}' for x in cells)} |")
         lines += ["", "| difference | mean (95 % interval) | |", "|---|---|---|"]
         for first, second in DIFFERENCES:
             if first not in table or second not in table:

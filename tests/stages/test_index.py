@@ -36,7 +36,13 @@ def project(
 
     def make(**changes: Any) -> Path:
         params = yaml.safe_load((root / "params.yaml").read_text())
-        params |= {"source": "raw", "dataset": "own", "corpus": "own", "patch_px": 32}
+        params |= {
+            "source": "raw",
+            "dataset": "own",
+            "corpus": "own",
+            "patch_px": 32,
+            "methods": ["random", "rsp"],
+        }
         params["corpora"]["own"] |= {"num_train": 8, "num_validation": 4}
         params["labels"]["own"]["validation_within_patients"] = True
         (tmp_path / "params.yaml").write_text(yaml.safe_dump(params | changes))
