@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := $(CURDIR)/.venv/bin
 export PATH := $(BIN):$(PATH)
+unexport PYTHONDONTWRITEBYTECODE  # every stage is a process: without bytecode each compiles torch anew, ten seconds
+INSTALL := python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --editable
 
 .PHONY: repro test lint clean
 
@@ -9,7 +11,7 @@ repro: .venv/ready            ## slides -> pretrained encoders, by DVC
 	dvc repro
 
 test: .venv/ready-test        ## all tests, the slow ones too; two at a time, a core each
-	OMP_NUM_THREADS=1 HISTO_MONAI_CPUS=1 python -m pytest -n 2 --dist loadgroup
+	OMP_NUM_THREADS=1 HISTO_MONAI_CPUS=1 python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
 
 lint: .venv/ready-test        ## style, types, and who may import whom
 	ruff check .
@@ -20,12 +22,14 @@ lint: .venv/ready-test        ## style, types, and who may import whom
 clean:                        ## the environment only; data/ stays
 	rm -rf .venv
 
-.venv/ready: pyproject.toml constraints.txt
+.venv/bin/python:
 	$(PYTHON) -c "import sys; sys.exit(0 if sys.version_info >= (3, 11) else 'Python 3.11 or newer is needed, this is ' + sys.version.split()[0] + '; make PYTHON=/path/to/python3.11')"
 	$(PYTHON) -m venv .venv
-	python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --editable .
+
+.venv/ready: pyproject.toml constraints.txt | .venv/bin/python
+	$(INSTALL) .
 	touch $@
 
-.venv/ready-test: .venv/ready
-	python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --editable .[test]
-	touch $@
+.venv/ready-test: pyproject.toml constraints.txt | .venv/bin/python
+	$(INSTALL) .[test]
+	touch .venv/ready $@

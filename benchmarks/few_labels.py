@@ -1,6 +1,7 @@
 """What few labels reach on simulated cohorts that nothing was chosen on: stages, cohort after cohort, then a table.
 
     python benchmarks/few_labels.py run DIR --dataset camelyon16 --cohorts 10 11 12 13 14    # hours; stop and go on
+    python benchmarks/few_labels.py run DIR --dataset lung    # real patches, see real_patches.py
     python benchmarks/few_labels.py report DIR --values docs/few_labels.csv    # those of the file too; it is written
 
 A cohort has slides, an encoder, a draw of the labels and a seed of its own, so the spread over cohorts holds the luck
@@ -21,6 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import real_patches
 import yaml
 from numpy.typing import NDArray
 from scipy.stats import t as student_t
@@ -29,11 +31,14 @@ from histo_monai.metrics import accuracy, intraclass_correlation, macro_auc
 from histo_monai.tables.predictions import Predictions, read_predictions
 
 ROOT = Path(__file__).resolve().parent.parent
+REAL = ROOT.parent / "shared" / "real"
 MARGIN = 0.02
 """Of accuracy, AUC or ICC: a student that is at most so much behind all labels is not inferior to them."""
 FEW, ALL = "few", "all"
 STUDENT_STEPS = "supervised"
 PRETEXT = "rsp_moco"
+CORPORA = {"breastpathq": "breastpathq", "camelyon16": "camelyon16", "kather": "camelyon16"}
+"""Simulated datasets, and whose slides are pretrained on; those of `real_patches.TABLES` are `own`."""
 RUNS = (
     (FEW, PRETEXT, "mixed_teacher"),
     (FEW, "random", STUDENT_STEPS),
@@ -55,6 +60,7 @@ MODELS = {
     "frozen, linear": Model(0, "encoder_linear"),
     "fine-tuned": Model(0, "finetuned"),
     "student": Model(0, "student"),
+    "student and color, stacked": Model(0, "stacked"),
     "random, fine-tuned": Model(1, "finetuned"),
     "random, as many steps": Model(1, "student"),
     "all labels, fine-tuned": Model(2, "finetuned"),
@@ -80,7 +86,10 @@ def run_cohort(folder: Path, dataset: str, cohort: int, changes: Sequence[str], 
     place = folder / f"{dataset}-{cohort}"
     place.mkdir(parents=True, exist_ok=True)
     alpha = _write_params(place, dataset, cohort, changes)["alpha"]
-    _stage(place, "data/phantom/metrics.json", "phantom")
+    if dataset in CORPORA:
+        _stage(place, "data/phantom/metrics.json", "phantom")
+    elif not (place / "data/index/metrics.json").exists():
+        real_patches.lay_out(place, dataset, cohort, REAL)
     _stage(place, "data/index/metrics.json", "index")
     for number, (labels, method, student) in enumerate(RUNS):
         if wanted[number].exists() or number not in runs:
@@ -96,7 +105,11 @@ def run_cohort(folder: Path, dataset: str, cohort: int, changes: Sequence[str], 
 
 def _write_params(place: Path, dataset: str, cohort: int, changes: Sequence[str]) -> dict[str, Any]:
     tree: dict[str, Any] = yaml.safe_load((ROOT / "params.yaml").read_text())
-    tree |= {"dataset": dataset, "corpus": "breastpathq" if dataset == "breastpathq" else "camelyon16"}
+    if dataset in CORPORA:
+        tree |= {"dataset": dataset, "corpus": CORPORA[dataset]}
+    else:
+        tree |= {"source": "raw", "dataset": "own", "corpus": "own"}
+        changes = [*real_patches.CHANGES[dataset], *changes]
     tree |= {"methods": ["random", PRETEXT], "students": ["mixed_teacher", STUDENT_STEPS], "seeds": [cohort]}
     tree["whole_slides"]["methods"] = []
     for section in ("phantom", "index", "pretrain"):
@@ -213,7 +226,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("what", choices=("run", "report"))
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--dataset", default="camelyon16", choices=("breastpathq", "camelyon16", "kather"))
+    parser.add_argument("--dataset", default="camelyon16", choices=(*CORPORA, *real_patches.TABLES))
     parser.add_argument("--cohorts", type=int, nargs="+", default=[10, 11, 12, 13, 14])
     parser.add_argument(
         "--runs", type=int, nargs="+", default=range(len(RUNS)), help="numbers of `RUNS`; all"
