@@ -14,6 +14,7 @@ from torch import nn
 from histo_monai.networks.encoder import Encoder
 from histo_monai.networks.heads import OrderHead, PairMLP
 from histo_monai.networks.start import EncoderStart
+from histo_monai.pretext.one_number import ordered_by_one_number
 from histo_monai.pretext.protocol import Task
 from histo_monai.pretext.triples import mosaic_of_triples
 from histo_monai.transforms.views import plain_view
@@ -81,7 +82,7 @@ class OrderPrediction:
         ValueError: there are not three resolutions.
     """
 
-    MEASURES: ClassVar[tuple[str, ...]] = ("loss", "accuracy")
+    MEASURES: ClassVar[tuple[str, ...]] = ("loss", "accuracy", "by_sharpness", "by_contrast")
     KEEPS_BEST: ClassVar[bool] = True
 
     def __init__(self, *, start: EncoderStart, patch_px: int, mpps: tuple[float, ...]) -> None:
@@ -108,10 +109,14 @@ class OrderPrediction:
         return Task((plain_view(patches, self.patch_px), orders), orders)
 
     def measure(self, outputs: torch.Tensor, task: Task) -> dict[str, torch.Tensor]:
-        """Cross-entropy and accuracy, each the mean over the orders in which a triple was shown."""
+        """Cross-entropy and accuracy, means over the orders in which it was shown; and `ordered_by_one_number`."""
         loss = F.cross_entropy(outputs.float().flatten(0, 1), task.targets.flatten(), reduction="none")
         right = (outputs.argmax(dim=-1) == task.targets).float()
-        return {"loss": loss.unflatten(0, task.targets.shape).mean(dim=1), "accuracy": right.mean(dim=1)}
+        return {
+            "loss": loss.unflatten(0, task.targets.shape).mean(dim=1),
+            "accuracy": right.mean(dim=1),
+            **ordered_by_one_number(task.inputs[0]),
+        }
 
     def after_step(self, outputs: torch.Tensor, task: Task) -> None:
         """Nothing follows a step."""

@@ -36,7 +36,7 @@ class RSPMoCo:
     """
 
     Settings: ClassVar[type[PretextSettings]] = RSPMoCoSettings
-    MEASURES: ClassVar[tuple[str, ...]] = ("loss", "accuracy", "contrast", "nearest")
+    MEASURES: ClassVar[tuple[str, ...]] = (*OrderTraining.MEASURES, "contrast", "nearest")
     KEEPS_BEST: ClassVar[bool] = False
 
     def __init__(
@@ -88,8 +88,8 @@ class RSPMoCo:
         )
         nearest = positive_is_nearest(outputs.queries.detach(), outputs.keys, negatives, valid=valid)
         return {
+            **ordered,
             "loss": ordered["loss"] + self._settings.contrast * contrast,
-            "accuracy": ordered["accuracy"],
             "contrast": contrast,
             "nearest": nearest,
         }
