@@ -36,16 +36,18 @@ MARGIN = 0.02
 """Of accuracy, AUC or ICC: a student that is at most so much behind all labels is not inferior to them."""
 FEW, ALL = "few", "all"
 STUDENT_STEPS = "supervised"
-PRETEXT = "rsp_moco"
+PRETRAINED = {"breastpathq": "rsp"}
+"""Method of pretraining where it is not that of params.yaml: scores are of stains, that MoCo's views change."""
+DEFAULT, NONE = "rsp_moco", "random"
 CORPORA = {"breastpathq": "breastpathq", "camelyon16": "camelyon16", "kather": "camelyon16"}
 """Simulated datasets, and whose slides are pretrained on; those of `real_patches.TABLES` are `own`."""
 RUNS = (
-    (FEW, PRETEXT, "mixed_teacher"),
-    (FEW, "random", STUDENT_STEPS),
-    (ALL, PRETEXT, STUDENT_STEPS),
-    (ALL, "random", STUDENT_STEPS),
+    (FEW, True, "mixed_teacher"),
+    (FEW, False, STUDENT_STEPS),
+    (ALL, True, STUDENT_STEPS),
+    (ALL, False, STUDENT_STEPS),
 )
-"""Labels (alpha of params.yaml, or 1.0), method, student."""
+"""Labels (alpha of params.yaml, or 1.0), whether pretrained, student."""
 
 
 class Model(NamedTuple):
@@ -91,7 +93,8 @@ def run_cohort(folder: Path, dataset: str, cohort: int, changes: Sequence[str], 
     elif not (place / "data/index/metrics.json").exists():
         real_patches.lay_out(place, dataset, cohort, REAL)
     _stage(place, "data/index/metrics.json", "index")
-    for number, (labels, method, student) in enumerate(RUNS):
+    for number, (labels, is_pretrained, student) in enumerate(RUNS):
+        method = PRETRAINED.get(dataset, DEFAULT) if is_pretrained else NONE
         if wanted[number].exists() or number not in runs:
             continue
         _write_params(place, dataset, cohort, [*changes, f"alpha={alpha if labels == FEW else 1.0}"])
@@ -110,7 +113,8 @@ def _write_params(place: Path, dataset: str, cohort: int, changes: Sequence[str]
     else:
         tree |= {"source": "raw", "dataset": "own", "corpus": "own"}
         changes = [*real_patches.CHANGES[dataset], *changes]
-    tree |= {"methods": ["random", PRETEXT], "students": ["mixed_teacher", STUDENT_STEPS], "seeds": [cohort]}
+    tree |= {"methods": [NONE, PRETRAINED.get(dataset, DEFAULT)], "seeds": [cohort]}
+    tree |= {"students": ["mixed_teacher", STUDENT_STEPS]}
     tree["whole_slides"]["methods"] = []
     for section in ("phantom", "index", "pretrain"):
         tree[section]["seed"] = cohort

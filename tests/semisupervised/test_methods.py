@@ -30,7 +30,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "freematch": {"momentum": 0.8, "fairness": 0.3},
     "softmatch": {"momentum": 0.8},
     "mixmatch": {"temperature": 0.5, "beta": 0.75, "ramp_steps": 4},
-    "mixed_teacher": {"temperature": 0.5, "beta": 0.75, "momentum": 0.8},
+    "mixed_teacher": {"temperature": 0.5, "beta": 0.75, "momentum": 0.8, "spread_momentum": 0.8},
     "mean_teacher": {"ramp_steps": 4},
     "rankup": {"threshold": 0.7, "ranking": 0.2, "alignment": 0.4},
 }
@@ -262,20 +262,33 @@ def test_the_mixed_teacher_aligns_sharpens_and_mixes_what_the_average_guesses() 
         assert found["loss"].item() == pytest.approx(expected, rel=1e-3)
 
 
-def test_the_mixed_teacher_mixes_scores_as_they_are() -> None:
-    method, batch = _method("mixed_teacher", scores=True), _batch(scores=True)
-    method.network.eval()
-    views = method.views(batch)
-    found = method.measure(method.outputs(views), batch)
-    with torch.no_grad():
-        guesses = _among_themselves(method.model, views[1]).clamp(0, 1)
-        targets = torch.cat([batch.targets[:, None], guesses])
-        losses = [
-            float((method.network.student(image[None].float())[0] - target) ** 2)
-            for image, target in _mixtures(batch, views, targets)
-        ]
-    expected = sum(losses[:B]) / B + 0.7 * sum(losses[B:]) / N
-    assert found["loss"].item() == pytest.approx(expected, rel=1e-3)
+@pytest.mark.parametrize("momentum", [0.3, 1.0])
+def test_the_mixed_teacher_stretches_scores_to_the_spread_of_the_labels(momentum: float) -> None:
+    method = _method("mixed_teacher", scores=True, spread_momentum=momentum)
+    followed = [0.0, 0.0, 0.0]
+    for step in range(3):
+        batch = _batch(scores=True, iteration=step + 1)
+        method.network.eval()
+        views = method.views(batch)
+        found = method.measure(method.outputs(views), batch)
+        with torch.no_grad():
+            guesses = _among_themselves(method.model, views[1]).clamp(0, 1)[:, 0].tolist()
+            seen = [np.std(batch.targets.numpy()), np.std(guesses), np.mean(guesses)]
+            kept = min(momentum, step / (step + 1))
+            followed = [kept * old + (1 - kept) * new for old, new in zip(followed, seen, strict=True)]
+            if momentum < 1:
+                stretch = min(3.0, followed[0] / followed[1])
+                guesses = [
+                    min(1.0, max(0.0, followed[2] + stretch * (guess - followed[2]))) for guess in guesses
+                ]
+            targets = torch.cat([batch.targets, torch.tensor(guesses)])[:, None].float()
+            losses = [
+                float((method.network.student(image[None].float())[0] - target) ** 2)
+                for image, target in _mixtures(batch, views, targets)
+            ]
+        expected = sum(losses[:B]) / B + 0.7 * sum(losses[B:]) / N
+        assert found["loss"].item() == pytest.approx(expected, rel=1e-3)
+        method.after_step()
 
 
 def test_rankup_learns_order_as_fixmatch_does_and_aligns_scores_to_the_labels() -> None:

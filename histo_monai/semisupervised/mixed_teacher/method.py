@@ -4,7 +4,8 @@ Of MixMatch (Berthelot et al. 2019): labeled and unlabeled images mixed with eac
 teacher (Tarvainen & Valpola 2017) and interpolation consistency (Verma et al. 2019): who guesses, from one weak view.
 It normalizes by the batch of weak views: the statistics that follow the student's are of mixtures, which have less
 contrast than any image. Of ReMixMatch (Berthelot et al. 2020): guesses aligned to the class shares of the labels, and
-cross-entropy. A step costs half of MixMatch's. Scores are mixed likewise, and neither aligned nor sharpened.
+cross-entropy. A step costs half of MixMatch's. Scores are mixed likewise, and not sharpened: means of many mixtures lie
+closer together than scores do, and the next guesses closer still, so guesses are stretched to the spread of the labels.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from histo_monai.semisupervised.mixed_teacher.settings import MixedTeacherSettin
 from histo_monai.semisupervised.protocol import Batch
 from histo_monai.semisupervised.students.mixing import Mixing, sharpen
 from histo_monai.semisupervised.students.student import Student
+
+MOST_STRETCHED = 3.0
+"""Guesses that are all alike are not torn apart."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,8 @@ class MixedTeacher(Student):
             even = torch.full((self._num_classes,), 1 / self._num_classes)
             self.network.register_buffer("labeled_shares", even)
             self.network.register_buffer("guessed_shares", even.clone())
+        else:
+            self.network.register_buffer("spreads", torch.zeros(3))
         self._mixing: Mixing | None = None
         self._targets = torch.empty(0)
 
@@ -79,6 +85,8 @@ class MixedTeacher(Student):
             guesses = self.objective.predictions(self.model(seen))
             if self._num_classes:
                 guesses = sharpen(self._aligned(guesses), self.settings.temperature)
+            elif self.settings.spread_momentum < 1:
+                guesses = self._stretched(guesses)
         targets = self._mixing(torch.cat([self._targets, guesses]))
         return Mixed(self.network.student(self._mixing(torch.cat([labeled, unlabeled]))), targets, guesses)
 
@@ -107,3 +115,14 @@ class MixedTeacher(Student):
         guessed = self.network.get_buffer("guessed_shares").lerp_(guesses.mean(dim=0), follow)
         raised = guesses * shares / guessed
         return raised / raised.sum(dim=1, keepdim=True)
+
+    def _stretched(self, guesses: torch.Tensor) -> torch.Tensor:
+        """Guesses (n, 1) about their mean, times the ratio of the standard deviations followed, labeled over guessed.
+
+        The first batch is taken whole: what is followed keeps min(spread_momentum, 1 - 1 / (t + 1)) after step t.
+        """
+        seen = torch.stack([self._targets.std(correction=0), guesses.std(correction=0), guesses.mean()])
+        kept = min(self.settings.spread_momentum, 1 - 1 / (int(self.network.num_steps) + 1))
+        of_labels, of_guesses, mean = self.network.get_buffer("spreads").lerp_(seen, 1 - kept)
+        stretch = (of_labels / of_guesses.clamp(min=1e-6)).clamp(1 / MOST_STRETCHED, MOST_STRETCHED)
+        return (mean + stretch * (guesses - mean)).clamp(0, 1)
