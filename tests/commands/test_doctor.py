@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import importlib.util
 import json
 import os
 import re
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tifffile
+import torch
 import yaml
 
 from histo_monai import environment
@@ -389,7 +391,27 @@ def test_the_slower_of_reading_and_learning_is_named(
     assert list(speed.loader_against_model(None)) == []
 
 
-def test_other_versions_than_those_pinned_are_a_warning(project: Path) -> None:
+@pytest.mark.parametrize(("dont_write", "written"), [(True, False), (True, True), (False, False)])
+def test_bytecode_that_is_not_there_and_will_not_be_is_a_warning(
+    dont_write: bool, written: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", dont_write)
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))
+    if written:
+        bytecode = Path(importlib.util.cache_from_source(torch.__file__))
+        bytecode.parent.mkdir(parents=True)
+        bytecode.touch()
+    findings = list(versions.packages(None))
+    if dont_write and not written:
+        assert "PYTHONDONTWRITEBYTECODE is set" in _only(findings, "WARN").message
+    else:
+        assert [finding.status for finding in findings] == ["PASS"]
+
+
+def test_other_versions_than_those_pinned_are_a_warning(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
     statuses = [finding.status for finding in versions.packages(None)]
     assert statuses == ["PASS"]
     (project / "constraints.txt").write_text("numpy==0.1\nPandas==0.2\n# torch==1\n")
