@@ -73,6 +73,7 @@ DIFFERENCES = (
     ("student", "fine-tuned"),
     ("student", "random, as many steps"),
     ("student", "color"),
+    ("student and color, stacked", "color"),
     ("fine-tuned", "color"),
     ("student", "all labels, fine-tuned"),
     ("student", "all labels, as many steps"),
