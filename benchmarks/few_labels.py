@@ -83,6 +83,11 @@ VALUES = ["dataset", "cohort", "metric", "model", "value"]
 Metric = Callable[[Predictions, str], float]
 
 
+def pretraining_of(dataset: str) -> str:
+    """Its method."""
+    return PRETRAINED.get(dataset, DEFAULT)
+
+
 def run_cohort(folder: Path, dataset: str, cohort: int, changes: Sequence[str], runs: Sequence[int]) -> None:
     """All stages that `RUNS` needs; leaves <dataset>-<cohort>-<run>.csv in `folder`."""
     wanted = [folder / f"{dataset}-{cohort}-{number}.csv" for number in range(len(RUNS))]
@@ -95,7 +100,7 @@ def run_cohort(folder: Path, dataset: str, cohort: int, changes: Sequence[str], 
         real_patches.lay_out(place, dataset, cohort, REAL)
     _stage(place, "data/index/metrics.json", "index")
     for number, (labels, is_pretrained, student) in enumerate(RUNS):
-        method = PRETRAINED.get(dataset, DEFAULT) if is_pretrained else NONE
+        method = pretraining_of(dataset) if is_pretrained else NONE
         if wanted[number].exists() or number not in runs:
             continue
         _write_params(place, dataset, cohort, [*changes, f"alpha={alpha if labels == FEW else 1.0}"])
@@ -114,7 +119,7 @@ def _write_params(place: Path, dataset: str, cohort: int, changes: Sequence[str]
     else:
         tree |= {"source": "raw", "dataset": "own", "corpus": "own"}
         changes = [*real_patches.CHANGES[dataset], *changes]
-    tree |= {"methods": [NONE, PRETRAINED.get(dataset, DEFAULT)], "seeds": [cohort]}
+    tree |= {"methods": [NONE, pretraining_of(dataset)], "seeds": [cohort]}
     tree |= {"students": ["mixed_teacher", STUDENT_STEPS]}
     tree["whole_slides"]["methods"] = []
     for section in ("phantom", "index", "pretrain"):

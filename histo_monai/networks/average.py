@@ -11,11 +11,18 @@ from torch import nn
 from histo_monai.networks.task_model import TaskModel
 
 
+def kept_share(decay: float, num_steps: int) -> float:
+    """What a moving average keeps of itself, so that a short run does not end near its start.
+
+    min(decay, 1 - 1 / (num_steps + 1)): nothing at 0, `decay` in the end (Tarvainen & Valpola 2017 raise it likewise).
+    """
+    return min(decay, 1 - 1 / (num_steps + 1))
+
+
 class StudentAndAverage(nn.Module):
     """Both start from one model. The average follows every step: weights and the statistics of batch-norms alike.
 
-    After step t it keeps min(decay, 1 - 1 / (t + 1)) of itself, so that a short run does not end near its start
-    (Tarvainen & Valpola 2017 raise the decay in the same way).
+    What it keeps of itself at a step: see `kept_share`.
 
     Args:
         model: becomes the average, and is always in evaluation mode; the student is a copy of it.
@@ -42,7 +49,7 @@ class StudentAndAverage(nn.Module):
     def follow(self) -> None:
         """One step of the average towards the student; whole numbers are copied."""
         self.num_steps += 1
-        kept = min(self.decay, 1 - 1 / (int(self.num_steps) + 1))
+        kept = kept_share(self.decay, int(self.num_steps))
         theirs = self.student.state_dict()
         for name, ours in self.average.state_dict().items():
             if ours.is_floating_point():

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import torch
 import torch.nn.functional as F
 
+from histo_monai.networks.average import kept_share
 from histo_monai.networks.batchnorm import statistics_of_the_batch
 from histo_monai.semisupervised.mixed_teacher.settings import MixedTeacherSettings
 from histo_monai.semisupervised.protocol import Batch
@@ -119,10 +120,10 @@ class MixedTeacher(Student):
     def _stretched(self, guesses: torch.Tensor) -> torch.Tensor:
         """Guesses (n, 1) about their mean, times the ratio of the standard deviations followed, labeled over guessed.
 
-        The first batch is taken whole: what is followed keeps min(spread_momentum, 1 - 1 / (t + 1)) after step t.
+        What is followed is an average like that of the weights, see `kept_share`: the first batch is taken whole.
         """
         seen = torch.stack([self._targets.std(correction=0), guesses.std(correction=0), guesses.mean()])
-        kept = min(self.settings.spread_momentum, 1 - 1 / (int(self.network.num_steps) + 1))
+        kept = kept_share(self.settings.spread_momentum, int(self.network.num_steps))
         of_labels, of_guesses, mean = self.network.get_buffer("spreads").lerp_(seen, 1 - kept)
         stretch = (of_labels / of_guesses.clamp(min=1e-6)).clamp(1 / MOST_STRETCHED, MOST_STRETCHED)
         return (mean + stretch * (guesses - mean)).clamp(0, 1)
