@@ -105,11 +105,14 @@ def run_cohort(folder: Path, dataset: str, cohort: int, changes: Sequence[str], 
             continue
         _write_params(place, dataset, cohort, [*changes, f"alpha={alpha if labels == FEW else 1.0}"])
         of_method, of_run = ("--method", method), ("--method", method, "--seed", str(cohort))
-        _take_encoder(folder, place, method)
-        _stage(place, f"data/models/{method}/metrics.json", "pretrain", *of_method)
+        encoder = Path(f"data/models/{method}-{cohort}")
+        _take_encoder(folder, place, encoder)
+        _stage(place, str(encoder / "metrics.json"), "pretrain", *of_method)
         for stage in ("finetune", "consistency", "evaluate"):
             _stage(place, "", stage, *of_run, *(() if stage == "finetune" else ("--student", student)))
-        shutil.copy(place / f"data/evaluation/{method}-{student}-{cohort}/predictions.csv", wanted[number])
+        shutil.copy(
+            place / f"data/evaluation/{method}-{cohort}-{student}-{cohort}/predictions.csv", wanted[number]
+        )
 
 
 def _write_params(place: Path, dataset: str, cohort: int, changes: Sequence[str]) -> dict[str, Any]:
@@ -122,8 +125,9 @@ def _write_params(place: Path, dataset: str, cohort: int, changes: Sequence[str]
     tree |= {"methods": [NONE, pretraining_of(dataset)], "seeds": [cohort]}
     tree |= {"students": ["mixed_teacher", STUDENT_STEPS]}
     tree["whole_slides"]["methods"] = []
-    for section in ("phantom", "index", "pretrain"):
+    for section in ("phantom", "index"):
         tree[section]["seed"] = cohort
+    tree["pretrain"]["seeds"] = [cohort]
     for change in changes:
         dotted, _, value = change.partition("=")
         *sections, key = dotted.split(".")
@@ -137,9 +141,8 @@ def _write_params(place: Path, dataset: str, cohort: int, changes: Sequence[str]
     return tree
 
 
-def _take_encoder(folder: Path, place: Path, method: str) -> None:
+def _take_encoder(folder: Path, place: Path, encoder: Path) -> None:
     """Copy it from a cohort of another dataset that pretrained on the same centers of the same slides."""
-    encoder = Path("data/models") / method
     pretrained_on = [Path("data/index") / name for name in ("slides.csv", "centers.csv")]
     for other in sorted(folder.glob(f"*-{place.name.rsplit('-', 1)[1]}")):
         done = other != place and (other / encoder / "metrics.json").exists()

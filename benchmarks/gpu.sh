@@ -61,4 +61,4 @@ for stage in heatmap aggregate; do
     time "$python" -m histo_monai "$stage" --method rsp --seed 0 2>&1 | tr '\r' '\n' | grep -a "100%.*patch/s\|auc\|written" |
         tee -a "$logs/stage.log"
 done
-cat data/evaluation/rsp-paper-0/summary.json data/diagnosis/rsp-paper-0/summary.json
+cat data/evaluation/rsp-0-paper-0/summary.json data/diagnosis/rsp-0-paper-0/summary.json

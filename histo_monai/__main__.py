@@ -22,19 +22,19 @@ STAGES = {
     "code": "digest the files of code that each stage runs, for DVC",
     "phantom": "simulate a cohort of slides in the official layout of the dataset",
     "index": "find tissue, split the slides, draw the centers of the patches",
-    "pretrain": "learn an encoder from unlabeled slides (--method)",
-    "finetune": "train encoder and head on a fraction of the labels (--method, --seed)",
-    "consistency": "train a student on labeled and unlabeled patches (--method, --student, --seed)",
-    "evaluate": "predict validation and test patches: metrics with intervals (--method, --student, --seed)",
-    "crossfit": "train models without each fold of the training slides, to map these by (--method, --student, --seed)",
-    "heatmap": "map whole slides: scores, TIFF, overlays, GeoJSON (--method, --student, --seed)",
-    "aggregate": "from maps to slides: features, SVM, slide AUC, lesion FROC (--method, --student, --seed)",
+    "pretrain": "learn an encoder from unlabeled slides",
+    "finetune": "train encoder and head on a fraction of the labels",
+    "consistency": "train a student on labeled and unlabeled patches",
+    "evaluate": "predict validation and test patches: metrics with intervals",
+    "crossfit": "train models without each fold of the training slides, to map these by",
+    "heatmap": "map whole slides: scores, TIFF, overlays, GeoJSON",
+    "aggregate": "from maps to slides: features, SVM, slide AUC, lesion FROC",
     "compare": "put all methods, students and seeds into one table, with paired tests between any two",
 }
 COMMANDS = {
     "curves": "draw all experiments together: metrics against labels, mu and n_aug, and the labels saved",
     "map": "map slides of your own choice with a model: scores, TIFF, overlay, GeoJSON",
-    "suggest": "write the regions most worth labeling next as GeoJSON (--method, --student, --seed)",
+    "suggest": "write the regions most worth labeling next as GeoJSON",
     "convert": "turn outlines of ASAP (.xml) into those of QuPath (.geojson), and back",
     "doctor": "look whether this machine and this project are ready to run: PASS, WARN or FAIL, and the remedy",
     "verify": "check that models, metrics and maps are what was written, and made from what lies here; offline",
@@ -56,7 +56,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     run = importlib.import_module(f"histo_monai.{room}.{name}").run
     try:
         if "method" in arguments:
-            asked = {key: arguments[key] for key in ("method", "student", "seed") if key in arguments}
+            asked = {
+                key: arguments[key] for key in ("method", "encoder", "student", "seed") if key in arguments
+            }
             arguments |= check_run(load_params(artifacts.PARAMS), **asked)
         with _claimed(name, arguments):
             status: int | None = run(**arguments)
@@ -137,6 +139,11 @@ def _parser() -> argparse.ArgumentParser:
         stage = stages.add_parser(name, help=text, description=text)
         if name in _WITH_METHOD:
             stage.add_argument("--method", required=True, help="one of `methods` in params.yaml")
+            stage.add_argument(
+                "--encoder",
+                type=int,
+                help="one of `pretrain.seeds` in params.yaml; needed where there are several",
+            )
         if name in _WITH_STUDENT:
             stage.add_argument(
                 "--student", help="one of `students` in params.yaml; needed where there are several"
@@ -172,7 +179,7 @@ def _add_options(commands: Mapping[str, argparse.ArgumentParser]) -> None:
     suggest.add_argument(
         "--side-um", type=float, help="side of a region, µm; that of a patch where not given"
     )
-    suggest.add_argument("--folder", help="where to write; data/suggestions/<method>-<seed> where not given")
+    suggest.add_argument("--folder", help="where to write; data/suggestions/<run> where not given")
     convert.add_argument("source", help=".xml or .geojson")
     convert.add_argument("target", help=".geojson or .xml, not there yet")
     verify.add_argument("folders", nargs="*", default=["data"], metavar="FOLDER", help="data where not given")

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from histo_monai.randomness import derive_seed
 from histo_monai.roles import FINETUNED, STUDENT
 
 DATA = Path("data")
@@ -55,9 +56,9 @@ def raw_folders() -> list[Path]:
     return [RAW, *sorted(RAW.iterdir())] if RAW.is_dir() else []
 
 
-def model_folder(method: str) -> Path:
-    """What `pretrain --method METHOD` leaves: encoder, its description, metrics, curves, pictures."""
-    return DATA / "models" / method
+def encoder_folder(method: str, encoder: int) -> Path:
+    """What `pretrain --method METHOD --encoder ENCODER` leaves: encoder, description, metrics, curves, pictures."""
+    return DATA / "models" / f"{method}-{encoder}"
 
 
 class Run(NamedTuple):
@@ -65,23 +66,39 @@ class Run(NamedTuple):
 
     Attributes:
         method: of the pretraining.
-        seed: of everything after it.
+        encoder: seed of the pretraining.
+        seed: of everything after it, beside others of the same encoder.
         student: the semi-supervised method; empty for a fine-tuning, which all of them start from.
     """
 
     method: str
+    encoder: int
     seed: int
     student: str = ""
 
     @property
     def name(self) -> str:
-        """As DVC names it: `rsp-0`, or `rsp-paper-0` with a student."""
-        return "-".join(str(part) for part in (self.method, self.student, self.seed) if part != "")
+        """As DVC names it: `rsp-0-0`, or `rsp-0-paper-0` with a student."""
+        parts = (self.method, self.encoder, self.student, self.seed)
+        return "-".join(str(part) for part in parts if part != "")
+
+    @property
+    def luck(self) -> int:
+        """Seed of all that is drawn after the pretraining, the labels too: each encoder has draws of its own.
+
+        That of encoder 0 is the run's seed itself; of seed 0 labels are drawn as the index stage wrote them.
+        """
+        return self.seed if self.encoder == 0 else derive_seed(self.encoder, "run", self.seed)
+
+    @property
+    def encoder_path(self) -> Path:
+        """The encoder that it starts from."""
+        return encoder_folder(self.method, self.encoder) / ENCODER
 
     @property
     def finetuned(self) -> Path:
         """What `finetune` leaves: model, its description, metrics, curves, pictures."""
-        return DATA / "models" / Run(self.method, self.seed).name / FINETUNED
+        return DATA / "models" / self._replace(student="").name / FINETUNED
 
     @property
     def student_folder(self) -> Path:
@@ -131,18 +148,19 @@ class Run(NamedTuple):
         }
 
 
-def runs(methods: Iterable[str], students: Iterable[str], seeds: Iterable[int]) -> list[Run]:
-    """Every run of an experiment."""
+def runs(methods: Iterable[str], students: Iterable[str], repeats: Iterable[tuple[int, int]]) -> list[Run]:
+    """Every run of an experiment; `repeats`: encoder and seed (`Params.repeats`)."""
     return [
-        Run(method, seed, student) for method, student, seed in itertools.product(methods, students, seeds)
+        Run(method, encoder, seed, student)
+        for method, student, (encoder, seed) in itertools.product(methods, students, repeats)
     ]
 
 
-def output_folder(stage: str, method: str = "", student: str = "", seed: int = 0) -> Path:
+def output_folder(stage: str, method: str = "", encoder: int = 0, student: str = "", seed: int = 0) -> Path:
     """The one folder that a stage replaces when it ends."""
     of_all = {"code": CODE, "phantom": PHANTOM, "index": INDEX, "compare": COMPARISON}
-    of_all["pretrain"] = model_folder(method)
-    return (of_all | Run(method, seed, student).folders)[stage]
+    of_all["pretrain"] = encoder_folder(method, encoder)
+    return (of_all | Run(method, encoder, seed, student).folders)[stage]
 
 
 def fold_model(model: str, fold: int) -> str:

@@ -131,7 +131,7 @@ def _add(experiments: Experiments, entry: Mapping[str, Any], name: str, seen: se
 
 
 SWEPT = ("alpha", "mu", "n_aug", "methods", "students", "seeds")
-"""Params that curves are drawn against; experiments of a family differ in nothing else."""
+"""Params that curves are drawn against; experiments of a family differ in nothing else but `pretrain.seeds`."""
 _OF_SLIDES = ("whole_slides", "crossfit", "heatmap", "aggregate")
 """Params that no number of patches depends on."""
 
@@ -217,6 +217,7 @@ def _decisive(params: Params) -> dict[str, Any]:
     tree = as_tree(params)
     for key in (*SWEPT, "compare", *_OF_SLIDES):
         del tree[key]
+    del tree["pretrain"]["seeds"]
     if params.source != "phantom":
         del tree["phantom"]
     own = {"corpora": params.corpus, "labels": params.dataset, "finetune": params.dataset}

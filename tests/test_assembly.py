@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from histo_monai import artifacts
+from histo_monai.artifacts import Run
 from histo_monai.assembly import Assembly
 from histo_monai.errors import InputError
 from histo_monai.randomness import generator
@@ -73,6 +74,13 @@ def test_another_seed_is_another_draw_of_the_labels_and_of_nothing_else(assembly
     assert len({tuple(rows.labeled["patch_id"]) for rows in drawn}) == 4
     pd.testing.assert_frame_equal(some.rows(3, with_unlabeled=False).labeled, some.labeled(3))
     pd.testing.assert_frame_equal(some.rows(3, with_unlabeled=False).labeled, drawn[2].labeled)
+
+
+def test_each_encoder_has_draws_of_its_own_and_those_of_encoder_0_are_those_of_the_seeds() -> None:
+    runs = [Run("rsp", encoder, seed) for encoder in range(20) for seed in range(20)]
+    assert len({run.luck for run in runs}) == len(runs)
+    assert [run.luck for run in runs[:20]] == list(range(20))
+    assert Run("rsp", 4, 2).luck == Run("random", 4, 2, "paper").luck  # methods and students are paired
 
 
 def test_the_labels_of_a_fold_are_among_those_of_its_run(assembly: Assembly) -> None:

@@ -167,7 +167,7 @@ def test_an_alpha_that_leaves_a_class_without_a_label_is_one_line_before_trainin
     line = _refused(capfd, "finetune", "--method", "random", "--seed", "0")
     assert "alpha 0.05" in line
     assert "'a'" in line
-    assert not Path("data/models/random-0").exists()
+    assert not Path("data/models/random-0-0").exists()
 
 
 def test_stages_out_of_order_say_what_is_missing(
@@ -178,9 +178,9 @@ def test_stages_out_of_order_say_what_is_missing(
     assert "data/index/patches.csv" in _refused(capfd, "finetune", *run)
     _own(PATCHES)(folder)
     assert main(["index"]) == 0
-    assert "data/models/random/encoder.safetensors" in _refused(capfd, "finetune", *run)
-    assert "data/models/random-0/finetuned/model.safetensors" in _refused(capfd, "consistency", *run)
-    assert "data/models/random/encoder.safetensors" in _refused(capfd, "evaluate", *run)
+    assert "data/models/random-0/encoder.safetensors" in _refused(capfd, "finetune", *run)
+    assert "data/models/random-0-0/finetuned/model.safetensors" in _refused(capfd, "consistency", *run)
+    assert "data/models/random-0/encoder.safetensors" in _refused(capfd, "evaluate", *run)
     shutil.rmtree("data/index")
     (folder / "patches.csv").unlink()
     assert main(["index"]) == 0

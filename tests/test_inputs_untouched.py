@@ -103,7 +103,7 @@ class OfThisFolder:
 
     @property
     def metrics(self) -> dict[str, Any]:
-        path = "data/models/random-0/finetuned/summary.json"
+        path = "data/models/random-0-0/finetuned/summary.json"
         return {path: json.loads(Path(path).read_text())}
 
     def fetch(self, path: Path, target: Path) -> None:
@@ -138,7 +138,7 @@ def test_no_stage_and_no_command_changes_an_input(project: Path, monkeypatch: py
             "map",
             *slides,
             "--model",
-            "data/models/random-paper-0/student/model.safetensors",
+            "data/models/random-0-paper-0/student/model.safetensors",
             "--folder",
             str(OWN),
         ],
@@ -157,7 +157,7 @@ def test_no_stage_and_no_command_changes_an_input(project: Path, monkeypatch: py
     assert new == maps | {"converted.geojson"}
     for name in SPLITS:
         assert len(read_heatmap(OWN / f"{name}.map.csv").cells)
-    scores = {path.name for path in Path("data/heatmaps/random-paper-0/scores").iterdir()}
+    scores = {path.name for path in Path("data/heatmaps/random-0-paper-0/scores").iterdir()}
     assert scores == {f"{name}.{suffix}" for name in SPLITS for suffix in ("csv", "json")}
 
 

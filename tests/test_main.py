@@ -283,7 +283,7 @@ def test_two_runs_of_one_seed_with_0_and_2_workers_give_identical_bytes(
     for workers in ("0", "2"):
         monkeypatch.setenv("HISTO_MONAI_WORKERS", workers)
         assert main(["pretrain", "--method", "rsp"]) == 0
-        encoders.append((here / "data/models/rsp/encoder.safetensors").read_bytes())
+        encoders.append((here / "data/models/rsp-0/encoder.safetensors").read_bytes())
     assert encoders[0] == encoders[1]
 
 
@@ -292,7 +292,7 @@ def test_a_model_says_what_it_is(project: Callable[..., Path]) -> None:
     _good_corpus(here)
     assert main(["index"]) == 0
     assert main(["pretrain", "--method", "random"]) == 0
-    folder = here / "data/models/random"
+    folder = here / "data/models/random-0"
     assert {p.name for p in folder.iterdir()} == {
         "encoder.safetensors",
         "encoder.json",

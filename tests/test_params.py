@@ -435,13 +435,22 @@ def test_a_seed_is_a_whole_number_that_generators_take(tree: Any, value: object)
 
 def test_a_run_that_params_do_not_ask_for_is_refused(tree: Any) -> None:
     params = parse_params(tree | {"methods": ["rsp"], "seeds": [0, 3]})
-    check_run(params, method="rsp", seed=3)
-    check_run(params, method="rsp")
+    assert check_run(params, method="rsp", encoder=0, seed=3) == {"encoder": 0}
+    assert check_run(params, method="rsp", encoder=None) == {"encoder": 0}
     with pytest.raises(ParamsError, match=r"--method is 'moco', but `methods` in params.yaml are \['rsp'\]"):
-        check_run(params, method="moco", seed=0)
+        check_run(params, method="moco", encoder=0, seed=0)
     for seed in (1, -1, 10**20):
         with pytest.raises(ParamsError, match=rf"--seed is {seed}, but `seeds` in params.yaml are \[0, 3\]"):
-            check_run(params, method="rsp", seed=seed)
+            check_run(params, method="rsp", encoder=0, seed=seed)
+    with pytest.raises(
+        ParamsError, match=r"--encoder is 2, but `pretrain.seeds` in params.yaml are \[0\]; add it"
+    ):
+        check_run(params, method="rsp", encoder=2, seed=0)
+    several = parse_params(_set(tree | {"methods": ["rsp"]}, "pretrain.seeds", [0, 4]))
+    with pytest.raises(
+        ParamsError, match=r"--encoder is needed: `pretrain.seeds` in params.yaml are \[0, 4\]"
+    ):
+        check_run(several, method="rsp", encoder=None)
 
 
 def test_a_seed_of_thousands_of_digits_is_refused_by_its_key(tree: Any) -> None:

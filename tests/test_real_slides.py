@@ -42,5 +42,5 @@ def test_rsp_learns_scale_that_holds_for_tissues_never_seen(
     monkeypatch.setenv("HISTO_MONAI_DEVICE", "cpu")
     assert main(["index"]) == 0
     assert main(["pretrain", "--method", "rsp"]) == 0
-    metrics = json.loads((tmp_path / "data/models/rsp/summary.json").read_text())
+    metrics = json.loads((tmp_path / "data/models/rsp-0/summary.json").read_text())
     assert metrics["validation_accuracy"] > 0.35  # chance is 0.167; after 60 and 120 steps

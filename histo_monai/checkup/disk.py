@@ -49,7 +49,7 @@ def space(params: Params | None) -> Iterator[Finding]:
 
 def estimate(params: Params) -> tuple[int, str]:
     """Bytes that the run of params leaves, in DVC's cache too, and what they are."""
-    section, num_runs = params.phantom, len(params.methods) * len(params.students) * len(params.seeds)
+    section, num_runs = params.phantom, len(params.methods) * len(params.students) * len(params.repeats)
     slides = section.num_slides + section.num_test_slides
     simulated = 0
     if params.source == "phantom":
@@ -58,8 +58,12 @@ def estimate(params: Params) -> tuple[int, str]:
     else:
         slides = _num_rows(artifacts.WHOLE_SLIDES_CSV)
     is_mapped = itertools.starmap(params.is_mapped_by, itertools.product(params.methods, params.students))
-    num_mapped = sum(is_mapped) * len(params.seeds)
-    num_models = len(params.methods) + 2 * num_runs + 2 * params.crossfit.num_folds * num_mapped
+    num_mapped = sum(is_mapped) * len(params.repeats)
+    num_models = (
+        len(params.methods) * len(params.pretrain.seeds)
+        + 2 * num_runs
+        + 2 * params.crossfit.num_folds * num_mapped
+    )
     maps = num_mapped * 2 * slides * MAP_BYTES
     models = num_models * MODEL_BYTES
     # While one trains: weights, the best, the optimizer's, the teacher's, and the draft that replaces the file before.
@@ -85,8 +89,8 @@ def outputs(params: Params | None) -> Iterator[Finding]:
     """Every folder that a stage replaces can be replaced."""
     folders = [artifacts.output_folder(stage) for stage in ("phantom", "index", "compare")]
     if params is not None:
-        folders += [artifacts.model_folder(method) for method in params.methods]
-        for run in artifacts.runs(params.methods, params.students, params.seeds):
+        for run in artifacts.runs(params.methods, params.students, params.repeats):
+            folders.append(artifacts.encoder_folder(run.method, run.encoder))
             folders += run.folders.values()
     problems = []
     for folder in dict.fromkeys(folders):

@@ -47,7 +47,7 @@ class _FamilyTables:
 def run(*, all_commits: bool, score: float | None) -> None:
     """Write data/curves: points.csv, labels_saved.csv, labels_needed.csv, and pictures of each family of experiments.
 
-    A family are experiments that differ in alpha, mu, n_aug, methods, students and seeds only.
+    A family are experiments that differ in alpha, mu, n_aug, methods, students, seeds and pretrain.seeds only.
 
     Args:
         all_commits: also experiments that started from other commits.
@@ -113,7 +113,7 @@ def _members(experiments: Sequence[Experiment], scratch: Path) -> tuple[list[Mem
     first: Predictions | None = None
     for experiment in experiments:
         params = parse_params(experiment.params)
-        for run in runs(params.methods, params.students, params.seeds):
+        for run in runs(params.methods, params.students, params.repeats):
             experiment.fetch(run.evaluation / artifacts.PREDICTIONS, scratch)
             table = read_predictions(scratch)
             patches = table.of_split(table.splits[-1])
@@ -126,11 +126,11 @@ def _members(experiments: Sequence[Experiment], scratch: Path) -> tuple[list[Mem
                     f"`dvc exp remove {experiment.name}`"
                 )
             num_labels = experiment.metrics[trained]["num_labeled"]
-            place = (params.alpha, num_labels)
+            place, repeat = (params.alpha, num_labels), (run.encoder, run.seed)
             finetuned, student = (patches.predictions[name] for name in (FINETUNED, STUDENT))
             members += [
-                Member(run.method, "finetune", run.seed, *place, np.nan, np.nan, finetuned),
-                Member(run.method, run.student, run.seed, *place, params.mu, params.n_aug, student),
+                Member(run.method, "finetune", repeat, *place, np.nan, np.nan, finetuned),
+                Member(run.method, run.student, repeat, *place, params.mu, params.n_aug, student),
             ]
     assert first is not None
     return members, first

@@ -37,16 +37,19 @@ PER_SLIDE = 500
 _NAME = "suggestion"
 
 
-def run(method: str, student: str, seed: int, num: int, side_um: float | None, folder: str | None) -> None:
+def run(
+    method: str, encoder: int, student: str, seed: int, num: int, side_um: float | None, folder: str | None
+) -> None:
     """Write <folder>: <slide_id>.geojson of each slide with a suggestion, suggestions.csv and .png, the record.
 
     Args:
         method: of the models.
+        encoder: seed of its pretraining.
         student: of the models.
         seed: of the model, and of the draw of candidates where a slide has more than 500.
         num: how many regions; fewer, with a warning, where no more differ.
         side_um: of the squares; None: of the patches that the model sees.
-        folder: None: data/suggestions/<method>-<student>-<seed>.
+        folder: None: data/suggestions/<run>.
 
     Raises:
         InputError: the models or the slides cannot be used, or nothing is worth a suggestion.
@@ -56,7 +59,7 @@ def run(method: str, student: str, seed: int, num: int, side_um: float | None, f
         raise InputError(f"--num is {num}; expected at least 1")
     if side_um is not None and not 0 < side_um < math.inf:
         raise InputError(f"--side-um is {side_um:g}; expected a positive number of µm")
-    of_run = Run(method, seed, student)
+    of_run = Run(method, encoder, seed, student)
     target = Path(folder).absolute() if folder else artifacts.DATA / "suggestions" / of_run.name
     params = load_params(artifacts.PARAMS)
     inputs = _inputs(params)
@@ -78,10 +81,10 @@ def _suggest(draft: Path, run: Run, num: int, side_um: float | None) -> str:
     task = assembly.task
     models = assembly.load_run(run)
     search = _search(assembly, side_um)
-    candidates = _candidates(assembly, search, run.seed)
+    candidates = _candidates(assembly, search, run.luck)
     look = partial(embed, models=models, task=task, features_of=STUDENT)
     embedding = look(assembly.in_order(candidates).loader)
-    labeled = look(assembly.in_order(assembly.labeled(run.seed)).loader)
+    labeled = look(assembly.in_order(assembly.labeled(run.luck)).loader)
     uncertainty = _uncertainty(embedding)
     chosen = choose_diverse(
         embedding.features,

@@ -1,4 +1,4 @@
-"""Several models on the same rows, each with several seeds: values with intervals, and paired tests of all pairs."""
+"""Several models on the same rows, each with several runs: values with intervals, and paired tests of all pairs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from histo_monai.comparison.macro_delong import influence_spreads, macro_auc_inf
 from histo_monai.comparison.multiplicity import holm
 from histo_monai.comparison.paired import (
     Spread,
+    by_encoder,
     effective_groups,
     mcnemar_p,
     replicate_variance,
@@ -46,8 +47,8 @@ class ModelValue:
     Attributes:
         model: its name.
         metric: name of the metric.
-        estimate: mean over seeds with its 95 % interval; n groups, or rows where the interval takes rows.
-        seed_sd: standard deviation over seeds; NaN for one seed.
+        estimate: mean over runs with its 95 % interval; n groups, or rows where the interval takes rows.
+        seed_sd: standard deviation over encoders, or over seeds where there is one encoder; NaN for one run.
     """
 
     model: str
@@ -93,7 +94,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class _Seeds:
-    """One metric of one model: per seed, and as means over seeds what its spread over groups is computed from.
+    """One metric of one model: per encoder or seed (`by_encoder`), and as means what its spread over groups is of.
 
     Attributes:
         values: Shape (S,).
@@ -116,10 +117,13 @@ def compare_models(
     seed: int,
     num_replicates: int = 2000,
     families: Mapping[str, Sequence[Pair]] | None = None,
+    encoders: Sequence[int] | None = None,
 ) -> Comparison:
     """Every metric of every model with its interval, and paired tests: of every two models, or of families of pairs.
 
-    All models share one resampling of the groups, and equal seeds are paired. The tests are t tests of the mean
+    All models share one resampling of the groups, and equal seeds are paired. What is said of seeds here is said of
+    encoders where runs have several of them: then the means of each encoder's runs take the place of the seeds
+    (`by_encoder`), so that interval and test hold how lucky a pretraining was. The tests are t tests of the mean
     difference over seeds (`spread_mean`); its variance over groups is that of the bootstrap, for macro AUC that of
     DeLong and Obuchowski (`influence_spreads`). With one seed and independent rows accuracy has McNemar's exact
     p instead (its interval stays the t interval). Holm's adjustment is over the pairs of one metric and one family.
@@ -136,9 +140,11 @@ def compare_models(
         seed: of the bootstrap.
         num_replicates: of the bootstrap.
         families: name -> pairs of models, each family with an adjustment of its own; None: all pairs are one, `ALL`.
+        encoders: of each seed, which encoder it started from; None: all from the same.
 
     Raises:
-        ValueError: If models differ in the number of seeds, or rows are not what `metric_replicates` takes.
+        ValueError: If models differ in the number of seeds, there is not one encoder for each, or rows are not what
+            `metric_replicates` takes.
     """
     if families is None:
         families = {ALL: list(combinations(predictions, 2))}
@@ -150,7 +156,10 @@ def compare_models(
     values: list[ModelValue] = []
     tests: list[PairedTest] = []
     for suffix, reference in references.items():
-        by_model = {name: _over_seeds(reference, seeds, resampling) for name, seeds in predictions.items()}
+        by_model = {
+            name: _over_seeds(reference, seeds, encoders or [0] * len(seeds), resampling)
+            for name, seeds in predictions.items()
+        }
         for metric in next(iter(by_model.values())):
             models = {name: metrics[metric] for name, metrics in by_model.items()}
             values += [
@@ -165,19 +174,19 @@ def compare_models(
 
 
 def _over_seeds(
-    reference: ArrayLike, seeds: Sequence[ArrayLike], resampling: Resampling
+    reference: ArrayLike, seeds: Sequence[ArrayLike], encoders: Sequence[int], resampling: Resampling
 ) -> dict[str, _Seeds]:
     drawn = [metric_replicates(reference, predictions, resampling) for predictions in seeds]
     by_metric = {
         metric: _Seeds(
-            np.array([replicates[metric][0] for replicates in drawn]),
-            np.mean([replicates[metric][1] for replicates in drawn], axis=0),
+            by_encoder(np.array([replicates[metric][0] for replicates in drawn]), encoders),
+            by_encoder(np.array([replicates[metric][1] for replicates in drawn]), encoders).mean(axis=0),
         )
         for metric in drawn[0]
     }
     if "macro_auc" in by_metric:
         areas = [macro_auc_influence(reference, predictions) for predictions in seeds]
-        influence = np.mean([area.influence for area in areas], axis=0)
+        influence = by_encoder(np.array([area.influence for area in areas]), encoders).mean(axis=0)
         by_metric["macro_auc"] = _Seeds(
             by_metric["macro_auc"].values, by_metric["macro_auc"].replicates, influence
         )

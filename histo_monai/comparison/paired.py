@@ -1,4 +1,4 @@
-"""Several seeds on one sample of patients: mean, interval and test, of a model or of a difference of two."""
+"""Several runs on one sample of patients: mean, interval and test, of a model or of a difference of two."""
 
 from __future__ import annotations
 
@@ -43,6 +43,29 @@ class SeedMean:
     high: float
     p: float
     seed_sd: float
+
+
+def by_encoder(of_runs: NDArray[np.float64], encoders: Sequence[int]) -> NDArray[np.float64]:
+    """What runs that share no luck gave: the runs themselves, or where they have several encoders a mean for each.
+
+    Runs of one encoder share how lucky its pretraining was, so they are no independent repeats of the method.
+
+    Args:
+        of_runs: Shape (R, ...).
+        encoders: of each run, its seed.
+
+    Returns:
+        Shape (U, ...): of each encoder, in order of appearance; `of_runs` where all have the same.
+
+    Raises:
+        ValueError: not one encoder for each run.
+    """
+    if len(of_runs) != len(encoders):
+        raise ValueError(f"{len(of_runs)} runs, {len(encoders)} encoders: expected one of each run")
+    different = list(dict.fromkeys(encoders))
+    if len(different) == 1:
+        return of_runs
+    return np.stack([of_runs[np.equal(encoders, encoder)].mean(axis=0) for encoder in different])
 
 
 def seed_mean(

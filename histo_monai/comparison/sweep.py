@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from histo_monai.comparison.learning_curve import LearningCurve, labels_needed, labels_saved
 from histo_monai.comparison.models import estimate_over_seeds
+from histo_monai.comparison.paired import by_encoder
 from histo_monai.comparison.replicates import metric_replicates
 from histo_monai.metrics import Estimate, Resampling
 from histo_monai.randomness import generator
@@ -30,7 +31,7 @@ class Member:
     Attributes:
         method: whose encoder it started from.
         training: "finetune", or the name of a semi-supervised method.
-        seed: of everything after pretraining.
+        repeat: seed of the encoder, and seed of what comes after it.
         alpha: fraction of the labels.
         num_labels: how many these are.
         mu: unlabeled images per labeled one; NaN where the training has none.
@@ -40,7 +41,7 @@ class Member:
 
     method: str
     training: str
-    seed: int
+    repeat: tuple[int, int]
     alpha: float
     num_labels: int
     mu: float
@@ -49,27 +50,30 @@ class Member:
 
     @property
     def setting(self) -> tuple[str, str, float, float, float]:
-        """What members with other seeds have in common."""
+        """What members of other repeats have in common."""
         return self.method, self.training, self.alpha, self.mu, self.n_aug
 
 
 @dataclass(frozen=True)
 class Point:
-    """A metric at one setting, over its seeds.
+    """A metric at one setting, over its repeats.
 
     Attributes:
         member: any of them.
         metric: its name.
-        estimate: mean over seeds, 95 % interval over patients and, where there are several, seeds; n groups.
-        seed_sd: standard deviation over seeds; NaN for one.
-        num_seeds: how many.
-        replicates: Shape (B,): patients and seeds resampled; column b of all points is of one draw.
+        estimate: mean over encoders, or over seeds where there is one; 95 % interval over patients and, where there
+            are several, these; n groups.
+        seed_sd: standard deviation over them; NaN for one.
+        num_encoders: how many.
+        num_seeds: how many runs of all encoders.
+        replicates: Shape (B,): patients and encoders (seeds) resampled; column b of all points is of one draw.
     """
 
     member: Member
     metric: str
     estimate: Estimate
     seed_sd: float
+    num_encoders: int
     num_seeds: int
     replicates: NDArray[np.float64]
 
@@ -82,6 +86,7 @@ class Point:
             "low": self.estimate.low,
             "high": self.estimate.high,
             "seed_sd": self.seed_sd,
+            "num_encoders": self.num_encoders,
             "num_seeds": self.num_seeds,
         }
 
@@ -94,9 +99,9 @@ def curve_points(
     seed: int,
     num_replicates: int,
 ) -> list[Point]:
-    """Every metric at every setting: mean over seeds, interval over patients and, where there are several, seeds.
+    """Every metric at every setting, as `Point` has it.
 
-    Members that are equal in setting and seed (a fine-tuned model does not depend on mu) count once.
+    Members that are equal in setting and repeat (a fine-tuned model does not depend on mu) count once.
 
     Args:
         members: of one family: same patches, same params but for the settings.
@@ -105,16 +110,16 @@ def curve_points(
         seed: of the bootstrap.
         num_replicates: of the bootstrap.
     """
-    by_setting: dict[tuple, dict[int, Member]] = {}
+    by_setting: dict[tuple, dict[tuple[int, int], Member]] = {}
     for member in members:
-        by_setting.setdefault(member.setting, {})[member.seed] = member
+        by_setting.setdefault(member.setting, {})[member.repeat] = member
     num_rows = len(next(iter(references.values())))
     resampling = Resampling(num_rows, groups, seed=seed, num_replicates=num_replicates)
     points = []
     for same in by_setting.values():
-        of_seed = [same[number] for number in sorted(same)]
+        of_repeats = [same[repeat] for repeat in sorted(same)]
         for suffix, reference in references.items():
-            points += _points(of_seed, suffix, reference, resampling, seed)
+            points += _points(of_repeats, suffix, reference, resampling, seed)
     return points
 
 
@@ -122,22 +127,27 @@ def _points(
     members: Sequence[Member], suffix: str, reference: NDArray, resampling: Resampling, seed: int
 ) -> list[Point]:
     drawn = [metric_replicates(reference, member.predictions, resampling) for member in members]
-    picked = _picked_seeds(seed, len(members), resampling.num_replicates)
+    encoders = [member.repeat[0] for member in members]
+    num_encoders = len(set(encoders))
+    picked = _picked(seed, num_encoders if num_encoders > 1 else len(members), resampling.num_replicates)
     points = []
     for metric in drawn[0]:
         if metric + suffix not in HEADLINES:
             continue
         values = np.array([replicates_of[metric][0] for replicates_of in drawn])
-        replicates = np.stack([replicates_of[metric][1] for replicates_of in drawn])
+        values = by_encoder(values, encoders)
+        replicates = by_encoder(np.stack([replicates_of[metric][1] for replicates_of in drawn]), encoders)
         estimate, seed_sd = estimate_over_seeds(metric, values, replicates.mean(axis=0), resampling)
         of_both = np.take_along_axis(replicates, picked, axis=0).mean(axis=0)
-        points.append(Point(members[0], metric + suffix, estimate, seed_sd, len(members), of_both))
+        points.append(
+            Point(members[0], metric + suffix, estimate, seed_sd, num_encoders, len(members), of_both)
+        )
     return points
 
 
-def _picked_seeds(seed: int, num_seeds: int, num_replicates: int) -> NDArray[np.int64]:
-    """Which seeds each replicate is the mean of, drawn with replacement. Shape (S, B)."""
-    return generator(seed, "seeds").integers(num_seeds, size=(num_seeds, num_replicates))
+def _picked(seed: int, num: int, num_replicates: int) -> NDArray[np.int64]:
+    """Which encoders or seeds each replicate is the mean of, drawn with replacement. Shape (num, B)."""
+    return generator(seed, "seeds").integers(num, size=(num, num_replicates))
 
 
 def main_setting(points: Iterable[Point], preferred: tuple[float, float]) -> tuple[float, float]:

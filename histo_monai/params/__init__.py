@@ -34,22 +34,23 @@ def load_params(path: Path) -> Params:
 
 
 def check_run(
-    params: Params, *, method: str, student: str | None = "", seed: int | None = None
-) -> dict[str, str]:
+    params: Params, *, method: str, encoder: int | None, student: str | None = "", seed: int | None = None
+) -> dict[str, str | int]:
     """Refuse to run what params do not ask for: nothing that comes after it would be run, or be recorded.
 
     Args:
         params: of the experiment.
         method: of the run.
+        encoder: seed of its pretraining; None for the only one there is.
         student: of the run; empty for a stage that knows none, None for the only one there is.
         seed: of the run; None for a pretraining, which serves all seeds.
 
     Returns:
-        {"student": its name}; empty for a stage that knows none.
+        {"encoder": its seed, "student": its name}; without the latter for a stage that knows none.
 
     Raises:
-        ParamsError: the method is not in `methods`, the student not in `students` or the seed not in `seeds`; or no
-            student is given, and there are several.
+        ParamsError: the method is not in `methods`, the encoder not in `pretrain.seeds`, the student not in `students`
+            or the seed not in `seeds`; or no encoder or student is given, and there are several.
     """
     if method not in params.methods:
         known = ", ".join(PRETEXTS)
@@ -61,8 +62,16 @@ def check_run(
         raise ParamsError(
             f"--seed is {seed}, but `seeds` in params.yaml are {list(params.seeds)}; add it there (0 to 2**32 - 1)"
         )
+    encoders = list(params.pretrain.seeds)
+    if encoder is None and len(encoders) > 1:
+        raise ParamsError(f"--encoder is needed: `pretrain.seeds` in params.yaml are {encoders}")
+    if encoder is not None and encoder not in encoders:
+        raise ParamsError(
+            f"--encoder is {encoder}, but `pretrain.seeds` in params.yaml are {encoders}; add it there (0 to 2**32 - 1)"
+        )
+    of_encoder: dict[str, str | int] = {"encoder": encoders[0] if encoder is None else encoder}
     if student == "":
-        return {}
+        return of_encoder
     if student is None and len(params.students) > 1:
         raise ParamsError(f"--student is needed: `students` in params.yaml are {list(params.students)}")
     if student is not None and student not in params.students:
@@ -70,7 +79,7 @@ def check_run(
             f"--student is {student!r}, but `students` in params.yaml are {list(params.students)}; add it there "
             f"(known: {', '.join(METHODS)})"
         )
-    return {"student": student or params.students[0]}
+    return of_encoder | {"student": student or params.students[0]}
 
 
 def parse_params(tree: object) -> Params:

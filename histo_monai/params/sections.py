@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
@@ -43,9 +44,12 @@ class AugmentationParams:
 
 @dataclass(frozen=True)
 class PretrainParams:
-    """Self-supervised pretraining: beside seed and augmentation a section for each method, at least those in use."""
+    """Self-supervised pretraining: beside seeds and augmentation a section for each method, at least those in use.
 
-    seed: Seed
+    Every method has an encoder of each of `seeds`.
+    """
+
+    seeds: Seeds
     augmentation: AugmentationParams
     methods: Annotated[Mapping[str, PretextSettings], SectionsOf(PRETEXTS, beside=True)]
 
@@ -156,6 +160,11 @@ class Params:
     heatmap: HeatmapParams
     aggregate: AggregateParams
     compare: CompareParams
+
+    @property
+    def repeats(self) -> tuple[tuple[int, int], ...]:
+        """Seed of the encoder and seed of what comes after it, of each run of a method and a student."""
+        return tuple(itertools.product(self.pretrain.seeds, self.seeds))
 
     @property
     def corpus_section(self) -> CorpusSettings:

@@ -1,4 +1,4 @@
-"""Stage `aggregate --method METHOD --student STUDENT --seed SEED`: maps -> features, classifiers, slide AUC, FROC."""
+"""Stage `aggregate`: maps -> features, classifiers, slide AUC, FROC."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ FEW_SLIDES = 30
 CLASSIFIERS = "classifiers"
 
 
-def run(method: str, student: str, seed: int) -> None:
-    """Write data/diagnosis/<method>-<student>-<seed>: features.csv, slides.csv, metrics.json, classifiers/, plots/.
+def run(method: str, encoder: int, student: str, seed: int) -> None:
+    """Write data/diagnosis/<run>: features.csv, slides.csv, metrics.json, classifiers/, plots/.
 
     Without labels of slides on both sides, features are all there is, and metrics.json says why.
 
     Raises:
         InputError: scores are missing, or the slides to learn from are too few.
     """
-    of_run = Run(method, seed, student)
+    of_run = Run(method, encoder, seed, student)
     params = load_params(artifacts.PARAMS)
     scores = of_run.heatmaps / artifacts.SCORES
     slides = read_whole_slides(artifacts.WHOLE_SLIDES_CSV)

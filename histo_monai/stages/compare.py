@@ -1,4 +1,4 @@
-"""Stage `compare`: predictions of all methods, students and seeds -> a table, paired tests, a report, a picture."""
+"""Stage `compare`: predictions of all runs -> a table, paired tests, a report, a picture."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ SLIDES = "test slides"
 FEW_GROUPS, FEW_SEEDS = 20, 5
 TABLE, TESTS, REPORT, PICTURE = "table.csv", "tests.csv", "report.md", "table.png"
 
-_ENCODER = (
-    "every method has one encoder: how lucky its pretraining was is in no interval and in no test; pretrain with other "
-    "seeds (`pretrain.seed`) to see it"
+_ONE_ENCODER = (
+    "every method has one encoder: how lucky its pretraining was is in no interval and in no test; "
+    "`-S 'pretrain.seeds=[0,1,2,3,4]'` tells, and draws of the labels with it"
 )
 _ONE_SEED = (
     "one seed: intervals and verdicts are of these trained models, and silent about other draws of the labels, "
@@ -74,7 +74,7 @@ def run() -> None:
     headline = tables[-1:]
     if (slides := _slides_table(params)) is not None:
         tables, headline = [*tables, slides], [*headline, slides]
-    warnings = [*_of_seeds(len(params.seeds), first.classes is None), *warnings, _ENCODER]
+    warnings = [*_of_repeats(params, first.classes is None), *warnings]
     files = [predictions.path for predictions in read.values()]
     if params.heatmap_section is not None:
         files += _diagnoses(params).values()
@@ -107,7 +107,7 @@ def summarize(parts: Sequence[SplitTable]) -> dict[str, dict[str, Any]]:
 
 def _read(params: Params) -> dict[Key, Predictions]:
     read: dict[Key, Predictions] = {}
-    for run in runs(params.methods, params.students, params.seeds):
+    for run in runs(params.methods, params.students, params.repeats):
         path = run.evaluation / artifacts.PREDICTIONS
         if not path.is_file():
             raise InputError(f"{path}: not found; run `dvc repro evaluate@{run.name}` first")
@@ -121,19 +121,21 @@ def _read(params: Params) -> dict[Key, Predictions]:
 
 def _split_table(params: Params, split: str, parts: Mapping[Key, Predictions]) -> SplitTable:
     first = next(iter(parts.values()))
-    axes = (params.methods, params.students, params.seeds)
+    axes = (params.methods, params.students, params.repeats)
     predictions = by_model(parts, *axes) | by_arm(parts, *axes)
     comparison = compare_models(
         first.references,
-        {row.id: seeds for row, seeds in predictions.items()},
+        {row.id: of_row for row, of_row in predictions.items()},
         first.groups,
         seed=params.compare.seed,
         num_replicates=params.compare.num_replicates,
         families=families(list(predictions)),
+        encoders=[encoder for encoder, _ in params.repeats],
     )
-    several = len(params.seeds) > 1
-    over = first.unit + " and seeds" * several
-    about = f"{len(first.rows)} patches, seed{'s' * several} {', '.join(map(str, params.seeds))}"
+    over = first.unit + _beside_groups(params)
+    about = f"{len(first.rows)} patches, {_in_words('seed', params.seeds)}"
+    if len(params.pretrain.seeds) > 1:
+        about += f" of {_in_words('encoder', params.pretrain.seeds)}"
     if first.unit != "patches":
         about = f"{len(set(first.groups))} {first.unit}, {about}"
     return _table(params, split, about, comparison, over)
@@ -141,7 +143,7 @@ def _split_table(params: Params, split: str, parts: Mapping[Key, Predictions]) -
 
 def _diagnoses(params: Params) -> dict[Key, Path]:
     """Scores of slides, by run."""
-    of_all = runs(*params.mapping, params.seeds)
+    of_all = runs(*params.mapping, params.repeats)
     return {run: run.diagnosis / artifacts.MAPPED_CSV for run in of_all}
 
 
@@ -156,24 +158,25 @@ def _slides_table(params: Params) -> SplitTable | None:
         return None
     for other in read.values():
         check_same_slides(first, other)
-    predictions = by_model(read, *params.mapping, params.seeds)
+    predictions = by_model(read, *params.mapping, params.repeats)
     groups = patient_or_slide(first.rows)
     is_positive = (first.rows["label"] == params.positive).to_numpy()
     comparison = compare_models(
         {"": is_positive.astype(int)},
-        {row.id: [_two_classes(scores) for scores in seeds] for row, seeds in predictions.items()},
+        {row.id: [_two_classes(scores) for scores in of_row] for row, of_row in predictions.items()},
         groups.to_numpy(dtype=object),
         seed=params.compare.seed,
         num_replicates=params.compare.num_replicates,
         families=families(list(predictions)),
+        encoders=[encoder for encoder, _ in params.repeats],
     )
     # AUC is of the ranks alone; where the border of a machine taught by a few slides lies is not compared.
     values = [replace(one, metric="slide_auc") for one in comparison.values if one.metric == "macro_auc"]
-    if len(params.seeds) == 1 and groups.is_unique:  # DeLong's own interval, as metrics.json has it.
-        alone = {row.id: auc(is_positive, seeds[0]) for row, seeds in predictions.items()}
+    if len(params.repeats) == 1 and groups.is_unique:  # DeLong's own interval, as metrics.json has it.
+        alone = {row.id: auc(is_positive, of_row[0]) for row, of_row in predictions.items()}
         values = [replace(one, estimate=alone[one.model]) for one in values]
     tests = [replace(one, metric="slide_auc") for one in comparison.tests if one.metric == "macro_auc"]
-    over = "slides" + " and seeds" * (len(params.seeds) > 1)
+    over = "slides" + _beside_groups(params)
     about = f"{is_positive.sum()} {params.positive} and {(~is_positive).sum()} other slides"
     return _table(params, SLIDES, about, Comparison(values, tests), over)
 
@@ -196,7 +199,7 @@ def _value_row(params: Params, split: str, value: ModelValue, over: str) -> dict
     """A row of table.csv."""
     row = Row.of(value.model)
     printed = _printed(params, split, row, value.metric)
-    by_rows = value.metric.startswith("icc") and len(params.seeds) == 1  # See `_F_BASED`.
+    by_rows = value.metric.startswith("icc") and len(params.repeats) == 1  # See `_F_BASED`.
     return {
         "dataset": params.dataset,
         "split": split,
@@ -211,7 +214,8 @@ def _value_row(params: Params, split: str, value: ModelValue, over: str) -> dict
         "low": value.estimate.low,
         "high": value.estimate.high,
         "seed_sd": value.seed_sd,
-        "num_seeds": len(params.seeds),
+        "num_encoders": len(params.pretrain.seeds),
+        "num_seeds": len(params.repeats),
         "over": "patches" if by_rows else over,
         "paper_value": printed.value,
         "paper_low": printed.low,
@@ -275,15 +279,30 @@ def _warnings(split: str, part: Predictions) -> list[str]:
     return warnings
 
 
-def _of_seeds(num_seeds: int, scores: bool) -> list[str]:
-    """What a reader must know where there are few seeds."""
-    if num_seeds == 1:
-        return [_ONE_SEED, _F_BASED] if scores else [_ONE_SEED]
-    if num_seeds >= FEW_SEEDS:
-        return []
-    return [
-        f"{num_seeds} seeds: their spread is hardly known, and only large differences show; run {FEW_SEEDS}"
-    ]
+def _of_repeats(params: Params, scores: bool) -> list[str]:
+    """What a reader must know where there are few encoders or seeds."""
+    warnings = [_F_BASED] if scores and len(params.repeats) == 1 else []
+    by, of = (
+        ("encoders", params.pretrain.seeds) if len(params.pretrain.seeds) > 1 else ("seeds", params.seeds)
+    )
+    if len(of) == 1:
+        warnings.append(_ONE_SEED)
+    elif len(of) < FEW_SEEDS:
+        warnings.append(
+            f"{len(of)} {by}: their spread is hardly known, and only large differences show; run {FEW_SEEDS}"
+        )
+    return [*warnings, _ONE_ENCODER] if by == "seeds" else warnings
+
+
+def _beside_groups(params: Params) -> str:
+    """What intervals are over beside patients, slides or patches."""
+    if len(params.pretrain.seeds) > 1:
+        return " and encoders"
+    return " and seeds" * (len(params.seeds) > 1)
+
+
+def _in_words(what: str, numbers: Sequence[int]) -> str:
+    return f"{what}{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
 
 
 def _title(params: Params) -> str:

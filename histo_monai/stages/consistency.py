@@ -1,4 +1,4 @@
-"""Stage `consistency --method METHOD --student STUDENT --seed SEED`: model and unlabeled patches -> a student."""
+"""Stage `consistency`: model and unlabeled patches -> a student."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ PARAM_NAMES = (
 """What decides the result, as in dvc.yaml."""
 
 
-def run(method: str, student: str, seed: int) -> None:
-    """Write data/models/<method>-<student>-<seed>/student: model, choice, metrics, summary, curves.csv, pairs.png."""
-    of_run = Run(method, seed, student)
+def run(method: str, encoder: int, student: str, seed: int) -> None:
+    """Write data/models/<run>/student: model, choice, metrics, summary, curves.csv, pairs.png."""
+    of_run = Run(method, encoder, seed, student)
     assembly = Assembly.read()
-    params, rows = assembly.params, assembly.rows(seed, with_unlabeled=True)
+    params, rows = assembly.params, assembly.rows(of_run.luck, with_unlabeled=True)
     start = of_run.models[FINETUNED]
     tables = [artifacts.PATCHES_CSV, artifacts.UNLABELED_CSV]
     provenance = made_from(params, [*tables, start], [rows.unlabeled, rows.validation])
     model, description = assembly.load(start)
     stage = f"consistency-{of_run.name}"
-    decided_by = [method, student, seed, selected(params, PARAM_NAMES, method, student)]
+    decided_by = [*of_run, selected(params, PARAM_NAMES, method, student)]
     result = teach_student(
         assembly,
         student,
         model,
         rows,
-        seed=derive_seed(seed, "consistency"),
+        seed=derive_seed(of_run.luck, "consistency"),
         picture=partial(weak_and_strong, classes=assembly.task.classes),
         records=Records(
             artifacts.tensorboard_folder(stage),

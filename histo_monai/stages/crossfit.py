@@ -1,4 +1,4 @@
-"""Stage `crossfit --method METHOD --student STUDENT --seed SEED`: models without a fold of the training slides, each.
+"""Stage `crossfit`: models without a fold of the training slides, each.
 
 The slides that a slide-level classifier learns from are those that the patch model has learned from. Its own maps of
 them are better than any it will make of a new slide, and a classifier taught by them expects too much. So each training
@@ -54,25 +54,24 @@ PARAM_NAMES = (
 """What decides the result, as in dvc.yaml."""
 
 
-def run(method: str, student: str, seed: int) -> None:
-    """Write data/models/<method>-<student>-<seed>/folds: folds.csv, finetuned-<fold>, student-<fold>, metrics.json.
+def run(method: str, encoder: int, student: str, seed: int) -> None:
+    """Write data/models/<run>/folds: folds.csv, finetuned-<fold>, student-<fold>, metrics.json.
 
     Where the slides bear no labels there is nothing to diagnose: folds.csv holds no row, and there are no models.
 
     Raises:
         InputError: there are too few slides of a label, or the labels of a fold's rest lack a class.
     """
-    of_run = Run(method, seed, student)
+    of_run = Run(method, encoder, seed, student)
     assembly = Assembly.read()
     params, patches = assembly.params, assembly.patches
     slides = slides_to_fold(read_whole_slides(artifacts.WHOLE_SLIDES_CSV), patches)
     if not params.is_mapped_by(method, student):
         slides = slides.iloc[:0]
-    folds = slides.assign(fold=_folds(slides, params.crossfit.num_folds, seed))[list(COLUMNS)]
-    encoder = artifacts.model_folder(method) / artifacts.ENCODER
+    folds = slides.assign(fold=_folds(slides, params.crossfit.num_folds, of_run.luck))[list(COLUMNS)]
     used = [split_rows(patches, split) for split in ("train", "validation")]
     tables = [artifacts.PATCHES_CSV, artifacts.UNLABELED_CSV, artifacts.WHOLE_SLIDES_CSV]
-    provenance = made_from(params, [*tables, encoder], used)
+    provenance = made_from(params, [*tables, of_run.encoder_path], used)
     metrics = {}
     with whole_folder(of_run.folds) as draft:
         folds.to_csv(draft / artifacts.FOLDS_CSV, index=False)
@@ -99,16 +98,15 @@ def _train_fold(
     """Fine-tuned model and student without the slides held out; their measures on validation."""
     params = assembly.params
     try:
-        rows = assembly.rows(run.seed, with_unlabeled=True, without_slides=held_out)
+        rows = assembly.rows(run.luck, with_unlabeled=True, without_slides=held_out)
     except InputError as error:
         raise InputError(
             f"fold {fold}, without {', '.join(sorted(held_out))}: {error}; or map no slides (whole_slides.methods: [])"
         ) from None
-    encoder = artifacts.model_folder(run.method) / artifacts.ENCODER
     selection = selected(params, PARAM_NAMES, run.method, run.student)
     key = fingerprint(
-        [run.method, run.student, run.seed, fold, sorted(held_out), selection],
-        [artifacts.PATCHES_CSV, artifacts.UNLABELED_CSV, encoder],
+        [*run, fold, sorted(held_out), selection],
+        [artifacts.PATCHES_CSV, artifacts.UNLABELED_CSV, run.encoder_path],
         student_code("crossfit", run.student),
     )
 
@@ -117,15 +115,16 @@ def _train_fold(
 
     model, description, finetuned = finetune_encoder(
         assembly,
-        encoder,
+        run.encoder_path,
         rows,
-        seed=derive_seed(run.seed, "fold", fold, "finetune"),
+        seed=derive_seed(run.luck, "fold", fold, "finetune"),
         picture=_no_picture,
         records=records(FINETUNED),
     )
     described = {
         **description,
         "stage": "crossfit",
+        "encoder_seed": run.encoder,
         "seed": run.seed,
         "fold": fold,
         "not_seen": sorted(held_out),
@@ -137,7 +136,7 @@ def _train_fold(
         run.student,
         model,
         rows,
-        seed=derive_seed(run.seed, "fold", fold, "consistency"),
+        seed=derive_seed(run.luck, "fold", fold, "consistency"),
         picture=_no_picture,
         records=records(STUDENT),
     )

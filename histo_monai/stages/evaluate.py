@@ -1,4 +1,4 @@
-"""Stage `evaluate --method METHOD --student STUDENT --seed SEED`: two models, cheap arms -> metrics, pictures."""
+"""Stage `evaluate`: two models, cheap arms -> metrics, pictures."""
 
 from __future__ import annotations
 
@@ -43,15 +43,20 @@ HEADLINES = ("accuracy", "icc", "icc_a", "icc_b")
 """What summary.json tells of each split, and `dvc metrics show` prints; everything else is in metrics.json."""
 
 
-def run(method: str, student: str, seed: int) -> None:
-    """Write data/evaluation/<method>-<student>-<seed>: predictions.csv, metrics.json, summary.json, plots/."""
-    of_run = Run(method, seed, student)
+def run(method: str, encoder: int, student: str, seed: int) -> None:
+    """Write data/evaluation/<run>: predictions.csv, metrics.json, summary.json, plots/."""
+    of_run = Run(method, encoder, seed, student)
     assembly = Assembly.read()
     params, task = assembly.params, assembly.task
     rows = {split: split_rows(assembly.patches, split) for split in SPLITS}
-    encoder = artifacts.model_folder(method) / artifacts.ENCODER
-    read = [artifacts.PATCHES_CSV, artifacts.LABELS_JSON, *of_run.models.values(), of_run.choice, encoder]
-    labeled = assembly.labeled(seed)
+    read = [
+        artifacts.PATCHES_CSV,
+        artifacts.LABELS_JSON,
+        *of_run.models.values(),
+        of_run.choice,
+        of_run.encoder_path,
+    ]
+    labeled = assembly.labeled(of_run.luck)
     provenance = made_from(params, read, [*rows.values(), labeled])
     models = assembly.load_run(of_run)
     choice = read_choice(of_run.choice)
@@ -59,7 +64,7 @@ def run(method: str, student: str, seed: int) -> None:
     loaders = {split: assembly.in_order(table) for split, table in rows.items()}
     networks = predict_splits(models, task, loaders)
     arms = predict_arms(
-        from_encoder(encoder, task.num_outputs)[0].encoder,
+        from_encoder(of_run.encoder_path, task.num_outputs)[0].encoder,
         task,
         assembly.in_order(labeled),
         dependence_groups(labeled),

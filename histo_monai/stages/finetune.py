@@ -1,4 +1,4 @@
-"""Stage `finetune --method METHOD --seed SEED`: an encoder and a fraction of the labels -> a model of the task."""
+"""Stage `finetune`: an encoder and a fraction of the labels -> a model of the task."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ PARAM_NAMES = (
 """What decides the result, as in dvc.yaml."""
 
 
-def run(method: str, seed: int) -> None:
-    """Write data/models/<method>-<seed>/finetuned: model, metrics.json, summary.json, curves.csv, answers.png."""
-    target = Run(method, seed).finetuned
+def run(method: str, encoder: int, seed: int) -> None:
+    """Write data/models/<run>/finetuned: model, metrics.json, summary.json, curves.csv, answers.png."""
+    of_run = Run(method, encoder, seed)
     assembly = Assembly.read()
-    params, rows = assembly.params, assembly.rows(seed, with_unlabeled=False)
-    encoder = artifacts.model_folder(method) / artifacts.ENCODER
-    provenance = made_from(params, [artifacts.PATCHES_CSV, encoder], [rows.labeled, rows.validation])
-    stage = f"finetune-{method}-{seed}"
-    decided_by = [method, seed, selected(params, PARAM_NAMES)]
+    params, rows = assembly.params, assembly.rows(of_run.luck, with_unlabeled=False)
+    start = of_run.encoder_path
+    provenance = made_from(params, [artifacts.PATCHES_CSV, start], [rows.labeled, rows.validation])
+    stage = f"finetune-{of_run.name}"
+    decided_by = [*of_run, selected(params, PARAM_NAMES)]
     model, description, result = finetune_encoder(
         assembly,
-        encoder,
+        start,
         rows,
-        seed=derive_seed(seed, "finetune"),
+        seed=derive_seed(of_run.luck, "finetune"),
         picture=partial(answers, classes=assembly.task.classes),
         records=Records(
             artifacts.tensorboard_folder(stage),
             artifacts.checkpoint_path(stage),
-            fingerprint(decided_by, [artifacts.PATCHES_CSV, encoder], stage_sha256("finetune")),
+            fingerprint(decided_by, [artifacts.PATCHES_CSV, start], stage_sha256("finetune")),
         ),
     )
     metrics = {
@@ -65,15 +65,18 @@ def run(method: str, seed: int) -> None:
     described = {
         **description,
         "stage": "finetune",
+        "encoder_seed": encoder,
         "seed": seed,
         "metrics": metrics,
         "params": dataclasses.asdict(params.finetune_section),
         "provenance": without_ids(provenance),
     }
-    with whole_folder(target) as folder:
+    with whole_folder(of_run.finetuned) as folder:
         save_model(folder / artifacts.MODEL, model.state_dict(), described)
         artifacts.write_curves(folder / artifacts.CURVES, result.curves)
         image.imsave(folder / artifacts.ANSWERS, result.picture)
         write_metrics(folder, metrics, provenance, summary=metrics)
     artifacts.checkpoint_path(stage).unlink(missing_ok=True)
-    _LOG.info("%s written: %s", target, ", ".join(f"{name} {value:g}" for name, value in metrics.items()))
+    _LOG.info(
+        "%s written: %s", of_run.finetuned, ", ".join(f"{name} {value:g}" for name, value in metrics.items())
+    )

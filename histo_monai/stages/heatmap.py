@@ -1,4 +1,4 @@
-"""Stage `heatmap --method METHOD --student STUDENT --seed SEED`: models and slides -> maps, overlays, detections."""
+"""Stage `heatmap`: models and slides -> maps, overlays, detections."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ TUMOR = "tumor"
 MOSAIC, NUM_IN_MOSAIC = "mosaic.png", 8
 
 
-def run(method: str, student: str, seed: int) -> None:
-    """Write data/heatmaps/<method>-<student>-<seed>: slides.csv, scores/, finetuned/, student/, plots/, metrics.
+def run(method: str, encoder: int, student: str, seed: int) -> None:
+    """Write data/heatmaps/<run>: slides.csv, scores/, finetuned/, student/, plots/, metrics.
 
     Slides of the folds are mapped by models that have not seen them; with `heatmap.seen`, columns that end in `_seen`
     hold what the models that were trained on them say. A run that was killed goes on after its last finished slide.
@@ -50,7 +50,7 @@ def run(method: str, student: str, seed: int) -> None:
     Raises:
         InputError: a model or slide cannot be used, or the patches have no one resolution.
     """
-    of_run = Run(method, seed, student)
+    of_run = Run(method, encoder, seed, student)
     params = load_params(artifacts.PARAMS)
     slides = read_whole_slides(artifacts.WHOLE_SLIDES_CSV)
     folder = of_run.heatmaps

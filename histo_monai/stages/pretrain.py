@@ -1,4 +1,4 @@
-"""Stage `pretrain --method METHOD`: unlabeled slides -> an encoder, its curves and its metrics."""
+"""Stage `pretrain`: unlabeled slides -> an encoder, its curves and its metrics."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ PARAM_NAMES = (
     "corpora.${corpus}",
     "patch_px",
     "encoder",
-    "pretrain.seed",
     "pretrain.augmentation",
     "pretrain.${item.method}",
 )
 """What decides the result, as in dvc.yaml."""
 
 
-def run(method: str) -> None:
-    """Write data/models/<method>: encoder and its JSON, metrics.json, summary.json, curves.csv, answers.png."""
+def run(method: str, encoder: int) -> None:
+    """Write data/models/<method>-<encoder>: encoder and JSON, metrics, summary, curves.csv, answers.png."""
     params = load_params(artifacts.PARAMS)
     environment = read_environment()
     run_in_ranks(
         _train,
         method,
+        encoder,
         params,
         environment,
         device=environment.device,
@@ -63,27 +63,29 @@ def run(method: str) -> None:
     )
 
 
-def _train(device: torch.device, method: str, params: Params, environment: Environment) -> None:
+def _train(device: torch.device, method: str, seed: int, params: Params, environment: Environment) -> None:
     environment.use_cpus(idist.get_world_size())
-    torch.manual_seed(derive_seed(params.pretrain.seed, "initialisation"))
+    torch.manual_seed(derive_seed(seed, "initialisation"))
     pretext = build_pretext(method, params)
     slides, centers = read_surveyed_slides(artifacts.SLIDES_CSV), read_centers(artifacts.CENTERS_CSV)
     tables = [artifacts.SLIDES_CSV, artifacts.CENTERS_CSV]
     read = [*tables, *_weights_read(pretext, params)]
     provenance = made_from(params, read, [slides]) if idist.get_rank() == 0 else {}
-    load = partial(_loader, slides, centers, pretext=pretext, params=params, environment=environment)
-    stage = f"pretrain-{method}"
+    load = partial(
+        _loader, slides, centers, pretext=pretext, seed=seed, params=params, environment=environment
+    )
+    stage = f"pretrain-{method}-{seed}"
     result = pretrain(
         pretext,
         load("train") if pretext.epochs else None,
         load("validation"),
-        seed=params.pretrain.seed,
+        seed=seed,
         device=device,
         records=Records(
             artifacts.tensorboard_folder(stage),
             artifacts.checkpoint_path(stage),
             fingerprint(
-                [method, selected(params, PARAM_NAMES, method)],
+                [method, seed, selected(params, PARAM_NAMES, method)],
                 tables,
                 stage_sha256("pretrain", PRETEXTS[method].__module__),
             ),
@@ -91,7 +93,7 @@ def _train(device: torch.device, method: str, params: Params, environment: Envir
     )
     if idist.get_rank() == 0:
         num_validation = int((centers["split"] == "validation").sum())
-        _write(method, params, pretext, result, num_validation, provenance)
+        _write(method, seed, params, pretext, result, num_validation, provenance)
         artifacts.checkpoint_path(stage).unlink(missing_ok=True)
 
 
@@ -117,6 +119,7 @@ def _loader(
     centers: pd.DataFrame,
     split: str,
     pretext: Pretext,
+    seed: int,
     params: Params,
     environment: Environment,
 ) -> DataLoader[Any]:
@@ -126,7 +129,7 @@ def _loader(
     batches = EpochBatches(
         len(dataset),
         pretext.batch_size,
-        seed=params.pretrain.seed if split == "train" else None,
+        seed=seed if split == "train" else None,
         rank=idist.get_rank(),
         world_size=idist.get_world_size(),
     )
@@ -135,6 +138,7 @@ def _loader(
 
 def _write(
     method: str,
+    seed: int,
     params: Params,
     pretext: Pretext,
     result: PretrainResult,
@@ -149,6 +153,7 @@ def _write(
     description = {
         "kind": "encoder",
         "method": method,
+        "seed": seed,
         **pretext.description(),
         "source": params.source,
         "corpus": params.corpus,
@@ -156,7 +161,8 @@ def _write(
         "params": as_tree(params.pretrain),
         "provenance": without_ids(provenance),
     }
-    with whole_folder(artifacts.model_folder(method)) as folder:
+    target = artifacts.encoder_folder(method, seed)
+    with whole_folder(target) as folder:
         save_model(folder / artifacts.ENCODER, pretext.encoder_state(), description)
         columns = [
             "epoch",
@@ -167,4 +173,4 @@ def _write(
         image.imsave(folder / artifacts.ANSWERS, result.picture)
         write_metrics(folder, metrics, provenance, summary=metrics)
     values = ", ".join(f"{name} {value:g}" for name, value in metrics.items())
-    _LOG.info("%s written: %s", artifacts.model_folder(method), values)
+    _LOG.info("%s written: %s", target, values)

@@ -41,11 +41,11 @@ class MadeUp:
 
     def __post_init__(self) -> None:
         for method, seed in itertools.product(self.params["methods"], self.params["seeds"]):
-            path = f"data/models/{method}-{seed}/finetuned/summary.json"
+            path = f"data/models/{method}-0-{seed}/finetuned/summary.json"
             self.metrics[path] = {"num_labeled": round(600 * self.params["alpha"])}
 
     def fetch(self, path: Path, target: Path) -> None:
-        method, _, seed = path.parent.name.rsplit("-", 2)
+        method, _, _, seed = path.parent.name.split("-")
         gain = {"random": 0.0, "rsp": 0.08}[method]
         rows = _rows()
         predictions = {}

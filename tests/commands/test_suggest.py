@@ -37,7 +37,7 @@ SLIDES = {
     "g": "validation",
 }
 LABELED = {"a": "train", "c": "validation", "e": "test", "f": "validation"}
-SUGGESTIONS = Path("data/suggestions/random-paper-0")
+SUGGESTIONS = Path("data/suggestions/random-0-paper-0")
 RUN = ["suggest", "--method", "random", "--seed", "0", "--num", "9"]
 
 
@@ -59,7 +59,7 @@ def _write_models(classes: list[str] | None) -> None:
     )
     encoder |= {"method": "random", "source": "raw", "corpus": "own"}
     model = TaskModel(build_encoder(), "pair", len(classes or "1"))
-    for path in Run("random", 0, "paper").models.values():
+    for path in Run("random", 0, 0, "paper").models.values():
         with torch.no_grad():
             model.head.linear.weight *= 3
         path.parent.mkdir(parents=True)

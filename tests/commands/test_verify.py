@@ -21,7 +21,7 @@ from histo_monai.provenance import made_from, write_metrics
 from histo_monai.storage import identify, sealed
 from tests.papers_way import in_the_papers_way
 
-ENCODER = "data/models/random/encoder.safetensors"
+ENCODER = "data/models/random-0/encoder.safetensors"
 
 
 def _slide(path: Path, seed: int) -> None:
@@ -77,7 +77,7 @@ def test_untouched_results_pass_in_one_line_each(finished: Path, capsys: pytest.
     assert main(["verify"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1].endswith("0 FAIL")
-    for name in (ENCODER, "data/models/random/metrics.json", "data/index/metrics.json"):
+    for name in (ENCODER, "data/models/random-0/metrics.json", "data/index/metrics.json"):
         assert [line for line in lines if line.startswith("PASS") and f" {name} " in f"{line} "], name
     (index,) = [line for line in lines if "data/index/metrics.json" in line]
     assert " files as written, 3 inputs as read" in index  # two slides and their manifest
@@ -103,7 +103,7 @@ def test_one_changed_byte_in_any_file_that_a_stage_wrote_is_found_by_its_name(
 
 
 def test_a_file_that_is_gone_and_one_that_nobody_wrote_are_named(finished: Path, verify: Any) -> None:
-    curves, extra = finished / "data/models/random/curves.csv", finished / "data/index/notes.txt"
+    curves, extra = finished / "data/models/random-0/curves.csv", finished / "data/index/notes.txt"
     content = curves.read_bytes()
     curves.unlink()
     extra.write_text("mine")
@@ -112,7 +112,7 @@ def test_a_file_that_is_gone_and_one_that_nobody_wrote_are_named(finished: Path,
     extra.unlink()
     assert status == 1
     (gone,) = _fails(findings)
-    assert gone["what"] == "data/models/random/curves.csv"
+    assert gone["what"] == "data/models/random-0/curves.csv"
     assert "is missing" in gone["message"]
     assert [one for one in findings if one["status"] == "WARN" and "notes.txt" in one["message"]]
 
@@ -126,7 +126,7 @@ def test_a_slide_or_table_that_was_replaced_is_named_by_every_result_made_from_i
     status, findings = verify("data")
     assert status == 1
     what = {finding["what"] for finding in _fails(findings)}
-    assert what == {"data/index/metrics.json", "data/models/random/metrics.json"}
+    assert what == {"data/index/metrics.json", "data/models/random-0/metrics.json"}
     assert all("slide s1: made from another" in finding["message"] for finding in _fails(findings))
     slide.unlink()
     status, findings = verify("data")
@@ -155,7 +155,7 @@ def test_other_params_are_a_warning(finished: Path, verify: Any) -> None:
 
 
 def test_two_runs_of_one_commit_agree_to_the_last_byte_records_and_all(finished: Path) -> None:
-    files = sorted(path for path in finished.glob("data/models/random/*"))
+    files = sorted(path for path in finished.glob("data/models/random-0/*"))
     before = {path.name: path.read_bytes() for path in files}
     assert set(before) >= {"encoder.json", "metrics.json", "summary.json"}
     assert main(["pretrain", "--method", "random"]) == 0
@@ -207,7 +207,7 @@ def test_a_map_of_another_slide_fails(finished: Path, verify: Any, tmp_path: Pat
 
 
 def test_a_description_without_its_model_fails(finished: Path, verify: Any, tmp_path: Path) -> None:
-    shutil.copy(finished / "data/models/random/encoder.json", tmp_path)
+    shutil.copy(finished / "data/models/random-0/encoder.json", tmp_path)
     status, findings = verify(str(tmp_path))
     assert (status, _fails(findings)[0]["message"]) == (1, "describes a model that is not there")
 

@@ -3,7 +3,13 @@ import pytest
 from scipy import stats
 
 from histo_monai.comparison import paired
-from histo_monai.comparison.paired import effective_groups, mcnemar_p, replicate_variance, seed_mean
+from histo_monai.comparison.paired import (
+    by_encoder,
+    effective_groups,
+    mcnemar_p,
+    replicate_variance,
+    seed_mean,
+)
 from histo_monai.comparison.replicates import metric_replicates
 from histo_monai.metrics import Resampling
 
@@ -51,6 +57,30 @@ def test_the_interval_covers_the_truth_whatever_the_seeds_do(num_seeds, spread_o
         mean = seed_mean(of_groups.mean() + of_seeds, of_groups.var(ddof=1) / num_groups, num_groups)
         missed += not mean.low <= 0 <= mean.high
     assert missed / num < 0.06
+
+
+def test_runs_of_one_encoder_are_averaged_and_the_rest_left_alone():
+    runs = np.random.default_rng(0).normal(size=(5, 3))
+    found = by_encoder(runs, [7, 2, 7, 7, 2])
+    np.testing.assert_allclose(found, [(runs[0] + runs[2] + runs[3]) / 3, (runs[1] + runs[4]) / 2])
+    np.testing.assert_array_equal(by_encoder(runs, [3] * 5), runs)
+    with pytest.raises(ValueError, match="5 runs, 4 encoders"):
+        by_encoder(runs, [0, 1, 2, 3])
+
+
+def test_the_interval_holds_the_luck_of_encoders_where_runs_taken_as_independent_do_not(monkeypatch):
+    monkeypatch.setattr(paired, "_p", lambda *_: np.nan)
+    random = np.random.default_rng(6)
+    num, num_encoders, num_seeds = 1500, 4, 5
+    of_encoder = np.repeat(range(num_encoders), num_seeds)
+    missed = {"runs": 0, "encoders": 0}
+    for _ in range(num):
+        runs = random.normal(size=num_encoders)[of_encoder] + 0.5 * random.normal(size=len(of_encoder))
+        for name, values in (("runs", runs), ("encoders", by_encoder(runs, of_encoder.tolist()))):
+            mean = seed_mean(values, 0.0, 30)
+            missed[name] += not mean.low <= 0 <= mean.high
+    assert missed["encoders"] / num < 0.065
+    assert missed["runs"] / num > 0.25
 
 
 def test_degenerate_cases_are_as_the_docstring_says():

@@ -30,12 +30,12 @@ def _member(accuracy: float, num_labels: int, **changes: object) -> Member:
     settings: dict[str, object] = {
         "method": "random",
         "training": "finetune",
-        "seed": 0,
+        "repeat": (0, 0),
         "mu": np.nan,
         "n_aug": np.nan,
     }
     settings |= {"alpha": num_labels / 1000, "num_labels": num_labels} | changes
-    return Member(**settings, predictions=_says(accuracy, num_labels + int(str(settings["seed"]))))  # type: ignore[arg-type]
+    return Member(**settings, predictions=_says(accuracy, num_labels + sum(settings["repeat"])))  # type: ignore[arg-type]
 
 
 def _points(members: list[Member], groups: np.ndarray | None = None) -> list:
@@ -43,12 +43,20 @@ def _points(members: list[Member], groups: np.ndarray | None = None) -> list:
 
 
 def test_a_point_is_the_mean_over_seeds_of_the_metric() -> None:
-    members = [_member(0.7, 100, seed=0), _member(0.8, 100, seed=1)]
+    members = [_member(0.7, 100, repeat=(0, 0)), _member(0.8, 100, repeat=(0, 1))]
     (accuracy,) = (point for point in _points(members) if point.metric == "accuracy")
     assert accuracy.estimate.value == pytest.approx(0.75)
     assert accuracy.seed_sd == pytest.approx(0.1 / np.sqrt(2))
-    assert accuracy.num_seeds == 2
+    assert (accuracy.num_encoders, accuracy.num_seeds) == (1, 2)
     assert accuracy.estimate.low < 0.7 < 0.8 < accuracy.estimate.high  # t with about one degree of freedom
+
+
+def test_runs_of_one_encoder_count_as_one() -> None:
+    lucky = [_member(0.9, 100, repeat=(1, seed)) for seed in range(4)]
+    (accuracy,) = (point for point in _points([_member(0.7, 100), *lucky]) if point.metric == "accuracy")
+    assert accuracy.estimate.value == pytest.approx(0.8)  # not 0.86, the mean over runs
+    assert accuracy.seed_sd == pytest.approx(0.2 / np.sqrt(2))
+    assert (accuracy.num_encoders, accuracy.num_seeds) == (2, 5)
 
 
 def test_with_one_seed_replicates_are_those_of_the_resampling() -> None:

@@ -34,13 +34,13 @@ ROOT = Path(__file__).resolve().parents[2]
 RUN = ("--method", "rsp", "--seed", "0")
 PREPARE = (("index",),)
 STAGES: dict[tuple[str, ...], str] = {
-    ("pretrain", "--method", "rsp"): "data/models/rsp",
-    ("pretrain", "--method", "moco"): "data/models/moco",
-    ("pretrain", "--method", "vae"): "data/models/vae",
-    ("finetune", *RUN): "data/models/rsp-0/finetuned",
-    ("consistency", *RUN): "data/models/rsp-paper-0/student",
-    ("crossfit", *RUN): "data/models/rsp-paper-0/folds",
-    ("heatmap", *RUN): "data/heatmaps/rsp-paper-0",
+    ("pretrain", "--method", "rsp"): "data/models/rsp-0",
+    ("pretrain", "--method", "moco"): "data/models/moco-0",
+    ("pretrain", "--method", "vae"): "data/models/vae-0",
+    ("finetune", *RUN): "data/models/rsp-0-0/finetuned",
+    ("consistency", *RUN): "data/models/rsp-0-paper-0/student",
+    ("crossfit", *RUN): "data/models/rsp-0-paper-0/folds",
+    ("heatmap", *RUN): "data/heatmaps/rsp-0-paper-0",
 }
 """What is killed, in the order of the pipeline -> the folder that it writes."""
 _SIDE_PX = 512

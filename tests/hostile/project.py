@@ -30,7 +30,7 @@ STAGES = (
     *((stage, *RUN) for stage in ("finetune", "consistency", "evaluate", "crossfit", "heatmap", "aggregate")),
     ("compare",),
 )
-STUDENT = Path("data/models/random-paper-0/student/model.safetensors")
+STUDENT = Path("data/models/random-0-paper-0/student/model.safetensors")
 MAP = ("map", "data/raw/own/s6.tif", "--model", str(STUDENT), "--folder", "maps")
 STAGES_AND_COMMANDS = (
     *(f"histo_monai.stages.{name}" for name in NAMES),

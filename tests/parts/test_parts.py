@@ -76,27 +76,27 @@ def test_a_toy_pretext_student_and_encoder_go_through_all_stages(project: Path) 
     ]
     for call in (*stages, ("compare",)):
         assert main(call) == 0, call
-    encoder = json.loads(Path("data/models/quarters/encoder.json").read_text())
+    encoder = json.loads(Path("data/models/quarters-0/encoder.json").read_text())
     assert (encoder["method"], encoder["params"]["quarters"]) == ("quarters", PRETEXT)
     assert encoder["mpps"] == [4.0]
-    pretraining = pd.read_csv("data/models/quarters/curves.csv")
+    pretraining = pd.read_csv("data/models/quarters-0/curves.csv")
     assert list(pretraining["epoch"]) == [1, 2]
     assert pretraining["train_loss"].nunique() == 2  # it trains
-    folders = {name: Path(f"data/models/quarters-{name}-0/student") for name in STUDENTS}
+    folders = {name: Path(f"data/models/quarters-0-{name}-0/student") for name in STUDENTS}
     description = json.loads((folders["toy"] / "model.json").read_text())
     assert description["encoder"]["name"] == "toy"
     assert description["encoder"]["num_features"] == NUM_FEATURES
     assert description["semisupervised"] == {"method": "toy", "decay": 0.5}
     before, after, papers, adamatch = (
         safetensors.numpy.load_file(folder / "model.safetensors")
-        for folder in (Path("data/models/quarters-0/finetuned"), *folders.values())
+        for folder in (Path("data/models/quarters-0-0/finetuned"), *folders.values())
     )
     assert before.keys() == after.keys() == papers.keys()
     trunk = [name for name in before if name.endswith("trunk.0.weight")]
     assert all((before[name] != after[name]).any() for name in trunk)
     assert all((before[name] == papers[name]).all() for name in trunk)
     assert all((before[name] != adamatch[name]).any() for name in trunk)
-    finetuned = json.loads(Path("data/models/quarters-0/finetuned/model.json").read_text())
+    finetuned = json.loads(Path("data/models/quarters-0-0/finetuned/model.json").read_text())
     assert finetuned["params"]["probe"] is True
     by_recipe = json.loads((folders["adamatch"] / "model.json").read_text())
     assert by_recipe["params"]["strong"]["num"] == 3

@@ -66,10 +66,10 @@ def test_a_toy_dataset_goes_through_all_stages(project: Path) -> None:
     )
     assert "toys are not tissue" in json.loads(Path("data/index/labels.json").read_text())["warnings"]
     for kind in ("finetuned", "student"):
-        description = json.loads(Run("random", 0, "paper").models[kind].with_suffix(".json").read_text())
+        description = json.loads(Run("random", 0, 0, "paper").models[kind].with_suffix(".json").read_text())
         assert (description["dataset"], description["classes"]) == ("toy", sorted(CLASSES))
-    assert set(pd.read_csv("data/heatmaps/random-paper-0/slides.csv")["slide_id"]) == set(SLIDES)
-    diagnosed = pd.read_csv("data/diagnosis/random-paper-0/slides.csv")
+    assert set(pd.read_csv("data/heatmaps/random-0-paper-0/slides.csv")["slide_id"]) == set(SLIDES)
+    diagnosed = pd.read_csv("data/diagnosis/random-0-paper-0/slides.csv")
     assert set(diagnosed.loc[diagnosed["split"] == "test", "slide_id"]) == {"toy6", "toy7"}
     assert set(pd.read_csv("data/comparison/table.csv")["dataset"]) == {"toy"}
 

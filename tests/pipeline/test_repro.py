@@ -65,21 +65,29 @@ EVERY = TRAININGS | _of_both("heatmap", "aggregate") | {"compare"}
 def test_repro_makes_models_and_metrics_and_then_has_nothing_to_do(
     finished: Any, clone: Path, shell: Shell
 ) -> None:
-    assert _ran(finished.output) == EVERY | {"code", "phantom", "index", "pretrain@random", "pretrain@rsp"}
+    assert _ran(finished.output) == EVERY | {
+        "code",
+        "phantom",
+        "index",
+        "pretrain@random-0",
+        "pretrain@rsp-0",
+    }
     assert "Data and pipelines are up to date" in shell("dvc status", clone)
     for method in ("random", "rsp"):
-        assert (clone / f"data/models/{method}/encoder.safetensors").stat().st_size > 40e6
-        assert len(pd.read_csv(clone / f"data/models/{method}/curves.csv")) == {"random": 0, "rsp": 2}[method]
-        for model in Run(method, 0, "mixed_teacher").models.values():
+        assert (clone / f"data/models/{method}-0/encoder.safetensors").stat().st_size > 40e6
+        assert (
+            len(pd.read_csv(clone / f"data/models/{method}-0/curves.csv")) == {"random": 0, "rsp": 2}[method]
+        )
+        for model in Run(method, 0, 0, "mixed_teacher").models.values():
             assert (clone / model).stat().st_size > 40e6
-        metrics = json.loads((clone / f"data/evaluation/{method}-mixed_teacher-0/metrics.json").read_text())
+        metrics = json.loads((clone / f"data/evaluation/{method}-0-mixed_teacher-0/metrics.json").read_text())
         for split, model in itertools.product(
             ("validation", "test"), ("finetuned", "student", "chosen", "color_mean")
         ):
             estimate = metrics[split][model]["accuracy"]
             assert set(estimate) == {"value", "low", "high", "n"}
             assert 0.0 <= estimate["value"] <= 1.0
-        predictions = pd.read_csv(clone / f"data/evaluation/{method}-mixed_teacher-0/predictions.csv")
+        predictions = pd.read_csv(clone / f"data/evaluation/{method}-0-mixed_teacher-0/predictions.csv")
         right = predictions["student_tumor"] > 0.5
         of_test = predictions["split"] == "test"
         accuracy = (right == (predictions["label"] == "tumor"))[of_test].mean()
@@ -96,9 +104,9 @@ def test_repro_maps_and_diagnoses_every_slide_once(clone: Path) -> None:
     slides = pd.read_csv(clone / "data/index/whole_slides.csv", keep_default_na=False)
     assert (slides["split"] == "test").sum() == 4
     trained_on = slides.loc[(slides["split"] == "train"), "slide_id"]
-    folds = pd.read_csv(clone / "data/models/rsp-mixed_teacher-0/folds/folds.csv")
+    folds = pd.read_csv(clone / "data/models/rsp-0-mixed_teacher-0/folds/folds.csv")
     assert sorted(folds["slide_id"]) == sorted(trained_on)
-    folder = clone / "data/heatmaps/rsp-mixed_teacher-0"
+    folder = clone / "data/heatmaps/rsp-0-mixed_teacher-0"
     for slide_id in slides["slide_id"]:
         scores = read_heatmap(folder / f"scores/{slide_id}.csv")
         seen = {"finetuned_seen", "student_seen"} if slide_id in set(trained_on) else set()
@@ -114,11 +122,11 @@ def test_repro_maps_and_diagnoses_every_slide_once(clone: Path) -> None:
             above = rasterize_regions(regions, downsample=grid.downsample, shape=grid.shape)
             np.testing.assert_array_equal(above, np.nan_to_num(scores.raster(model)) >= 0.5)
             assert (folder / f"{model}/{slide_id}.png").is_file()
-    metrics = json.loads((clone / "data/diagnosis/rsp-mixed_teacher-0/metrics.json").read_text())["test"][
+    metrics = json.loads((clone / "data/diagnosis/rsp-0-mixed_teacher-0/metrics.json").read_text())["test"][
         "student"
     ]
     assert set(metrics["slide_auc"]) == {"value", "low", "high", "n"}
-    scores = pd.read_csv(clone / "data/diagnosis/rsp-mixed_teacher-0/slides.csv")
+    scores = pd.read_csv(clone / "data/diagnosis/rsp-0-mixed_teacher-0/slides.csv")
     test = scores[scores["split"] == "test"]
     area = roc_auc_score(test["label"] == "tumor", test["student_score"])
     assert metrics["slide_auc"]["value"] == pytest.approx(area)
@@ -129,9 +137,9 @@ def test_repro_maps_and_diagnoses_every_slide_once(clone: Path) -> None:
 
 @pytest.mark.slow
 def test_repro_maps_nothing_with_methods_that_are_not_asked_for(clone: Path) -> None:
-    assert pd.read_csv(clone / "data/models/random-mixed_teacher-0/folds/folds.csv").empty
-    assert pd.read_csv(clone / "data/heatmaps/random-mixed_teacher-0/slides.csv").empty
-    assert pd.read_csv(clone / "data/diagnosis/random-mixed_teacher-0/slides.csv").empty
+    assert pd.read_csv(clone / "data/models/random-0-mixed_teacher-0/folds/folds.csv").empty
+    assert pd.read_csv(clone / "data/heatmaps/random-0-mixed_teacher-0/slides.csv").empty
+    assert pd.read_csv(clone / "data/diagnosis/random-0-mixed_teacher-0/slides.csv").empty
 
 
 @pytest.mark.slow
@@ -170,13 +178,13 @@ def test_a_lock_file_of_no_bytes_is_refused_and_is_written_anew_from_the_run_cac
     assert finding.status == "FAIL"
     assert "rm dvc.lock" in finding.remedy
     shell("rm dvc.lock", clone)
-    output = shell("dvc repro finetune@rsp-0", clone)
+    output = shell("dvc repro finetune@rsp-0-0", clone)
     assert _ran(output) == set()
     assert output.count("cached - skipping run") == 5
     stages = yaml.safe_load(lock.read_text())["stages"]
     before = yaml.safe_load(whole)["stages"]
     assert stages == {
-        name: before[name] for name in ("code", "phantom", "index", "pretrain@rsp", "finetune@rsp-0")
+        name: before[name] for name in ("code", "phantom", "index", "pretrain@rsp-0", "finetune@rsp-0-0")
     }
     shell("git checkout dvc.lock", clone)
     assert "up to date" in shell("dvc status", clone)
@@ -200,7 +208,7 @@ def test_a_change_runs_only_what_it_reaches(clone: Path, shell: Shell) -> None:
 @pytest.mark.slow
 def test_metrics_and_plots_are_shown(clone: Path, shell: Shell) -> None:
     shown = json.loads(shell("dvc metrics show --json", clone))[""]["data"]
-    summary = shown["data/evaluation/rsp-mixed_teacher-0/summary.json"]["data"]
+    summary = shown["data/evaluation/rsp-0-mixed_teacher-0/summary.json"]["data"]
     assert set(summary) == {"validation_accuracy", "test_accuracy"}
     assert set(summary["test_accuracy"]) == {
         "finetuned",
@@ -223,17 +231,38 @@ def test_metrics_and_plots_are_shown(clone: Path, shell: Shell) -> None:
 def test_another_dataset_is_one_setting_and_shares_the_pretraining(clone: Path, shell: Shell) -> None:
     output = shell("dvc exp run -S dataset=kather -S 'methods=[rsp]'", clone)
     assert _ran(output) == {name for name in EVERY if "random" not in name} | {"phantom", "index"}
-    summary = json.loads((clone / "data/evaluation/rsp-mixed_teacher-0/summary.json").read_text())
+    summary = json.loads((clone / "data/evaluation/rsp-0-mixed_teacher-0/summary.json").read_text())
     assert 0.0 <= summary["test_accuracy"]["student"] <= 1.0
-    warnings = json.loads((clone / "data/evaluation/rsp-mixed_teacher-0/metrics.json").read_text())[
+    warnings = json.loads((clone / "data/evaluation/rsp-0-mixed_teacher-0/metrics.json").read_text())[
         "warnings"
     ]
     assert "no patient ids" in warnings[0]
     # Kather has patches only: nothing is mapped, and nothing diagnosed.
-    assert json.loads((clone / "data/heatmaps/rsp-mixed_teacher-0/summary.json").read_text()) == {
+    assert json.loads((clone / "data/heatmaps/rsp-0-mixed_teacher-0/summary.json").read_text()) == {
         "slides": 0,
         "cells": 0,
     }
-    output = json.loads((clone / "data/diagnosis/rsp-mixed_teacher-0/metrics.json").read_text())
+    output = json.loads((clone / "data/diagnosis/rsp-0-mixed_teacher-0/metrics.json").read_text())
     assert output["warnings"][0].startswith("no diagnosis of slides")
     assert "test_slide_auc" not in json.loads((clone / "data/comparison/summary.json").read_text())
+
+
+@pytest.mark.slow
+def test_another_encoder_is_another_run_of_all_that_follows_it(clone: Path, shell: Shell) -> None:
+    """After the last test: of Kather's patches."""
+    stages = ("finetune", "consistency", "evaluate", "crossfit", "heatmap", "aggregate")
+    output = shell("dvc exp run -S 'pretrain.seeds=[0,1]' -S 'methods=[random]'", clone)
+    of_both = {run_of(stage, "random") for stage in stages}
+    of_both |= {name.replace("random-0", "random-1") for name in of_both}
+    assert _ran(output) == of_both | {"pretrain@random-1", "compare"}
+    files = [clone / f"data/models/random-{encoder}/encoder.safetensors" for encoder in (0, 1)]
+    assert files[0].read_bytes() != files[1].read_bytes()
+    labeled = [
+        json.loads((clone / f"data/models/random-{n}-0/finetuned/model.json").read_text()) for n in (0, 1)
+    ]
+    assert [about["encoder_seed"] for about in labeled] == [0, 1]
+    table = pd.read_csv(clone / "data/comparison/table.csv")
+    assert set(table["num_encoders"]) == {2}
+    assert set(table["over"]) == {"patches and encoders"}
+    report = (clone / "data/comparison/report.md").read_text()
+    assert "seed 0 of encoders 0, 1" in report

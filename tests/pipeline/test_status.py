@@ -46,7 +46,8 @@ def clone(root: Path, shell: Shell, tmp_path_factory: pytest.TempPathFactory) ->
 def _write_outputs(folder: Path, stage: Any) -> None:
     paths = itertools.chain.from_iterable(stage.get(kind, ()) for kind in ("outs", "metrics", "plots"))
     for path, method in itertools.product(paths, METHODS):
-        path = path.replace("${item.student}", "mixed_teacher").replace("${item.seed}", "0")
+        for name, value in {"student": "mixed_teacher", "encoder": "0", "seed": "0"}.items():
+            path = path.replace(f"${{item.{name}}}", value)
         output = folder / path.replace("${item.method}", method)
         _write(output if output.suffix else output / "file")
 
@@ -107,13 +108,13 @@ def test_a_change_in_the_reports_reaches_only_what_draws_results(changed: Callab
 def test_a_change_in_a_method_reaches_the_pretraining_of_that_method_alone(
     method: str, changed: Callable[..., set[str]]
 ) -> None:
-    assert changed(f"pretext/{method}/*.py") == {f"pretrain@{method}"}
+    assert changed(f"pretext/{method}/*.py") == {f"pretrain@{method}-0"}
 
 
 def test_a_change_in_what_every_pretraining_runs_reaches_no_other_stage(
     changed: Callable[..., set[str]],
 ) -> None:
-    assert changed("engines/pretrain.py") == {f"pretrain@{method}" for method in METHODS}
+    assert changed("engines/pretrain.py") == {f"pretrain@{method}-0" for method in METHODS}
 
 
 def test_a_change_in_the_students_network_reaches_no_encoder_and_no_finetuned_model(

@@ -41,10 +41,12 @@ def test_one_that_fails_is_named_with_its_reason_and_leaves_the_others(swept: Pa
 
 def test_the_sweep_pretrains_not_at_all_and_fine_tunes_once(swept: Path) -> None:
     logs = "".join(path.read_text() for path in swept.glob(".dvc/tmp/exps/run/*/*.out"))
-    assert "Running stage 'pretrain@rsp'" not in logs
+    assert "Running stage 'pretrain@rsp-0'" not in logs
     assert "Running stage 'index'" not in logs
-    assert logs.count("Running stage 'finetune@rsp-0'") == 2  # alpha 0.5, for both mu; and the one that fails
-    assert logs.count("Running stage 'consistency@rsp-mixed_teacher-0'") == 2
+    assert (
+        logs.count("Running stage 'finetune@rsp-0-0'") == 2
+    )  # alpha 0.5, for both mu; and the one that fails
+    assert logs.count("Running stage 'consistency@rsp-0-mixed_teacher-0'") == 2
 
 
 def test_curves_collects_what_ended_well(swept: Path, shell: Shell) -> None:

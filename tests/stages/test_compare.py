@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -55,27 +56,34 @@ def _predictions(rows: pd.DataFrame, skill: float, random: np.random.Generator) 
 def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A function that makes a project with predictions of methods and seeds, and goes into it."""
 
-    def make(seeds: tuple[int, ...] = (0,), scores: bool = False, color: float = 0.1, **changes: Any) -> Path:
+    def make(
+        seeds: tuple[int, ...] = (0,),
+        encoders: tuple[int, ...] = (0,),
+        scores: bool = False,
+        color: float = 0.1,
+        **changes: Any,
+    ) -> Path:
         params = in_the_papers_way(yaml.safe_load((root / "params.yaml").read_text()))
         params |= {"methods": list(SKILL), "seeds": list(seeds)}
         params |= {"dataset": "breastpathq", "corpus": "breastpathq"} if scores else {"dataset": "kather"}
+        params["pretrain"]["seeds"] = list(encoders)
         params["whole_slides"] = {"methods": [], "students": []}
         params["compare"] = {"seed": 0, "num_replicates": 200}
         params["corpora"]["breastpathq"]["mpps"] = changes.pop("mpps", [2.0, 4.0, 8.0])
         (tmp_path / "params.yaml").write_text(yaml.safe_dump(params | changes))
         for method, skill in SKILL.items():
-            for seed in seeds:
+            for encoder, seed in itertools.product(encoders, seeds):
                 tables = []
                 for split in ("validation", "test"):
                     rows = _rows(split, scores)
-                    random = np.random.default_rng([seed, len(method)])
+                    random = np.random.default_rng([seed, len(method), *[encoder] * bool(encoder)])
                     predictions = {
                         name: _predictions(rows, skill + 0.1 * random.normal(), random) for name in NAMES
                     }
                     fixed = np.random.default_rng(9)
                     predictions |= {name: _predictions(rows, color, fixed) for name in ARMS}
                     tables.append(predictions_table(rows, predictions, None if scores else CLASSES))
-                folder = tmp_path / f"data/evaluation/{method}-paper-{seed}"
+                folder = tmp_path / f"data/evaluation/{method}-{encoder}-paper-{seed}"
                 folder.mkdir(parents=True, exist_ok=True)
                 write_predictions(folder / "predictions.csv", tables)
         monkeypatch.chdir(tmp_path)
@@ -98,7 +106,7 @@ def test_every_row_of_the_table_is_the_mean_of_its_seeds(project: Project) -> No
     assert set(table["over"]) == {"slides and seeds"}
     each = []
     for seed in range(5):
-        rows = pd.read_csv(folder / f"data/evaluation/rsp-paper-{seed}/predictions.csv").query(
+        rows = pd.read_csv(folder / f"data/evaluation/rsp-0-paper-{seed}/predictions.csv").query(
             "split == 'test'"
         )
         decided = rows[[f"student_{name}" for name in CLASSES]].to_numpy().argmax(axis=1)
@@ -107,6 +115,38 @@ def test_every_row_of_the_table_is_the_mean_of_its_seeds(project: Project) -> No
     assert float(row["value"]) == pytest.approx(np.mean(each), abs=1e-5)
     assert float(row["seed_sd"]) == pytest.approx(np.std(each, ddof=1), abs=1e-5)
     assert set(table["paper_value"]) == {""}
+
+
+def test_several_encoders_take_the_place_of_seeds(project: Project, caplog: pytest.LogCaptureFixture) -> None:
+    """Mean, spread and interval are over the means of each encoder's runs; the page says so."""
+    folder = project(encoders=(0, 3, 4, 5, 9), seeds=(0, 1))
+    assert main(["compare"]) == 0
+    table = pd.read_csv(folder / "data/comparison/table.csv").query(
+        "split == 'test' and metric == 'accuracy'"
+    )
+    assert set(table["over"]) == {"slides and encoders"}
+    assert set(table["num_encoders"]) == {5}
+    assert set(table["num_seeds"]) == {10}
+    of_encoders = []
+    for encoder in (0, 3, 4, 5, 9):
+        right = []
+        for seed in (0, 1):
+            path = folder / f"data/evaluation/rsp-{encoder}-paper-{seed}/predictions.csv"
+            rows = pd.read_csv(path).query("split == 'test'")
+            decided = rows[[f"student_{name}" for name in CLASSES]].to_numpy().argmax(axis=1)
+            right.append((np.array(CLASSES)[decided] == rows["label"]).mean())
+        of_encoders.append(np.mean(right))
+    row = table[(table["method"] == "rsp") & (table["training"] == "paper")].iloc[0]
+    assert row["value"] == pytest.approx(np.mean(of_encoders), abs=1e-5)
+    assert row["seed_sd"] == pytest.approx(np.std(of_encoders, ddof=1), abs=1e-5)
+    report = (folder / "data/comparison/report.md").read_text()
+    assert "seeds 0, 1 of encoders 0, 3, 4, 5, 9" in report
+    assert "every method has one encoder" not in report
+    assert "spread is hardly known" not in report
+    project(encoders=(0, 3), seeds=(0,))
+    caplog.clear()
+    assert main(["compare"]) == 0
+    assert "2 encoders: their spread is hardly known" in caplog.text
 
 
 def test_the_better_method_is_called_better_and_the_summary_counts_it(project: Project) -> None:
@@ -214,7 +254,7 @@ def test_the_report_begins_with_color_where_color_is_ahead(
 def test_predictions_of_an_older_version_are_refused(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = project() / "data/evaluation/rsp-paper-0/predictions.csv"
+    path = project() / "data/evaluation/rsp-0-paper-0/predictions.csv"
     table = pd.read_csv(path)
     table.drop(columns=[f"stacked_{name}" for name in CLASSES]).to_csv(path, index=False)
     assert main(["compare"]) == 1
@@ -226,20 +266,20 @@ def test_a_missing_run_and_other_patches_are_told_in_one_line(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = project(seeds=(0, 1))
-    path = folder / "data/evaluation/rsp-paper-1/predictions.csv"
+    path = folder / "data/evaluation/rsp-0-paper-1/predictions.csv"
     table = pd.read_csv(path)
     table.iloc[::-1].to_csv(path, index=False)
     assert main(["compare"]) == 1
     message = capsys.readouterr().err.strip().splitlines()[-1]
     assert (
-        "random-paper-0/predictions.csv and data/evaluation/rsp-paper-1/predictions.csv: row 2 has patch_id"
+        "random-0-paper-0/predictions.csv and data/evaluation/rsp-0-paper-1/predictions.csv: row 2 has patch_id"
         in message
     )
     path.unlink()
     assert main(["compare"]) == 1
     message = capsys.readouterr().err.strip().splitlines()[-1]
     assert message.endswith(
-        "rsp-paper-1/predictions.csv: not found; run `dvc repro evaluate@rsp-paper-1` first"
+        "rsp-0-paper-1/predictions.csv: not found; run `dvc repro evaluate@rsp-0-paper-1` first"
     )
     assert not (folder / "data/comparison").exists()
 
@@ -260,7 +300,7 @@ def _diagnose(folder: Path, method: str, seed: int, skill: float) -> pd.DataFram
             "student_score": random.normal(size=40) + skill * is_tumor,
         }
     )
-    path = folder / f"data/diagnosis/{method}-paper-{seed}/slides.csv"
+    path = folder / f"data/diagnosis/{method}-0-paper-{seed}/slides.csv"
     path.parent.mkdir(parents=True, exist_ok=True)
     table.to_csv(path, index=False)
     return table
@@ -272,7 +312,7 @@ def test_slides_are_compared_by_auc_with_delongs_test(
     folder = project(dataset="camelyon16", whole_slides={"methods": list(SKILL), "students": ["paper"]})
     assert main(["compare"]) == 1
     message = capsys.readouterr().err.strip().splitlines()[-1]
-    assert message.endswith("random-paper-0/slides.csv: not found; run `dvc repro aggregate` first")
+    assert message.endswith("random-0-paper-0/slides.csv: not found; run `dvc repro aggregate` first")
     tables = {
         method: _diagnose(folder, method, 0, skill) for method, skill in (("random", 0.2), ("rsp", 3.0))
     }
@@ -309,7 +349,7 @@ def test_diagnoses_of_other_slides_are_not_compared(
     folder = project(dataset="camelyon16", whole_slides={"methods": list(SKILL), "students": ["paper"]})
     for method in SKILL:
         _diagnose(folder, method, 0, 1.0)
-    path = folder / "data/diagnosis/rsp-paper-0/slides.csv"
+    path = folder / "data/diagnosis/rsp-0-paper-0/slides.csv"
     path.write_text(path.read_text().replace("test_007", "test_700"))
     assert main(["compare"]) == 1
     assert "of different slides, labels or models; run aggregate for both" in capsys.readouterr().err

@@ -52,13 +52,13 @@ def _json(path: Path) -> Any:
 @pytest.mark.slow
 def test_every_folder_holds_what_the_data_page_says(project: Path) -> None:
     model = {"model.safetensors", "model.json", "curves.csv", "metrics.json", "summary.json"}
-    run = Run("random", 0, "paper")
+    run = Run("random", 0, 0, "paper")
     assert {path.name for path in (project / run.finetuned).iterdir()} == model | {"answers.png"}
     student = project / run.student_folder
     assert {path.name for path in student.iterdir()} == model | {"pairs.png", "choice.json"}
-    names = {path.name for path in (project / "data/evaluation/random-paper-0").iterdir()}
+    names = {path.name for path in (project / "data/evaluation/random-0-paper-0").iterdir()}
     assert names == {"predictions.csv", "metrics.json", "summary.json", "plots"}
-    plots = {path.name for path in (project / "data/evaluation/random-paper-0/plots").iterdir()}
+    plots = {path.name for path in (project / "data/evaluation/random-0-paper-0/plots").iterdir()}
     assert plots == {"scores_finetuned.png", "scores_student.png", "answers.png"}
     assert not list(project.glob("data/checkpoints/*"))
     description = _json(student / "model.json")
@@ -67,7 +67,7 @@ def test_every_folder_holds_what_the_data_page_says(project: Path) -> None:
 
 @pytest.mark.slow
 def test_numbers_are_those_of_the_predictions(project: Path) -> None:
-    folder = project / "data/evaluation/random-paper-0"
+    folder = project / "data/evaluation/random-0-paper-0"
     predictions = pd.read_csv(folder / "predictions.csv")
     test = predictions[predictions["split"] == "test"]
     metrics = _json(folder / "metrics.json")
@@ -91,7 +91,7 @@ def test_numbers_are_those_of_the_predictions(project: Path) -> None:
 
 @pytest.mark.slow
 def test_what_the_arms_chose_and_what_they_are_made_from_is_on_record(project: Path) -> None:
-    metrics = _json(project / "data/evaluation/random-paper-0/metrics.json")
+    metrics = _json(project / "data/evaluation/random-0-paper-0/metrics.json")
     assert set(metrics["arms"]) == set(LEARNED)
     for name, arm in LEARNED.items():
         chosen = metrics["arms"][name]
@@ -100,16 +100,16 @@ def test_what_the_arms_chose_and_what_they_are_made_from_is_on_record(project: P
         assert chosen["setting"] in LEARNERS[chosen["learner"]].settings
         assert 0 < chosen["score"] < 1
         assert chosen["num_folds"] >= 2
-    encoder = project / "data/models/random/encoder.safetensors"
-    assert metrics["provenance"]["inputs"]["data/models/random/encoder.safetensors"] == file_sha256(encoder)
-    summary = _json(project / "data/evaluation/random-paper-0/summary.json")
+    encoder = project / "data/models/random-0/encoder.safetensors"
+    assert metrics["provenance"]["inputs"]["data/models/random-0/encoder.safetensors"] == file_sha256(encoder)
+    summary = _json(project / "data/evaluation/random-0-paper-0/summary.json")
     assert set(summary["test_icc_a"]) == {"finetuned", "student", "chosen", *ARMS}
 
 
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes(project: Path) -> None:
-    files = [project / path for path in Run("random", 0, "paper").models.values()]
-    files.append(project / "data/evaluation/random-paper-0/predictions.csv")
+    files = [project / path for path in Run("random", 0, 0, "paper").models.values()]
+    files.append(project / "data/evaluation/random-0-paper-0/predictions.csv")
     before = [path.read_bytes() for path in files]
     for stage in ("finetune", "consistency", "evaluate"):
         assert main([stage, *RUN]) == 0
@@ -120,10 +120,10 @@ def test_the_same_seed_gives_the_same_bytes(project: Path) -> None:
 def test_slides_without_labels_are_mapped_and_not_diagnosed(project: Path) -> None:
     for stage in ("crossfit", "heatmap", "aggregate"):
         assert main([stage, *RUN]) == 0
-    folds = project / "data/models/random-paper-0/folds"
+    folds = project / "data/models/random-0-paper-0/folds"
     assert (folds / "folds.csv").read_text() == "slide_id,fold\n"
     assert not list(folds.glob("*.safetensors"))
-    maps = project / "data/heatmaps/random-paper-0"
+    maps = project / "data/heatmaps/random-0-paper-0"
     slides = pd.read_csv(maps / "slides.csv", dtype=str)["slide_id"]
     assert len(slides) == 2
     for slide_id in slides:
@@ -131,7 +131,7 @@ def test_slides_without_labels_are_mapped_and_not_diagnosed(project: Path) -> No
         assert heatmap.grid.shape == (2, 2)  # 512 µm in cells of 256
         assert set(heatmap.values) == {"finetuned", "student"}
     assert (maps / "plots/mosaic.png").is_file()
-    diagnosis = project / "data/diagnosis/random-paper-0"
+    diagnosis = project / "data/diagnosis/random-0-paper-0"
     assert {path.name for path in diagnosis.iterdir()} == {
         *("features.csv", "slides.csv", "metrics.json", "summary.json"),
         *("classifiers", "plots"),

@@ -65,7 +65,7 @@ def test_the_file_stands_in_the_record_of_every_model_that_starts_from_it(run: R
     given = torch.load(WEIGHTS)["state_dict"]["module.patch_embed.proj.weight"]
     for method, is_used in (("random", False), ("pretrained", True), ("rsp", True)):
         assert run("pretrain", "--method", method) == 0
-        folder = Path("data/models", method)
+        folder = Path("data/models", f"{method}-0")
         about = json.loads((folder / "encoder.json").read_text())["encoder"]
         assert about["weights"] == ({"sha256": digest, "license": "CC BY-NC 4.0"} if is_used else None)
         assert (about["name"], about["img_px"], about["num_features"]) == ("test_vit", 32, 64)

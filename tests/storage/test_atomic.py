@@ -122,10 +122,10 @@ def test_what_cannot_be_replaced_is_refused_before_any_work(
 def test_a_link_or_a_file_further_up_is_what_it_is(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     (tmp_path / "data").symlink_to(tmp_path / "disk")
-    check_replaceable(tmp_path / "data/models/rsp")
+    check_replaceable(tmp_path / "data/models/rsp-0")
     (tmp_path / "disk/models").write_text("a file")
     with pytest.raises(OutputError, match=r"models is no folder that you may write to"):
-        check_replaceable(tmp_path / "data/models/rsp")
+        check_replaceable(tmp_path / "data/models/rsp-0")
     (tmp_path / "gone").symlink_to(tmp_path / "unplugged")
     with pytest.raises(OutputError, match=r"gone is no folder that you may write to"):
         check_replaceable(tmp_path / "gone/models")

@@ -211,9 +211,9 @@ def test_what_comes_into_a_folder_of_ones_own_meanwhile_is_not_lost(tmp_path: Pa
         ({}, "data/index", False),
         ({"data/raw": "/else"}, "data/index", False),
         ({"data/raw/own": "/else"}, "data/index", False),
-        ({"data/models": "raw"}, "data/models/rsp", True),
+        ({"data/models": "raw"}, "data/models/rsp-0", True),
         ({"data/models": "raw/own"}, "data/models/own", True),
-        ({"data/raw/own": "/else", "data/models": "/else"}, "data/models/rsp", True),
+        ({"data/raw/own": "/else", "data/models": "/else"}, "data/models/rsp-0", True),
         ({"data/raw/own": "../phantom/own"}, "data/phantom", True),
     ],
 )

@@ -73,12 +73,12 @@ INDEXED: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
 }  # fmt: skip
 TRAINED: dict[str, tuple[Callable[[], object], tuple[str, ...], int | None]] = {
     "a model folder that is a link": (
-        _moved_and_linked(Path("data/models/random-0/finetuned"), "elsewhere"), ("finetuned", "link"), 1,
+        _moved_and_linked(Path("data/models/random-0-0/finetuned"), "elsewhere"), ("finetuned", "link"), 1,
     ),
     "a model folder that is a file": (
-        _instead(Path("data/models/random-0/finetuned"), lambda path: path.write_text("x")), ("finetuned",), 1,
+        _instead(Path("data/models/random-0-0/finetuned"), lambda path: path.write_text("x")), ("finetuned",), 1,
     ),
-    "models that are read-only": (_closed(Path("data/models/random-0")), ("data/models/random-0",), 1),
+    "models that are read-only": (_closed(Path("data/models/random-0-0")), ("data/models/random-0-0",), 1),
     "checkpoints that are a file": (lambda: write_text("data/checkpoints", "x"), ("checkpoints",), 1),
     "a log folder that is a file": (
         lambda: (shutil.rmtree("data/tensorboard", ignore_errors=True), write_text("data/tensorboard", "x")),
@@ -242,7 +242,7 @@ def _another_model() -> None:
     for suffix in (".safetensors", ".json"):
         STUDENT.with_suffix(suffix).unlink()
         shutil.copy(
-            Path("data/models/random-0/finetuned/model").with_suffix(suffix), STUDENT.with_suffix(suffix)
+            Path("data/models/random-0-0/finetuned/model").with_suffix(suffix), STUDENT.with_suffix(suffix)
         )
 
 
@@ -267,7 +267,7 @@ def cases() -> Iterator[Case]:
         yield Case(STATES, name, INDEX_CALL, prepare, code=ACCEPTED, state="done", check=_is_clean)
     for argv, folder in (
         (INDEX_CALL, INDEX),
-        (finetune, artifacts.Run("random", 0).finetuned),
+        (finetune, artifacts.Run("random", 0, 0).finetuned),
         (("compare",), DATA / "comparison"),
     ):
         stage = "-".join((argv[0], *argv[2::2]))

@@ -103,7 +103,7 @@ ANY_JSON: dict[str, Change] = {
     "bytes that are no text": _bytes(lambda data: b"\xff\xfe" * 50),
 }
 
-MAP_CSV = Path("data/heatmaps/random-paper-0/scores/s6.csv")
+MAP_CSV = Path("data/heatmaps/random-0-paper-0/scores/s6.csv")
 CSVS: dict[str, Change] = {
     "a value of nan": _cell(3, "student", "nan"),
     "an infinite value": _cell(3, "student", "inf"),
@@ -135,10 +135,10 @@ def _cell_twice(path: Path) -> None:
     write_text(path, "\n".join([*lines[:2], lines[1], *lines[3:]]) + "\n")
 
 
-PREDICTIONS = Path("data/evaluation/random-paper-0/predictions.csv")
-DIAGNOSES = Path("data/diagnosis/random-paper-0/slides.csv")
-CHOICE = Path("data/models/random-paper-0/student/choice.json")
-FOLDS = Path("data/models/random-paper-0/folds/folds.csv")
+PREDICTIONS = Path("data/evaluation/random-0-paper-0/predictions.csv")
+DIAGNOSES = Path("data/diagnosis/random-0-paper-0/slides.csv")
+CHOICE = Path("data/models/random-0-paper-0/student/choice.json")
+FOLDS = Path("data/models/random-0-paper-0/folds/folds.csv")
 OTHERS: tuple[tuple[str, tuple[str, ...], Path, Change, int | None], ...] = (
     ("a probability in words", COMPARE, PREDICTIONS, _cell(3, "student_tumor", "likely"), REFUSED),
     ("a probability of nan", COMPARE, PREDICTIONS, _cell(3, "student_tumor", "nan"), REFUSED),
@@ -203,7 +203,7 @@ def cases() -> Iterator[Case]:
     for argv, path in ((COMPARE, PREDICTIONS), (COMPARE, DIAGNOSES), (HEATMAP, FOLDS)):
         yield from _of(RESULTS, argv, path, ANY_TABLE)
     yield from _of(RESULTS, EVALUATE, CHOICE, ANY_JSON)
-    garbage = Path("data/checkpoints/finetune-random-0.pt")
+    garbage = Path("data/checkpoints/finetune-random-0-0.pt")
     for name, content in (
         ("noise", b"\x80\x04" * 999),
         ("nothing", b""),
