@@ -250,7 +250,10 @@ def test_another_dataset_is_one_setting_and_shares_the_pretraining(clone: Path, 
 @pytest.mark.slow
 def test_another_encoder_is_another_run_of_all_that_follows_it(clone: Path, shell: Shell) -> None:
     """After the last test: of Kather's patches."""
-    output = shell("dvc exp run -S 'pretrain.seeds=[0,1]' -S 'methods=[random]' finetune@random-1-0", clone)
+    output = shell(
+        "dvc exp run -S 'pretrain.seeds=[0,1]' -S 'methods=[random]' pretrain@random-0 finetune@random-1-0",
+        clone,
+    )
     assert _ran(output) == {"pretrain@random-1", "finetune@random-1-0"}
     files = [clone / f"data/models/random-{encoder}/encoder.safetensors" for encoder in (0, 1)]
     assert files[0].read_bytes() != files[1].read_bytes()
