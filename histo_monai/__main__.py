@@ -29,7 +29,7 @@ STAGES = {
     "crossfit": "train models without each fold of the training slides, to map these by",
     "heatmap": "map whole slides: scores, TIFF, overlays, GeoJSON",
     "aggregate": "from maps to slides: features, SVM, slide AUC, lesion FROC",
-    "compare": "put all methods, students and seeds into one table, with paired tests between any two",
+    "compare": "put all methods, encoders, students and seeds into one table, with paired tests between any two",
 }
 COMMANDS = {
     "curves": "draw all experiments together: metrics against labels, mu and n_aug, and the labels saved",
@@ -179,7 +179,10 @@ def _add_options(commands: Mapping[str, argparse.ArgumentParser]) -> None:
     suggest.add_argument(
         "--side-um", type=float, help="side of a region, µm; that of a patch where not given"
     )
-    suggest.add_argument("--folder", help="where to write; data/suggestions/<run> where not given")
+    suggest.add_argument(
+        "--folder",
+        help="where to write; data/suggestions/<method>-<encoder>-<student>-<seed> where not given",
+    )
     convert.add_argument("source", help=".xml or .geojson")
     convert.add_argument("target", help=".geojson or .xml, not there yet")
     verify.add_argument("folders", nargs="*", default=["data"], metavar="FOLDER", help="data where not given")

@@ -83,7 +83,7 @@ class Run(NamedTuple):
         return "-".join(str(part) for part in parts if part != "")
 
     @property
-    def luck(self) -> int:
+    def derived_seed(self) -> int:
         """Seed of all that is drawn after the pretraining, the labels too: each encoder has draws of its own.
 
         That of encoder 0 is the run's seed itself; of seed 0 labels are drawn as the index stage wrote them.

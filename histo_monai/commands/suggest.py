@@ -81,10 +81,10 @@ def _suggest(draft: Path, run: Run, num: int, side_um: float | None) -> str:
     task = assembly.task
     models = assembly.load_run(run)
     search = _search(assembly, side_um)
-    candidates = _candidates(assembly, search, run.luck)
+    candidates = _candidates(assembly, search, run.derived_seed)
     look = partial(embed, models=models, task=task, features_of=STUDENT)
     embedding = look(assembly.in_order(candidates).loader)
-    labeled = look(assembly.in_order(assembly.labeled(run.luck)).loader)
+    labeled = look(assembly.in_order(assembly.labeled(run.derived_seed)).loader)
     uncertainty = _uncertainty(embedding)
     chosen = choose_diverse(
         embedding.features,

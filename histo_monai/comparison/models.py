@@ -121,9 +121,9 @@ def compare_models(
 ) -> Comparison:
     """Every metric of every model with its interval, and paired tests: of every two models, or of families of pairs.
 
-    All models share one resampling of the groups, and equal seeds are paired. What is said of seeds here is said of
-    encoders where runs have several of them: then the means of each encoder's runs take the place of the seeds
-    (`by_encoder`), so that interval and test hold how lucky a pretraining was. The tests are t tests of the mean
+    All models share one resampling of the groups, and equal seeds are paired. Where runs have several
+    encoders, means of each encoder's runs take the place of the seeds in all that follows (`by_encoder`), so that
+    interval and test hold how lucky a pretraining was. The tests are t tests of the mean
     difference over seeds (`spread_mean`); its variance over groups is that of the bootstrap, for macro AUC that of
     DeLong and Obuchowski (`influence_spreads`). With one seed and independent rows accuracy has McNemar's exact
     p instead (its interval stays the t interval). Holm's adjustment is over the pairs of one metric and one family.

@@ -44,7 +44,7 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
     """Write data/models/<run>/student: model, choice, metrics, summary, curves.csv, pairs.png."""
     of_run = Run(method, encoder, seed, student)
     assembly = Assembly.read()
-    params, rows = assembly.params, assembly.rows(of_run.luck, with_unlabeled=True)
+    params, rows = assembly.params, assembly.rows(of_run.derived_seed, with_unlabeled=True)
     start = of_run.models[FINETUNED]
     tables = [artifacts.PATCHES_CSV, artifacts.UNLABELED_CSV]
     provenance = made_from(params, [*tables, start], [rows.unlabeled, rows.validation])
@@ -56,7 +56,7 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
         student,
         model,
         rows,
-        seed=derive_seed(of_run.luck, "consistency"),
+        seed=derive_seed(of_run.derived_seed, "consistency"),
         picture=partial(weak_and_strong, classes=assembly.task.classes),
         records=Records(
             artifacts.tensorboard_folder(stage),

@@ -68,7 +68,7 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
     slides = slides_to_fold(read_whole_slides(artifacts.WHOLE_SLIDES_CSV), patches)
     if not params.is_mapped_by(method, student):
         slides = slides.iloc[:0]
-    folds = slides.assign(fold=_folds(slides, params.crossfit.num_folds, of_run.luck))[list(COLUMNS)]
+    folds = slides.assign(fold=_folds(slides, params.crossfit.num_folds, of_run.derived_seed))[list(COLUMNS)]
     used = [split_rows(patches, split) for split in ("train", "validation")]
     tables = [artifacts.PATCHES_CSV, artifacts.UNLABELED_CSV, artifacts.WHOLE_SLIDES_CSV]
     provenance = made_from(params, [*tables, of_run.encoder_path], used)
@@ -98,7 +98,7 @@ def _train_fold(
     """Fine-tuned model and student without the slides held out; their measures on validation."""
     params = assembly.params
     try:
-        rows = assembly.rows(run.luck, with_unlabeled=True, without_slides=held_out)
+        rows = assembly.rows(run.derived_seed, with_unlabeled=True, without_slides=held_out)
     except InputError as error:
         raise InputError(
             f"fold {fold}, without {', '.join(sorted(held_out))}: {error}; or map no slides (whole_slides.methods: [])"
@@ -117,7 +117,7 @@ def _train_fold(
         assembly,
         run.encoder_path,
         rows,
-        seed=derive_seed(run.luck, "fold", fold, "finetune"),
+        seed=derive_seed(run.derived_seed, "fold", fold, "finetune"),
         picture=_no_picture,
         records=records(FINETUNED),
     )
@@ -136,7 +136,7 @@ def _train_fold(
         run.student,
         model,
         rows,
-        seed=derive_seed(run.luck, "fold", fold, "consistency"),
+        seed=derive_seed(run.derived_seed, "fold", fold, "consistency"),
         picture=_no_picture,
         records=records(STUDENT),
     )

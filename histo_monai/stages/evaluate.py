@@ -56,7 +56,7 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
         of_run.choice,
         of_run.encoder_path,
     ]
-    labeled = assembly.labeled(of_run.luck)
+    labeled = assembly.labeled(of_run.derived_seed)
     provenance = made_from(params, read, [*rows.values(), labeled])
     models = assembly.load_run(of_run)
     choice = read_choice(of_run.choice)

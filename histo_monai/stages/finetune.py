@@ -39,7 +39,7 @@ def run(method: str, encoder: int, seed: int) -> None:
     """Write data/models/<run>/finetuned: model, metrics.json, summary.json, curves.csv, answers.png."""
     of_run = Run(method, encoder, seed)
     assembly = Assembly.read()
-    params, rows = assembly.params, assembly.rows(of_run.luck, with_unlabeled=False)
+    params, rows = assembly.params, assembly.rows(of_run.derived_seed, with_unlabeled=False)
     start = of_run.encoder_path
     provenance = made_from(params, [artifacts.PATCHES_CSV, start], [rows.labeled, rows.validation])
     stage = f"finetune-{of_run.name}"
@@ -48,7 +48,7 @@ def run(method: str, encoder: int, seed: int) -> None:
         assembly,
         start,
         rows,
-        seed=derive_seed(of_run.luck, "finetune"),
+        seed=derive_seed(of_run.derived_seed, "finetune"),
         picture=partial(answers, classes=assembly.task.classes),
         records=Records(
             artifacts.tensorboard_folder(stage),

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -27,7 +29,7 @@ def _says(accuracy: float, seed: int) -> np.ndarray:
 
 
 def _member(accuracy: float, num_labels: int, **changes: object) -> Member:
-    settings: dict[str, object] = {
+    settings: dict[str, Any] = {
         "method": "random",
         "training": "finetune",
         "repeat": (0, 0),
@@ -35,7 +37,7 @@ def _member(accuracy: float, num_labels: int, **changes: object) -> Member:
         "n_aug": np.nan,
     }
     settings |= {"alpha": num_labels / 1000, "num_labels": num_labels} | changes
-    return Member(**settings, predictions=_says(accuracy, num_labels + sum(settings["repeat"])))  # type: ignore[arg-type]
+    return Member(**settings, predictions=_says(accuracy, num_labels + sum(settings["repeat"])))
 
 
 def _points(members: list[Member], groups: np.ndarray | None = None) -> list:
