@@ -4,8 +4,8 @@
     python benchmarks/few_labels.py run DIR --dataset lung    # real patches, see real_patches.py
     python benchmarks/few_labels.py report DIR --values docs/few_labels.csv    # those of the file too; it is written
 
-A cohort has slides, an encoder, a draw of the labels and a seed of its own, so the spread over cohorts holds the luck
-of all of them: differences are means over cohorts, with Student's t. Params are those of params.yaml but for the seeds,
+A cohort has slides, an encoder, draws of the labels and seeds of its own, so the spread over cohorts holds the luck
+of all of them: differences are means over cohorts, with Student's t; a cohort's value is the mean over its draws. Params are those of params.yaml but for the seeds,
 `--set` and what `RUNS` names. Each run has one thread; start several with other cohorts to use more cores.
 """
 
@@ -48,6 +48,8 @@ RUNS = (
     (ALL, False, STUDENT_STEPS),
 )
 """Labels (alpha of params.yaml, or 1.0), whether pretrained, student."""
+DRAW_STEP = 100
+"""Seed of a draw: that of its cohort, and so much more for each draw before it."""
 
 
 class Model(NamedTuple):
@@ -79,7 +81,7 @@ DIFFERENCES = (
     ("student", "all labels, as many steps"),
     ("student", "random, all labels, as many steps"),
 )
-VALUES = ["dataset", "cohort", "metric", "model", "value"]
+VALUES = ["dataset", "cohort", "draw", "metric", "model", "value"]
 Metric = Callable[[Predictions, str], float]
 
 
@@ -88,11 +90,15 @@ def pretraining_of(dataset: str) -> str:
     return PRETRAINED.get(dataset, DEFAULT)
 
 
-def run_cohort(folder: Path, dataset: str, cohort: int, changes: Sequence[str], runs: Sequence[int]) -> None:
-    """All stages that `RUNS` needs; leaves <dataset>-<cohort>-<run>.csv in `folder`."""
-    wanted = [folder / f"{dataset}-{cohort}-{number}.csv" for number in range(len(RUNS))]
+def run_cohort(
+    folder: Path, dataset: str, cohort: int, draw: int, changes: Sequence[str], runs: Sequence[int]
+) -> None:
+    """All stages that `RUNS` needs; leaves <dataset>-<cohort>-<run>-<draw>.csv in `folder`."""
+    wanted = [folder / f"{dataset}-{cohort}-{number}-{draw}.csv" for number in range(len(RUNS))]
     place = folder / f"{dataset}-{cohort}"
     place.mkdir(parents=True, exist_ok=True)
+    seed = cohort + DRAW_STEP * draw
+    changes = [f"seeds=[{seed}]", *changes]
     alpha = _write_params(place, dataset, cohort, changes)["alpha"]
     if dataset in CORPORA:
         _stage(place, "data/phantom/metrics.json", "phantom")
@@ -104,14 +110,14 @@ def run_cohort(folder: Path, dataset: str, cohort: int, changes: Sequence[str], 
         if wanted[number].exists() or number not in runs:
             continue
         _write_params(place, dataset, cohort, [*changes, f"alpha={alpha if labels == FEW else 1.0}"])
-        of_method, of_run = ("--method", method), ("--method", method, "--seed", str(cohort))
+        of_method, of_run = ("--method", method), ("--method", method, "--seed", str(seed))
         encoder = Path(f"data/models/{method}-{cohort}")
         _take_encoder(folder, place, encoder)
         _stage(place, str(encoder / "metrics.json"), "pretrain", *of_method)
         for stage in ("finetune", "consistency", "evaluate"):
             _stage(place, "", stage, *of_run, *(() if stage == "finetune" else ("--student", student)))
         shutil.copy(
-            place / f"data/evaluation/{method}-{cohort}-{student}-{cohort}/predictions.csv", wanted[number]
+            place / f"data/evaluation/{method}-{cohort}-{student}-{seed}/predictions.csv", wanted[number]
         )
 
 
@@ -180,9 +186,9 @@ def icc_of(table: Predictions, model: str) -> float:
 def measured(folder: Path) -> pd.DataFrame:
     """Columns `VALUES` of every run in `folder`."""
     rows = []
-    for path in sorted(folder.glob("*-*-0.csv")):
-        dataset, cohort, _ = path.stem.split("-")
-        paths = {number: folder / f"{dataset}-{cohort}-{number}.csv" for number in range(len(RUNS))}
+    for path in sorted(folder.glob("*-*-0-*.csv")):
+        dataset, cohort, _, draw = path.stem.split("-")
+        paths = {number: folder / f"{dataset}-{cohort}-{number}-{draw}.csv" for number in range(len(RUNS))}
         tables = {
             number: read_predictions(path).of_split("test") for number, path in paths.items() if path.exists()
         }
@@ -192,7 +198,7 @@ def measured(folder: Path) -> pd.DataFrame:
             else {"accuracy": accuracy_of, "macro AUC": macro_auc_of}
         )
         rows += [
-            (dataset, int(cohort), title, name, round(metric(tables[model.run], model.predictions), 4))
+            (dataset, int(cohort), int(draw), title, name, round(metric(tables[model.run], model.predictions), 4))
             for title, metric in metrics.items()
             for name, model in MODELS.items()
             if model.run in tables
@@ -204,7 +210,7 @@ def report(values: pd.DataFrame) -> str:
     """Tables of all datasets, in Markdown."""
     lines: list[str] = []
     for (dataset, title), part in values.groupby(["dataset", "metric"], sort=False):
-        table = part.pivot(index="cohort", columns="model", values="value")
+        table = part.pivot_table(index="cohort", columns="model", values="value", aggfunc="mean")
         table = table[[name for name in MODELS if name in table and table[name].notna().sum() > 1]]
         lines += [f"## {dataset}, {title}", ""]
         if table.empty:
@@ -241,6 +247,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--dataset", default="camelyon16", choices=(*CORPORA, *real_patches.TABLES))
     parser.add_argument("--cohorts", type=int, nargs="+", default=[10, 11, 12, 13, 14])
+    parser.add_argument("--draws", type=int, nargs="+", default=[0], help="of the labels, in each cohort")
     parser.add_argument(
         "--runs", type=int, nargs="+", default=range(len(RUNS)), help="numbers of `RUNS`; all"
     )
@@ -251,13 +258,14 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.what == "run":
         for cohort in arguments.cohorts:
-            run_cohort(arguments.folder, arguments.dataset, cohort, arguments.set, arguments.runs)
+            for draw in arguments.draws:
+                run_cohort(arguments.folder, arguments.dataset, cohort, draw, arguments.set, arguments.runs)
         return
     values = measured(arguments.folder)
     if arguments.values:
         known = pd.read_csv(arguments.values) if arguments.values.exists() else values.iloc[:0]
         values = pd.concat([known, values]).drop_duplicates(VALUES[:-1], keep="last")
-        values = values.sort_values(VALUES[:2], kind="stable")
+        values = values.sort_values(VALUES[:3], kind="stable")
         values.to_csv(arguments.values, index=False)
     print(report(values))
 
