@@ -5,8 +5,8 @@
     python benchmarks/few_labels.py report DIR --values docs/few_labels.csv    # those of the file too; it is written
 
 A cohort has slides, an encoder, draws of the labels and seeds of its own, so the spread over cohorts holds the luck
-of all of them: differences are means over cohorts, with Student's t; a cohort's value is the mean over its draws. Params are those of params.yaml but for the seeds,
-`--set` and what `RUNS` names. Each run has one thread; start several with other cohorts to use more cores.
+of all of them: differences are means over cohorts, with Student's t; a cohort's value is the mean over its draws.
+Params are those of params.yaml but for the seeds, `--set` and what `RUNS` names. Each run has one thread; start several with other cohorts to use more cores.
 """
 
 from __future__ import annotations
@@ -198,7 +198,14 @@ def measured(folder: Path) -> pd.DataFrame:
             else {"accuracy": accuracy_of, "macro AUC": macro_auc_of}
         )
         rows += [
-            (dataset, int(cohort), int(draw), title, name, round(metric(tables[model.run], model.predictions), 4))
+            (
+                dataset,
+                int(cohort),
+                int(draw),
+                title,
+                name,
+                round(metric(tables[model.run], model.predictions), 4),
+            )
             for title, metric in metrics.items()
             for name, model in MODELS.items()
             if model.run in tables
