@@ -6,7 +6,8 @@
 
 A cohort has slides, an encoder, draws of the labels and seeds of its own, so the spread over cohorts holds the luck
 of all of them: differences are means over cohorts, with Student's t; a cohort's value is the mean over its draws.
-Params are those of params.yaml but for the seeds, `--set` and what `RUNS` names. Each run has one thread; start several with other cohorts to use more cores.
+Params are those of params.yaml but for the seeds, `--set` and what `RUNS` names.
+Each run has one thread; start several with other cohorts to use more cores.
 """
 
 from __future__ import annotations
@@ -97,9 +98,9 @@ def run_cohort(
     wanted = [folder / f"{dataset}-{cohort}-{number}-{draw}.csv" for number in range(len(RUNS))]
     place = folder / f"{dataset}-{cohort}"
     place.mkdir(parents=True, exist_ok=True)
-    seed = cohort + DRAW_STEP * draw
+    seed = seed_of(cohort, draw)
     changes = [f"seeds=[{seed}]", *changes]
-    alpha = _write_params(place, dataset, cohort, changes)["alpha"]
+    alpha = write_params(place, dataset, cohort, changes)["alpha"]
     if dataset in CORPORA:
         _stage(place, "data/phantom/metrics.json", "phantom")
     elif not (place / "data/index/metrics.json").exists():
@@ -109,19 +110,33 @@ def run_cohort(
         method = pretraining_of(dataset) if is_pretrained else NONE
         if wanted[number].exists() or number not in runs:
             continue
-        _write_params(place, dataset, cohort, [*changes, f"alpha={alpha if labels == FEW else 1.0}"])
+        write_params(place, dataset, cohort, [*changes, f"alpha={alpha if labels == FEW else 1.0}"])
         of_method, of_run = ("--method", method), ("--method", method, "--seed", str(seed))
         encoder = Path(f"data/models/{method}-{cohort}")
         _take_encoder(folder, place, encoder)
         _stage(place, str(encoder / "metrics.json"), "pretrain", *of_method)
-        for stage in ("finetune", "consistency", "evaluate"):
-            _stage(place, "", stage, *of_run, *(() if stage == "finetune" else ("--student", student)))
-        shutil.copy(
-            place / f"data/evaluation/{method}-{cohort}-{student}-{seed}/predictions.csv", wanted[number]
-        )
+        _stage(place, "", "finetune", *of_run)
+        _stage(place, "", "consistency", *of_run, "--student", student)
+        evaluate(folder, dataset, dataset, cohort, draw, number)
 
 
-def _write_params(place: Path, dataset: str, cohort: int, changes: Sequence[str]) -> dict[str, Any]:
+def evaluate(folder: Path, title: str, dataset: str, cohort: int, draw: int, number: int) -> None:
+    """Evaluate one of `RUNS` in <title>-<cohort>; leaves <title>-<cohort>-<run>-<draw>.csv in `folder`."""
+    place, seed = folder / f"{title}-{cohort}", seed_of(cohort, draw)
+    _, is_pretrained, student = RUNS[number]
+    method = pretraining_of(dataset) if is_pretrained else NONE
+    _stage(place, "", "evaluate", "--method", method, "--seed", str(seed), "--student", student)
+    done = place / f"data/evaluation/{method}-{cohort}-{student}-{seed}/predictions.csv"
+    shutil.copy(done, folder / f"{title}-{cohort}-{number}-{draw}.csv")
+
+
+def seed_of(cohort: int, draw: int) -> int:
+    """Of the draw of the labels and of the trainings."""
+    return cohort + DRAW_STEP * draw
+
+
+def write_params(place: Path, dataset: str, cohort: int, changes: Sequence[str]) -> dict[str, Any]:
+    """Those of a cohort, with `changes` (dotted key=value); returned as they are written."""
     tree: dict[str, Any] = yaml.safe_load((ROOT / "params.yaml").read_text())
     if dataset in CORPORA:
         tree |= {"dataset": dataset, "corpus": CORPORA[dataset]}
