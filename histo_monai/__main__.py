@@ -22,6 +22,7 @@ STAGES = {
     "code": "digest the files of code that each stage runs, for DVC",
     "phantom": "simulate a cohort of slides in the official layout of the dataset",
     "index": "find tissue, split the slides, draw the centers of the patches",
+    "check": "look whether all is there that later stages need, and write a page to see it on",
     "pretrain": "learn an encoder from unlabeled slides",
     "finetune": "train encoder and head on a fraction of the labels",
     "consistency": "train a student on labeled and unlabeled patches",

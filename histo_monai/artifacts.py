@@ -18,6 +18,7 @@ PARAMS = Path("params.yaml")
 CODE = DATA / "code"
 PHANTOM = DATA / "phantom"
 INDEX = DATA / "index"
+CHECK = DATA / "check"
 COMPARISON = DATA / "comparison"
 CURVES_OF_EXPERIMENTS = DATA / "curves"
 SLIDES_CSV = INDEX / "slides.csv"
@@ -158,7 +159,7 @@ def runs(methods: Iterable[str], students: Iterable[str], repeats: Iterable[tupl
 
 def output_folder(stage: str, method: str = "", encoder: int = 0, student: str = "", seed: int = 0) -> Path:
     """The one folder that a stage replaces when it ends."""
-    of_all = {"code": CODE, "phantom": PHANTOM, "index": INDEX, "compare": COMPARISON}
+    of_all = {"code": CODE, "phantom": PHANTOM, "index": INDEX, "check": CHECK, "compare": COMPARISON}
     of_all["pretrain"] = encoder_folder(method, encoder)
     return (of_all | Run(method, encoder, seed, student).folders)[stage]
 

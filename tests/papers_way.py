@@ -9,6 +9,6 @@ def in_the_papers_way(tree: dict[str, Any]) -> dict[str, Any]:
     """A tree of params.yaml with the paper's student alone and its fine-tuning in epochs; changed in place."""
     tree |= {"methods": ["random", "rsp"], "students": ["paper"], "alpha": 0.1, "mu": 7}
     tree["finetune"]["recipe"] = dict.fromkeys(tree["finetune"]["recipe"])
-    tree["labels"]["breastpathq"]["unlabeled"] = 0
+    tree["labels"]["breastpathq"]["unlabeled"] = tree["labels"]["own"]["unlabeled"] = 0
     tree["whole_slides"] |= {"methods": ["rsp"], "students": ["paper"]}
     return tree

@@ -109,5 +109,6 @@ def test_alpha_mu_and_n_aug_reach_neither_index_nor_pretrain(stage: str, pipelin
     used = set(pipeline[stage].get("params", ())) & {"alpha", "mu", "n_aug", "students", "seeds"}
     expected = {"finetune": {"alpha"}, "consistency": {"alpha", "mu", "n_aug"}, "evaluate": {"alpha"}}
     expected["crossfit"] = expected["consistency"]
+    expected["check"] = {"alpha", "students", "seeds"}  # it reads no slide but for a look
     expected["compare"] = {"alpha", "mu", "n_aug", "students", "seeds"}
     assert used == expected.get(stage, set())

@@ -98,8 +98,11 @@ class Dataset(Protocol):
         """Whether validation may be drawn from the patients of the training patches; `labels`: its settings."""
         return False
 
-    def num_unlabeled(self, labels: Any) -> int:
-        """Patches to draw from the tissue of slides beside the labeled ones; `labels`: its settings."""
+    def num_unlabeled(self, labels: Any) -> int | None:
+        """Patches to draw from the tissue of slides beside the labeled ones; `labels`: its settings.
+
+        None: what there is room for, up to `index.candidates.PLENTY`.
+        """
         return 0
 
     def least_outline_um(self, labels: Any, patch_px: int) -> dict[str, float]:

@@ -21,8 +21,8 @@ class MapSettings(Protocol):
     """How the slides of a dataset are mapped."""
 
     @property
-    def stride_um(self) -> float:
-        """Side of a cell, a whole number of pixels of the patches."""
+    def stride_um(self) -> float | None:
+        """Side of a cell, a whole number of pixels of the patches; None for that of a patch."""
 
     @property
     def positive(self) -> str:

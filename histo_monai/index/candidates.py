@@ -20,6 +20,8 @@ from histo_monai.randomness import generator
 from histo_monai.slides import open_slide
 from histo_monai.tables.patches import labeled_table
 
+PLENTY = 2400
+"""Unlabeled patches where nobody said how many: what the reported figures of simulated slides were taken with."""
 _LEAST_OFFER, _SURPLUS = 64, 4
 SEARCHED_COLUMNS = ("slide_id", "path", "patient_id", "slide_mpp")
 
@@ -118,7 +120,7 @@ def draw_candidates(slides: pd.DataFrame, search: Search, *, seed: int, processe
 
 
 def draw_unlabeled(
-    slides: pd.DataFrame, num: int, search: Search, *, seed: int, processes: int
+    slides: pd.DataFrame, num: int, search: Search, *, seed: int, processes: int, or_fewer: bool = False
 ) -> pd.DataFrame:
     """So many candidates; every slide gives the same number, as far as its tissue goes.
 
@@ -128,6 +130,7 @@ def draw_unlabeled(
         search: where they may lie; its `per_slide` is not looked at.
         seed: of the draw.
         processes: decides nothing.
+        or_fewer: take what there is where the tissue has no room for so many.
 
     Returns:
         As `draw_candidates`; slides take turns, so that the first batch of a pass in order already shows all of them.
@@ -141,6 +144,7 @@ def draw_unlabeled(
     key = generator(seed, "unlabeled").permutation(len(rows))
     turns = rows.assign(key=key).sort_values("key", kind="stable").groupby("slide_id", sort=True)
     room = turns.size()
+    num = min(num, len(rows)) if or_fewer else num
     if len(rows) < num:
         raise InputError(
             f"{num} unlabeled patches are asked for, and the tissue of the {len(room)} slides that nothing is "

@@ -15,6 +15,7 @@ from histo_monai.errors import InputError
 from histo_monai.files.processes import map_over_processes
 from histo_monai.randomness import generator
 from histo_monai.slides import choose_level, open_slide, sample_centers, tissue_mask
+from histo_monai.storage import identify
 from histo_monai.tables.columns import CENTER_COLUMNS, SLIDE_COLUMNS
 from histo_monai.tables.manifests import first_five
 from histo_monai.tables.splits import check_patients_apart, split_slides
@@ -52,6 +53,7 @@ class SlideSurvey:
     size_yx: tuple[int, int] = (0, 0)
     tissue_fraction: float = 0.0
     centers_yx: np.ndarray | None = None
+    content: str = ""
     problem: str = ""
 
 
@@ -79,7 +81,8 @@ def survey_slide(
             )
             if not len(centers):
                 return SlideSurvey(slide_id, problem=f"{path}: {_why_no_center(bool(mask.any()), placement)}")
-            return SlideSurvey(slide_id, slide.mpp, slide.size_yx, float(mask.mean()), centers)
+            content = identify(path).sample_sha256
+            return SlideSurvey(slide_id, slide.mpp, slide.size_yx, float(mask.mean()), centers, content)
     except (InputError, OSError) as error:
         return SlideSurvey(slide_id, problem=str(error))
 
@@ -170,6 +173,7 @@ def _slides_table(table: pd.DataFrame, good: list[SlideSurvey]) -> pd.DataFrame:
         height_px=[s.size_yx[0] for s in good],
         width_px=[s.size_yx[1] for s in good],
         tissue_fraction=[round(s.tissue_fraction, 4) for s in good],
+        content=[s.content for s in good],
     )
     return slides[list(SLIDE_COLUMNS)]
 

@@ -23,6 +23,7 @@ from histo_monai.semisupervised.students.settings import StrongSettings, Student
 from histo_monai.settings.recipe import Recipe
 from histo_monai.settings.rules import (
     Count,
+    CountOrZero,
     Fraction,
     Milestones,
     NamedIn,
@@ -33,6 +34,13 @@ from histo_monai.settings.rules import (
     Seeds,
     Unique,
 )
+
+
+@dataclass(frozen=True)
+class CheckParams:
+    """The page that shows what will be trained on: of how many slides a picture."""
+
+    num_pictures: CountOrZero
 
 
 @dataclass(frozen=True)
@@ -152,6 +160,7 @@ class Params:
     labels: Annotated[Mapping[str, Any], SectionsOf(DATASETS, "LabelSettings")]
     phantom: PhantomSettings
     index: IndexSettings
+    check: CheckParams
     pretrain: PretrainParams
     finetune: FinetuneParams
     consistency: ConsistencyParams

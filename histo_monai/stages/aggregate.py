@@ -36,6 +36,7 @@ from histo_monai.roles import MODELS
 from histo_monai.slides.annotations import Outline, Region
 from histo_monai.storage import whole_folder
 from histo_monai.tables.columns import read_whole_slides
+from histo_monai.tables.folds import why_no_diagnosis
 from histo_monai.tables.slide_scores import ID_COLUMNS
 from histo_monai.tables.tasks import patient_or_slide
 
@@ -65,7 +66,7 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
     maps = {slide_id: read_heatmap(scores / f"{slide_id}.csv") for slide_id in slides["slide_id"]}
     slides = slides.set_index("slide_id", drop=False).rename_axis(None)
     features = {column: table for name in MODELS for column, table in _features(maps, name).items()}
-    why_not = _why_not(slides, params.positive)
+    why_not = [why] if (why := why_no_diagnosis(slides, params.positive)) else []
     with whole_folder(of_run.diagnosis) as draft:
         (draft / CLASSIFIERS).mkdir()
         (draft / artifacts.PLOTS).mkdir()
@@ -111,18 +112,6 @@ def _write_features(path: Path, slides: pd.DataFrame, features: Mapping[str, pd.
     """One row per slide and map."""
     parts = [slides[list(ID_COLUMNS)].assign(map=name).join(table) for name, table in features.items()]
     pd.concat(parts).to_csv(path, index=False, float_format="%.9g")
-
-
-def _why_not(slides: pd.DataFrame, positive: str) -> list[str]:
-    """Why there can be no diagnosis, in a line; nothing where there can."""
-    for part, kept in (("training", slides["split"] != "test"), ("test", slides["split"] == "test")):
-        labels = slides.loc[kept & (slides["label"] != ""), "label"]
-        if not (labels == positive).any() or (labels == positive).all():
-            return [
-                f"no diagnosis of slides: the {part} slides are not known to be {positive!r} in part and in part not "
-                f"({len(labels)} of {kept.sum()} have a label)"
-            ]
-    return []
 
 
 def _diagnose(

@@ -65,7 +65,7 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
     of_run = Run(method, encoder, seed, student)
     assembly = Assembly.read()
     params, patches = assembly.params, assembly.patches
-    slides = slides_to_fold(read_whole_slides(artifacts.WHOLE_SLIDES_CSV), patches)
+    slides = slides_to_fold(read_whole_slides(artifacts.WHOLE_SLIDES_CSV), patches, params.positive)
     if not params.is_mapped_by(method, student):
         slides = slides.iloc[:0]
     folds = slides.assign(fold=_folds(slides, params.crossfit.num_folds, of_run.derived_seed))[list(COLUMNS)]

@@ -131,10 +131,11 @@ def _settings(run: Run, assembly: Assembly) -> tuple[MapPlan, str | None]:
     assert section is not None
     path = run.models[FINETUNED]
     _, description = assembly.load(path)
+    mpp = patches_mpp(description, path)
     settings = MapPlan(
         patch_px=params.patch_px,
-        mpp=patches_mpp(description, path),
-        stride_um=section.stride_um,
+        mpp=mpp,
+        stride_um=params.patch_px * mpp if section.stride_um is None else section.stride_um,
         tissue_mpp=params.index.tissue_mpp,
         min_tissue_fraction=params.heatmap.min_tissue_fraction,
         batch_size=params.evaluate.batch_size,

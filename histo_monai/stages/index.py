@@ -16,9 +16,10 @@ from histo_monai.environment import read_environment
 from histo_monai.errors import InputError
 from histo_monai.index.audit.review import Surroundings, with_splits_of_patches
 from histo_monai.index.audit.views import look_at_slides, readable, refuse_unreadable
-from histo_monai.index.candidates import Search, draw_unlabeled, slides_to_search
+from histo_monai.index.candidates import PLENTY, Search, draw_unlabeled, slides_to_search
 from histo_monai.index.corpus import Placement, build_pretraining_index
 from histo_monai.index.labels import Labels, build_labels, count_patches, without_labels
+from histo_monai.index.remarks import remarks_on
 from histo_monai.params import Params, load_params
 from histo_monai.provenance import made_from, write_metrics
 from histo_monai.storage import whole_folder, write_json
@@ -126,7 +127,10 @@ def _labels_and_whole_slides(
             seed=params.index.seed,
             processes=processes,
         )
-    more = [line for line in (*notes, *left_out) if line not in labels.warnings]
+    remarks = remarks_on(
+        labels.table, patch_px=params.patch_px, tissue_mpp=params.index.tissue_mpp, processes=processes
+    )
+    more = [line for line in (*notes, *left_out, *remarks) if line not in labels.warnings]
     labels = dataclasses.replace(labels, warnings=[*labels.warnings, *more])
     if given is None:
         return labels, corpus_slides(corpus if params.dataset == params.corpus else corpus.iloc[:0])
@@ -138,14 +142,17 @@ def _unlabeled(
 ) -> pd.DataFrame:
     """Patches from tissue beside the labeled ones, at their resolution; from slides of the same dataset."""
     num = DATASETS[params.dataset].num_unlabeled(params.labels_section)
-    if not num or table.empty:
+    if num == 0 or table.empty:
         return empty_table()
     section, mpp = f"labels.{params.dataset}", training_mpp(table, params.patch_px)
+    if mpp is None and num is None:
+        return empty_table()
     if mpp is None:
         raise InputError(
             f"{section}.unlabeled: patches are asked for, but the labeled ones for training have no one resolution "
             "(they are images, or squares of several mpp), and it is that which they are drawn at; set it to 0"
         )
+    wanted = PLENTY if num is None else num
     same = corpus if params.corpus == params.dataset else corpus.iloc[:0]
     search = Search(
         patch_px=params.patch_px,
@@ -153,15 +160,20 @@ def _unlabeled(
         side_um=params.patch_px * mpp,
         tissue_mpp=params.index.tissue_mpp,
         min_tissue_fraction=params.index.min_tissue_fraction,
-        per_slide=num,
+        per_slide=wanted,
     )
     parts = [some[["slide_id", "path", "patient_id", "split"]] for some in (whole_slides, table)]
     held_out = pd.concat([some[some["split"].isin(("validation", "test"))] for some in parts])
     slides = pd.concat([same, whole_slides[whole_slides["split"] == "train"]])
     try:
         slides = slides_to_search(slides, table, held_out, shared_ids=True)
-        return draw_unlabeled(slides, num, search, seed=params.index.seed, processes=processes)
+        return draw_unlabeled(
+            slides, wanted, search, seed=params.index.seed, processes=processes, or_fewer=num is None
+        )
     except InputError as error:
+        if num is None:
+            _LOG.warning("no unlabeled patches: %s", error)
+            return empty_table()
         raise InputError(f"{section}.unlabeled: {error}") from None
 
 

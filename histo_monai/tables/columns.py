@@ -18,8 +18,21 @@ CORPUS_COLUMNS = ("slide_id", "path", "patient_id", "mpp", "split")
 """Slides to pretrain on, one row each: `patient_id` empty where unknown, `mpp` missing where the file must tell it,
 `split` empty where it is still to be drawn."""
 
-SLIDE_COLUMNS = ("slide_id", "path", "patient_id", "mpp", "height_px", "width_px", "tissue_fraction", "split")
-"""Surveyed slides of the corpus, one row each: `mpp` and size as the file tells them."""
+SLIDE_COLUMNS = (
+    *(
+        "slide_id",
+        "path",
+        "patient_id",
+        "mpp",
+        "height_px",
+        "width_px",
+        "tissue_fraction",
+        "split",
+        "content",
+    ),
+)
+"""Surveyed slides of the corpus, one row each: `mpp` and size as the file tells them, `content` a digest of its bytes
+(`storage.identity`): where the table is the same, so are the pixels that are pretrained on."""
 
 CENTER_COLUMNS = ("slide_id", "y", "x", "split")
 """Places to pretrain on, one row each, in level-0 pixels."""

@@ -47,21 +47,39 @@ def assign_folds(slides: pd.DataFrame, num_folds: int, generator: np.random.Gene
     return group.map(fold_of_group).astype(int)
 
 
-def slides_to_fold(slides: pd.DataFrame, patches: pd.DataFrame) -> pd.DataFrame:
+def slides_to_fold(slides: pd.DataFrame, patches: pd.DataFrame, positive: str) -> pd.DataFrame:
     """The labeled slides that patches are trained on: those whose maps a classifier of slides may not take as they are.
 
     Args:
         slides: `columns.WHOLE_SLIDE_COLUMNS`.
         patches: `columns.PATCH_COLUMNS`.
+        positive: see `why_no_diagnosis`.
 
     Returns:
-        Rows of `slides`, numbered anew; none where the training slides bear no two labels: nothing is diagnosed then.
+        Rows of `slides`, numbered anew; none where nothing is diagnosed.
     """
-    labeled = slides[(slides["split"] == "train") & (slides["label"] != "")]
-    if labeled["label"].nunique() < 2:
+    if why_no_diagnosis(slides, positive):
         return slides.iloc[:0]
+    labeled = slides[(slides["split"] == "train") & (slides["label"] != "")]
     trained_on = set(patches.loc[patches["split"] == "train", "slide_id"]) - {""}
     return labeled[labeled["slide_id"].isin(trained_on)].reset_index(drop=True)
+
+
+def why_no_diagnosis(slides: pd.DataFrame, positive: str) -> str:
+    """Why slides cannot be diagnosed, in a line; empty where they can.
+
+    Args:
+        slides: `columns.WHOLE_SLIDE_COLUMNS`.
+        positive: label of the slides that are to be told from the others.
+    """
+    for part, kept in (("training", slides["split"] != "test"), ("test", slides["split"] == "test")):
+        labels = slides.loc[kept & (slides["label"] != ""), "label"]
+        if not (labels == positive).any() or (labels == positive).all():
+            return (
+                f"no diagnosis of slides: the {part} slides are not known to be {positive!r} in part and in part not "
+                f"({len(labels)} of {kept.sum()} have a label)"
+            )
+    return ""
 
 
 def read_folds(path: Path) -> dict[str, int]:

@@ -61,6 +61,7 @@ PARAMS: Mapping[str, Any] = {
     "labels.camelyon16.test": {"num_tumor": 2, "num_normal": 2},
     "labels.camelyon16.unlabeled": 0,
     "labels.breastpathq.unlabeled": 0,
+    "labels.own.unlabeled": 0,
     "labels.own.regions": {"mpp": 1.0, "min_fraction": 0.5, "num_per_region": 8},
     "pretrain.moco.queue_size": 16,
     "finetune.recipe.own": None,

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,7 @@ import pandas as pd
 import pytest
 
 from histo_monai.tables.columns import whole_slide_table
-from histo_monai.tables.folds import assign_folds, read_folds, slides_to_fold
+from histo_monai.tables.folds import assign_folds, read_folds, slides_to_fold, why_no_diagnosis
 from histo_monai.tables.patches import labeled_table
 
 
@@ -73,17 +74,28 @@ def _patches(slide_ids: list[str], split: str = "train") -> pd.DataFrame:
 
 
 def test_only_slides_that_patches_are_trained_on_are_folded() -> None:
-    slides = _slides("tntn")
+    slides = _slides("tntntn").assign(split=["train"] * 4 + ["test"] * 2)
     trained_on = _patches(["slide_0", "slide_1"])
     validated = _patches(["slide_2"], "validation")
-    slides_of_folds = slides_to_fold(slides, pd.concat([trained_on, validated]))
+    slides_of_folds = slides_to_fold(slides, pd.concat([trained_on, validated]), "tumor")
     assert slides_of_folds["slide_id"].tolist() == ["slide_0", "slide_1"]
 
 
-@pytest.mark.parametrize("labels", ["nnnn", "    "])
-def test_without_two_labels_nothing_is_folded(labels: str) -> None:
-    slides = _slides(labels)
-    assert slides_to_fold(slides, _patches(slides["slide_id"].tolist())).empty
+@pytest.mark.parametrize(
+    ("labels", "positive", "why"),
+    [
+        ("nnnntn", "tumor", "training slides are not known to be 'tumor' in part"),
+        ("    tn", "tumor", r"\(0 of 4 have a label\)"),
+        ("tntntt", "tumor", "test slides are not known"),
+        ("tntntn", "cancer", "training slides are not known to be 'cancer'"),
+        ("tntntn", "tumor", "^$"),
+    ],
+)
+def test_nothing_is_folded_where_nothing_can_be_diagnosed(labels: str, positive: str, why: str) -> None:
+    slides = _slides(labels).assign(split=["train"] * 4 + ["test"] * 2)
+    assert re.search(why, why_no_diagnosis(slides, positive))
+    folds = slides_to_fold(slides, _patches(slides["slide_id"].tolist()), positive)
+    assert folds.empty == (why != "^$")
 
 
 def test_folds_come_back_from_their_table(tmp_path: Path) -> None:

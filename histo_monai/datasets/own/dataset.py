@@ -29,19 +29,20 @@ class RegionLabels:
 class OwnLabels:
     """Your own: may validation be drawn from the training patients, where there is but one; patches from outlines.
 
-    `unlabeled` more come from the tissue of slides that nothing is validated or tested on, wherever it is.
+    `unlabeled` more come from the tissue of slides that nothing is validated or tested on, wherever it is; None takes
+    what there is room for, as far as the labeled patches tell at which resolution.
     """
 
     validation_within_patients: bool
     regions: RegionLabels
-    unlabeled: CountOrZero
+    unlabeled: CountOrZero | None
 
 
 @dataclass(frozen=True)
 class OwnMaps:
     """As `datasets.settings.MapSettings`: side of a cell, µm, and the class whose probability is mapped."""
 
-    stride_um: Positive
+    stride_um: Positive | None
     positive: str
 
 
@@ -78,7 +79,7 @@ class Own(Dataset):
 
         return None if reader.is_labeled(root) else root / "patches.csv"
 
-    def num_unlabeled(self, labels: OwnLabels) -> int:
+    def num_unlabeled(self, labels: OwnLabels) -> int | None:
         """See `OwnLabels`."""
         return labels.unlabeled
 

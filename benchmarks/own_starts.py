@@ -1,0 +1,170 @@
+"""Your own slides, five ways to begin: each is laid out anew in a clone and run in one start, timed.
+
+    python benchmarks/own_starts.py DIR [--starts pictures outlines ...]    # needs ../shared/real, which is only read
+
+pictures: labeled pictures of three classes in a zip. outlines: regions of two classes, drawn on five slides.
+slides: a label of each slide, nothing else. both: outlines, and labeled squares in patches.csv. scores: squares with a
+score. After `outlines` a second round: ten more labels, nothing pretrained anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from real_patches import SLIDES, lay_out
+
+from histo_monai.slides import open_slide, tissue_mask
+
+ROOT = Path(__file__).resolve().parent.parent
+REAL = ROOT.parent / "shared" / "real"
+STARTS = ("pictures", "outlines", "slides", "both", "scores")
+SPLITS = {
+    **dict.fromkeys(("skin", "head-and-neck", "stomach", "lymph-node"), "train"),
+    "duodenum": "validation",
+    **dict.fromkeys(("oesophagus", "breast"), "test"),
+}
+OPTIONS = (
+    "source=raw",
+    "dataset=own",
+    "corpus=own",
+    "alpha=1",
+    "whole_slides.methods=[rsp_moco]",
+    "students=[mixed_teacher]",
+)
+CHANGES = {
+    "pictures": ("whole_slides.methods=[]",),
+    "outlines": ("heatmap.own.positive=dense",),
+    "slides": ("methods=[rsp_moco]",),
+    "both": ("heatmap.own.positive=dense",),
+    "scores": (),
+}
+EPITHELIUM = ("skin", "head-and-neck", "stomach", "duodenum", "oesophagus")
+FIELD_UM, NUM_FIELDS, NUM_OUTLINED = 256.0, 8, 4
+"""Side of a labeled square; of a slide so many of a class, and so many of these as outlines."""
+
+
+def main() -> None:
+    """Lay out and run."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--starts", nargs="+", choices=STARTS, default=STARTS)
+    parser.add_argument("--target", default="", help="a stage to end with, say check")
+    arguments = parser.parse_args()
+    for start in arguments.starts:
+        place = arguments.folder / start
+        if not place.exists():
+            subprocess.run(["git", "clone", "-q", str(ROOT), str(place)], check=True)
+            write_start(place, start)
+        run(place, start, arguments.target)
+        if start == "outlines" and not arguments.target:
+            label_ten_more(place)
+            run(place, f"{start}, second round", "")
+
+
+def run(place: Path, title: str, target: str) -> None:
+    """One `dvc exp run`, and how long it took."""
+    options = [word for option in (*OPTIONS, *CHANGES[title.split(",")[0]]) for word in ("-S", option)]
+    began = time.perf_counter()
+    command = ["dvc", "exp", "run", *options, *([target] if target else [])]
+    with (place / "log").open("ab") as log:
+        done = subprocess.run(command, cwd=place, stdout=log, stderr=log)
+    print(
+        f"{title}: {'ended' if done.returncode == 0 else 'FAILED'} after {time.perf_counter() - began:.0f} s",
+        flush=True,
+    )
+
+
+def write_start(place: Path, start: str) -> None:
+    """data/raw/own of one start."""
+    if start == "pictures":
+        lay_out(place, "lung", 0, REAL)
+        return
+    own = place / "data/raw/own"
+    (own / "annotations").mkdir(parents=True)
+    slides = pd.DataFrame(SLIDES, columns=["slide_id", "path", "mpp", "split"])
+    slides = slides.assign(
+        path=[str(REAL / name) for name in slides["path"]], split=slides["slide_id"].map(SPLITS)
+    )
+    if start == "slides":
+        slides["label"] = slides["slide_id"].isin(EPITHELIUM).map({True: "epithelium", False: "other"})
+    slides.assign(patient_id=slides["slide_id"]).to_csv(own / "slides.csv", index=False)
+    fields = pd.concat([_fields(str(slide), Path(path), str(mpp)) for slide, path, mpp in _known(slides)])
+    if start in ("outlines", "both"):
+        for slide_id, some in fields.groupby("slide_id"):
+            regions = [_region(row) for _, row in some.iterrows() if row["rank"] < NUM_OUTLINED]
+            (own / f"annotations/{slide_id}.geojson").write_text(
+                json.dumps({"type": "FeatureCollection", "features": regions})
+            )
+    if start in ("both", "scores"):
+        listed = fields[fields["rank"] >= NUM_OUTLINED] if start == "both" else fields
+        answer = "label" if start == "both" else "score"
+        listed.assign(mpp=1.0)[["slide_id", "y", "x", "mpp", answer]].to_csv(own / "patches.csv", index=False)
+
+
+def label_ten_more(place: Path) -> None:
+    """Ten squares of training slides that lie in no outline."""
+    slides = pd.DataFrame(SLIDES, columns=["slide_id", "path", "mpp", "split"])
+    slides = slides.assign(path=[str(REAL / name) for name in slides["path"]])
+    slides = slides[slides["slide_id"].map(SPLITS) == "train"]
+    fields = pd.concat([_fields(str(slide), Path(path), str(mpp)) for slide, path, mpp in _known(slides)])
+    ten = fields[fields["rank"] >= NUM_OUTLINED].head(10).assign(mpp=1.0)
+    ten[["slide_id", "y", "x", "mpp", "label"]].to_csv(place / "data/raw/own/patches.csv", index=False)
+
+
+def _known(slides: pd.DataFrame) -> list[tuple[str, str, str]]:
+    return list(slides[["slide_id", "path", "mpp"]].itertuples(index=False, name=None))
+
+
+def _fields(slide_id: str, path: Path, mpp: str) -> pd.DataFrame:
+    """Squares full of tissue: the darkest are `dense`, the lightest `pale`; `rank` 0 is the plainest of its class."""
+    with open_slide(path, float(mpp) if mpp else None) as slide:
+        thumbnail = slide.thumbnail(8.0)
+        scale = 8.0 / slide.mpp
+    side = round(FIELD_UM / 8.0)
+    rows, columns = (size // side for size in thumbnail.shape[:2])
+    cut = thumbnail[: rows * side, : columns * side].reshape(rows, side, columns, side, 3)
+    tissue = tissue_mask(thumbnail)[: rows * side, : columns * side].reshape(rows, side, columns, side)
+    light = cut.mean(axis=(1, 3, 4)) / 255
+    full = np.argwhere(tissue.mean(axis=(1, 3)) > 0.9)
+    order = full[np.argsort(light[tuple(full.T)])]
+    few = min(NUM_FIELDS, len(order) // 3)
+    parts = [(order[:few], "dense"), (order[::-1][:few], "pale")]
+    return pd.DataFrame(
+        [
+            (
+                slide_id,
+                (y + 0.5) * side * scale,
+                (x + 0.5) * side * scale,
+                side * scale,
+                label,
+                rank,
+                1 - light[y, x],
+            )
+            for cells, label in parts
+            for rank, (y, x) in enumerate(cells)
+        ],
+        columns=["slide_id", "y", "x", "side", "label", "rank", "score"],
+    ).round(3)
+
+
+def _region(row: pd.Series) -> dict[str, Any]:
+    """As QuPath writes a square annotation with a class."""
+    half = row["side"] / 2
+    corners = [(-half, -half), (half, -half), (half, half), (-half, half), (-half, -half)]
+    ring = [[row["x"] + x, row["y"] + y] for x, y in corners]
+    return {
+        "type": "Feature",
+        "geometry": {"type": "Polygon", "coordinates": [ring]},
+        "properties": {"objectType": "annotation", "classification": {"name": row["label"]}},
+    }
+
+
+if __name__ == "__main__":
+    main()

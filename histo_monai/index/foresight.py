@@ -1,0 +1,185 @@
+"""What the stages to come will ask of the index, asked now: a run that must fail fails in its first minute."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from histo_monai.errors import InputError
+from histo_monai.mapping.blocks import whole_stride
+from histo_monai.randomness import generator
+from histo_monai.slides import choose_level
+from histo_monai.tables.folds import assign_folds, slides_to_fold, why_no_diagnosis
+from histo_monai.tables.manifests import first_five
+from histo_monai.tables.splits import drawn_by, labeled_rows
+from histo_monai.tables.tasks import training_mpp
+
+NO_MAPS = "or map no slides (whole_slides.methods: [])"
+
+
+@dataclass(frozen=True)
+class MapsAhead:
+    """How slides will be mapped and diagnosed.
+
+    Attributes:
+        section: of params, for messages, as `heatmap.own`.
+        positive: class whose probability is mapped.
+        stride_um: side of a cell, µm; None for that of a patch.
+        num_folds: of the slides that are trained on.
+    """
+
+    section: str
+    positive: str
+    stride_um: float | None
+    num_folds: int
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """What will be run on the index.
+
+    Attributes:
+        patch_px: side of the patches that networks see.
+        alpha: fraction of the training labels that is used.
+        seeds: of the draws of the labels and of the folds.
+        maps: None where no slides will be mapped.
+        teaches: whether a student learns from patches without labels.
+        num_unlabeled: patches that nobody has labeled.
+    """
+
+    patch_px: int
+    alpha: float
+    seeds: tuple[int, ...]
+    maps: MapsAhead | None
+    teaches: bool
+    num_unlabeled: int
+
+
+def problems_ahead(
+    table: pd.DataFrame, whole_slides: pd.DataFrame, finest: Sequence[float], ahead: Ahead
+) -> list[str]:
+    """Why a later stage would fail, a line each, with what to change; none where all will find what they need.
+
+    Args:
+        table: `tables.columns.PATCH_COLUMNS` with splits and ranks.
+        whole_slides: `tables.columns.WHOLE_SLIDE_COLUMNS` with splits.
+        finest: µm/px of level 0 of each of the whole slides, as their files or slides.csv tell.
+        ahead: what will be run.
+    """
+    lines = _labels_left(table, ahead)
+    if ahead.maps is None or whole_slides.empty or lines:
+        return lines
+    lines += _positive(table, ahead.maps)
+    lines += _resolutions(table, whole_slides, finest, ahead.patch_px, ahead.maps)
+    return lines or _folds(table, whole_slides, ahead, ahead.maps)
+
+
+def remarks_ahead(table: pd.DataFrame, whole_slides: pd.DataFrame, ahead: Ahead) -> list[str]:
+    """What will run, and may not be what was meant: a line each; arguments as those of `problems_ahead`."""
+    lines = []
+    num = int((table["split"] == "train").sum())
+    if ahead.alpha < 1:
+        lines.append(
+            f"alpha {ahead.alpha:g}: the labels of {1 - ahead.alpha:.0%} of the {num} training patches are set aside, "
+            "as if nobody had given them; alpha: 1 uses all"
+        )
+    elif ahead.teaches and not ahead.num_unlabeled:
+        lines.append(
+            "students have no patch without a label to learn from: all labels are used, and no other patches are drawn "
+            "(labels.<dataset>.unlabeled, where labeled squares of slides tell the resolution)"
+        )
+    if ahead.maps is not None and (whole_slides["label"] != "").any():
+        why = why_no_diagnosis(whole_slides, ahead.maps.positive)
+        lines += [f"{why}; it is {ahead.maps.section}.positive that is told from the others"] if why else []
+    return lines
+
+
+def _labels_left(table: pd.DataFrame, ahead: Ahead) -> list[str]:
+    for seed in ahead.seeds:
+        try:
+            labeled_rows(drawn_by(table, seed), ahead.alpha)
+        except InputError as error:
+            return [str(error)]
+    return []
+
+
+def _positive(table: pd.DataFrame, maps: MapsAhead) -> list[str]:
+    classes = sorted(table["label"].unique())
+    if table["score"].notna().any() or maps.positive in classes:
+        return []
+    return [
+        f"{maps.section}.positive is {maps.positive!r}, but the classes are {', '.join(classes)}: set it to the one "
+        f"whose probability is to be mapped, {NO_MAPS}"
+    ]
+
+
+def _resolutions(
+    table: pd.DataFrame, whole_slides: pd.DataFrame, finest: Sequence[float], patch_px: int, maps: MapsAhead
+) -> list[str]:
+    mpp = training_mpp(table, patch_px)
+    if mpp is None:
+        train = table[table["split"] == "train"]
+        bare = int(train["mpp"].isna().sum())
+        what = (
+            f"{bare} of {len(train)} training patches have no µm/px"
+            if bare
+            else f"training patches are of several resolutions at {patch_px} px"
+        )
+        return [
+            f"slides are mapped at the resolution of the training patches, but {what}: fill the column mpp of "
+            f"patches.csv in every row, {NO_MAPS}"
+        ]
+    lines = []
+    if maps.stride_um is not None:
+        try:
+            whole_stride(maps.stride_um, mpp)
+        except InputError as error:
+            lines.append(f"{maps.section}: {error}; or to null, the side of a patch ({patch_px * mpp:g} µm)")
+    too_coarse = []
+    for slide_id, of_slide in zip(whole_slides["slide_id"], finest, strict=True):
+        try:
+            choose_level((float(of_slide),), mpp)
+        except InputError as error:
+            too_coarse.append(f"{slide_id}: {error}")
+    if too_coarse:
+        lines.append(
+            f"{len(too_coarse)} of {len(whole_slides)} slides cannot be mapped at {mpp:g} µm/px, that of the training "
+            f"patches: {first_five(too_coarse)}; leave them out of slides.csv, {NO_MAPS}"
+        )
+    return lines
+
+
+def _folds(table: pd.DataFrame, whole_slides: pd.DataFrame, ahead: Ahead, maps: MapsAhead) -> list[str]:
+    """A slide that is trained on is mapped by a model without its fold: that must have something to learn from."""
+    slides = slides_to_fold(whole_slides, table, maps.positive)
+    if slides.empty:
+        return []
+    for seed in ahead.seeds:
+        try:
+            folds = assign_folds(slides, maps.num_folds, generator(seed, "folds"))
+        except InputError as error:
+            return [f"{error}, {NO_MAPS}"]
+        drawn = drawn_by(table, seed)
+        for _, held_out in slides.groupby(folds)["slide_id"]:
+            why = _nothing_left(drawn, set(held_out), ahead.alpha)
+            if why:
+                return [
+                    f"training slides are diagnosed by models without one of {maps.num_folds} folds of them; without "
+                    f"{first_five(sorted(held_out))} {why}: label more slides, raise alpha, {NO_MAPS}"
+                ]
+    return []
+
+
+def _nothing_left(table: pd.DataFrame, held_out: set[str], alpha: float) -> str:
+    train = table[table["split"] == "train"]
+    kept = train[~train["slide_id"].isin(held_out)]
+    lacking = sorted(set(train["label"]) - set(kept["label"]))
+    if lacking:
+        return f"no patch of class {lacking[0]!r} is left"
+    try:
+        labeled_rows(kept, alpha)
+    except InputError as error:
+        return str(error)
+    return ""

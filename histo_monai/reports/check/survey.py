@@ -1,0 +1,83 @@
+"""A slide as the index sees it: its tissue, where it is pretrained on, which squares of it are labeled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from histo_monai.reports.drawing import COLORS
+from histo_monai.slides import Slide, tissue_mask
+
+Pixels = NDArray[np.uint8]
+CENTER, SCORED = COLORS[0], COLORS[1]
+"""Of the dots where patches are pretrained on, and of squares with a score."""
+_DIMMED = 0.45
+"""How much of the way to white what is no tissue goes."""
+_DOT_PX = 2
+_BORDER = (90, 90, 90)
+
+
+def class_colors(classes: list[str]) -> dict[str, str]:
+    """A color for each class, that of the dots left out; they come again where classes are many."""
+    colors = COLORS[1:]
+    return {name: colors[i % len(colors)] for i, name in enumerate(classes)}
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What is drawn on a slide.
+
+    Attributes:
+        path: The slide.
+        mpp: µm per level-0 pixel; None takes the file's own.
+        tissue_mpp: Resolution of the tissue mask, µm per px.
+        centers_yx: Places that are pretrained on, shape (n, 2), level-0 pixels.
+        squares: color -> centers of labeled squares, shape (m, 2), level-0 pixels, and their side, µm.
+    """
+
+    path: Path
+    mpp: float | None
+    tissue_mpp: float
+    centers_yx: NDArray[np.float64]
+    squares: Mapping[str, tuple[NDArray[np.float64], float]]
+
+    def drawn(self, slide: Slide, mpp: float) -> Pixels:
+        """What is no tissue is pale, its border a line; centers are dots, squares have the color of their class.
+
+        Args:
+            slide: Open.
+            mpp: Of the picture, µm per px.
+
+        Returns:
+            Shape (h, w, 3), uint8.
+
+        Raises:
+            SlideError: The slide is damaged.
+        """
+        thumbnail = slide.thumbnail(mpp)
+        found = tissue_mask(slide.thumbnail(max(self.tissue_mpp, slide.mpp))).astype(np.uint8)
+        height, width, _ = thumbnail.shape
+        mask = cv2.resize(found, (width, height), interpolation=cv2.INTER_NEAREST)
+        picture = thumbnail.astype(np.float32)
+        picture[mask == 0] += (255 - picture[mask == 0]) * _DIMMED
+        out: Pixels = np.ascontiguousarray(np.rint(picture).astype(np.uint8))
+        border, _ = cv2.findContours(mask, cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE)
+        cv2.drawContours(out, border, -1, _BORDER, 1, cv2.LINE_AA)
+        scale = slide.mpp / mpp
+        for y, x in np.rint(self.centers_yx * scale).astype(int).tolist():
+            cv2.circle(out, (x, y), _DOT_PX, _rgb(CENTER), -1, cv2.LINE_AA)
+        for color, (places, side_um) in self.squares.items():
+            half = max(side_um / mpp / 2, 2.0)
+            for y, x in (places * scale).tolist():
+                corners = ((round(x - half), round(y - half)), (round(x + half), round(y + half)))
+                cv2.rectangle(out, *corners, _rgb(color), 2)
+        return out
+
+
+def _rgb(color: str) -> tuple[int, int, int]:
+    return int(color[1:3], 16), int(color[3:5], 16), int(color[5:7], 16)

@@ -1,0 +1,151 @@
+"""Stage `check`: is all there that the stages to come will need? A page to look at before any training."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib import image
+
+from histo_monai import artifacts
+from histo_monai.artifacts import Run
+from histo_monai.environment import read_environment
+from histo_monai.errors import InputError
+from histo_monai.files.processes import map_over_processes
+from histo_monai.index.foresight import Ahead, MapsAhead, problems_ahead, remarks_ahead
+from histo_monai.params import Params, load_params
+from histo_monai.provenance import made_from, write_metrics
+from histo_monai.reports.check.page import Checked, check_page
+from histo_monai.reports.check.survey import SCORED, Survey, class_colors
+from histo_monai.slides import open_slide
+from histo_monai.storage import read_json, whole_folder, write_json
+from histo_monai.tables.columns import read_centers, read_surveyed_slides, read_whole_slides
+from histo_monai.tables.patches import read_patches
+
+_LOG = logging.getLogger(__name__)
+
+PAGE, PICTURES, PASSED = "index.html", "slides", "passed.json"
+CONTROL = "supervised"
+"""The student that learns nothing from patches without labels."""
+_SIDE_PX = 640
+"""Longer side of a slide's picture, at most."""
+
+
+def run() -> None:
+    """Write data/check: index.html, slides/, metrics.json; passed.json where later stages will find what they need.
+
+    Raises:
+        InputError: they will not; the page is there all the same.
+    """
+    params = load_params(artifacts.PARAMS)
+    slides, whole = read_surveyed_slides(artifacts.SLIDES_CSV), read_whole_slides(artifacts.WHOLE_SLIDES_CSV)
+    patches, centers = read_patches(artifacts.PATCHES_CSV), read_centers(artifacts.CENTERS_CSV)
+    warnings = read_json(artifacts.LABELS_JSON, "run `dvc repro index` again", ["warnings"])["warnings"]
+    tables = [artifacts.SLIDES_CSV, artifacts.CENTERS_CSV, artifacts.WHOLE_SLIDES_CSV, artifacts.LABELS_JSON]
+    tables += [artifacts.PATCHES_CSV, artifacts.UNLABELED_CSV]
+    provenance = made_from(params, tables, [slides, whole])
+    ahead = _ahead(params, len(read_patches(artifacts.UNLABELED_CSV)))
+    every = _every_slide(slides, whole)
+    colors = class_colors(sorted(set(patches["label"]) - {""}))
+    with whole_folder(artifacts.CHECK) as draft:
+        (draft / PICTURES).mkdir()
+        shown = _shown(every, params.check.num_pictures)
+        surveys = _surveys(every, centers, patches, params.index.tissue_mpp, colors)
+        pictures = [draft / PICTURES / f"{i}.jpg" if i in shown else None for i in range(len(every))]
+        processes = read_environment().cpus
+        looks = map_over_processes(
+            _look, surveys, pictures, processes=processes, title="slides", unit="slide"
+        )
+        every["mpp"] = list(looks)
+        finest = every.set_index("path")["mpp"].reindex(whole["path"]).tolist()
+        problems = problems_ahead(patches, whole, finest, ahead) if len(patches) else []
+        remarks = _unmapped(params, whole) + (remarks_ahead(patches, whole, ahead) if len(patches) else [])
+        remarks += warnings
+        named = {every["slide_id"][i]: f"{PICTURES}/{i}.jpg" for i in shown}
+        page = check_page(Checked(problems, remarks, every, named, centers, patches, colors))
+        (draft / PAGE).write_text(page, encoding="utf-8")
+        if not problems:
+            write_json(draft / PASSED, {"passed": True})
+        write_metrics(draft, {"problems": problems, "remarks": remarks}, provenance)
+    for line in remarks:
+        _LOG.warning("%s", line)
+    if problems:
+        more = f" ({len(problems) - 1} more: {artifacts.CHECK / PAGE})" if len(problems) > 1 else ""
+        raise InputError(f"{problems[0]}{more}")
+    _LOG.info("%s: all is there; look at %s", artifacts.CHECK, artifacts.CHECK / PAGE)
+
+
+def _ahead(params: Params, num_unlabeled: int) -> Ahead:
+    section, mapping = params.heatmap_section, params.mapping
+    seeds = {Run("", encoder, seed).derived_seed: None for encoder, seed in params.repeats}
+    maps = None
+    if section is not None and all(mapping):
+        where, folds = f"heatmap.{params.dataset}", params.crossfit.num_folds
+        maps = MapsAhead(where, section.positive, section.stride_um, folds)
+    teaches = any(student != CONTROL for student in params.students)
+    return Ahead(params.patch_px, params.alpha, tuple(seeds), maps, teaches, num_unlabeled)
+
+
+def _unmapped(params: Params, whole: pd.DataFrame) -> list[str]:
+    """Maps that are asked for, of models that are not made."""
+    asked = params.whole_slides
+    if whole.empty or params.dataset not in params.heatmap.datasets or not (asked.methods and asked.students):
+        return []
+    if all(params.mapping):
+        return []
+    return [
+        f"no slide will be mapped: whole_slides asks for {', '.join(asked.methods)} with {', '.join(asked.students)}, "
+        f"and methods are {', '.join(params.methods)}, students {', '.join(params.students)}"
+    ]
+
+
+def _every_slide(slides: pd.DataFrame, whole: pd.DataFrame) -> pd.DataFrame:
+    """Slides of the corpus and of the dataset, each file once; `label` empty where there is none."""
+    columns = ["slide_id", "path", "patient_id", "mpp", "split", "label"]
+    every = pd.concat([whole, slides.assign(label="")])[columns]
+    return every.drop_duplicates("path", ignore_index=True)
+
+
+def _shown(every: pd.DataFrame, num: int) -> list[int]:
+    """The first of each split in turn."""
+    turn = every.groupby("split").cumcount()
+    return sorted(turn.sort_values(kind="stable").index[:num].tolist())
+
+
+def _surveys(
+    every: pd.DataFrame,
+    centers: pd.DataFrame,
+    patches: pd.DataFrame,
+    tissue_mpp: float,
+    colors: Mapping[str, str],
+) -> list[Survey]:
+    of_slide = dict(iter(centers.groupby("slide_id")))
+    squares = patches[patches["y"].notna()]
+    labeled = dict(iter(squares.groupby("path")))
+    surveys = []
+    for slide_id, path, mpp in zip(every["slide_id"], every["path"], every["mpp"], strict=True):
+        drawn = labeled.get(path, squares.iloc[:0])
+        by_color = {
+            colors.get(str(label), SCORED): (
+                rows[["y", "x"]].to_numpy(np.float64),
+                float((rows["side_px"] * rows["mpp"]).median()),
+            )
+            for label, rows in drawn.groupby("label")
+        }
+        places = of_slide.get(slide_id, centers.iloc[:0])[["y", "x"]].to_numpy(np.float64)
+        surveys.append(
+            Survey(Path(path), None if np.isnan(mpp) else float(mpp), tissue_mpp, places, by_color)
+        )
+    return surveys
+
+
+def _look(survey: Survey, picture: Path | None) -> float:
+    """µm/px of a slide; and its picture, where one is asked for."""
+    with open_slide(survey.path, survey.mpp) as slide:
+        if picture is not None:
+            mpp = max(max(slide.size_yx) * slide.mpp / _SIDE_PX, slide.mpp)
+            image.imsave(picture, survey.drawn(slide, mpp))
+        return slide.mpp

@@ -1,0 +1,276 @@
+"""Set-ups that cannot work, or do not do what was meant: told before anything is trained, with what to change."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from histo_monai.__main__ import main
+from tests.hostile.project import (
+    OWN,
+    SIDE_PX,
+    all_of,
+    edit,
+    params_with,
+    replaced,
+    slide_pixels,
+    with_cell,
+    write_image,
+    write_own_project,
+    write_slide,
+    write_text,
+)
+
+SLIDES, PATCHES = OWN / "slides.csv", OWN / "patches.csv"
+SQUARES = [(y, x) for y in (150, 350) for x in (150, 250)]
+
+
+def _pictures(
+    count: int = 24, side_px: int = 32, mpp: str = "", labels: str = "tumor normal"
+) -> Callable[[], None]:
+    """Labeled pictures in place of squares; two of three for training."""
+
+    def change() -> None:
+        rows = ["path,label,patient_id,split,mpp"]
+        for i in range(count):
+            write_image(OWN / f"{i}.png", i, side_px)
+            split = ("train", "train", "train", "validation", "test", "test")[i // 2 % 6]
+            rows.append(f"{i}.png,{labels.split()[i % 2]},{split}{i // 12},{split},{mpp}")
+        write_text(PATCHES, "\n".join(rows) + "\n")
+
+    return change
+
+
+def _squares(
+    answer: Callable[[int, int], str], split: str = "", mpp: Callable[[int], str] = lambda slide: "1"
+) -> None:
+    """Four squares on each of seven slides; `answer` and `mpp` say what their label and resolution are."""
+    rows = ["slide_id,y,x,mpp,label,split"]
+    rows += [
+        f"s{i},{y},{x},{mpp(i)},{answer(i, place)},{split}"
+        for i in range(7)
+        for place, (y, x) in enumerate(SQUARES)
+    ]
+    write_text(PATCHES, "\n".join(rows) + "\n")
+
+
+def _on_glass() -> None:
+    """The upper half of every slide is empty, its squares are called tumor."""
+    for i in range(7):
+        pixels = slide_pixels(i)
+        pixels[: SIDE_PX // 2] = 245
+        write_slide(OWN / f"s{i}.tif", pixels=pixels)
+    _squares(lambda slide, place: "tumor" if place < 2 else "normal")
+
+
+def _of_one_class(split: str) -> Callable[[], None]:
+    """60 pictures of a split are tumor but one."""
+
+    def change() -> None:
+        _pictures()()
+        rows = [f"v{i}.png,{'normal' if i == 0 else 'tumor'},other{split},{split}," for i in range(60)]
+        for i in range(60):
+            write_image(OWN / f"v{i}.png", 100 + i)
+        edit(PATCHES, lambda text: text + "\n".join(rows) + "\n")
+
+    return change
+
+
+def _without(column: str) -> Callable[[], None]:
+    """slides.csv and patches.csv without a column."""
+
+    def change() -> None:
+        for path in (SLIDES, PATCHES):
+            rows = [line.split(",") for line in path.read_text().splitlines()]
+            kept = [i for i, name in enumerate(rows[0]) if name != column]
+            write_text(path, "\n".join(",".join(row[i] for i in kept) for row in rows) + "\n")
+
+    return change
+
+
+def _slide_labels(labels: str) -> Callable[[], None]:
+    """Column label of slides.csv, a letter each: tumor, normal, or of another name; - for none."""
+    names = {"t": "tumor", "n": "normal", "c": "cancer", "-": ""}
+    return all_of(*(with_cell(SLIDES, i + 2, "label", names[label]) for i, label in enumerate(labels)))
+
+
+NO_MAPS = params_with(whole_slides__methods=[])
+REFUSED: dict[str, tuple[Callable[[], object], str]] = {
+    "mapped class that is none": (
+        lambda: _squares(lambda slide, place: ("gland", "stroma")[place % 2]),
+        r"heatmap\.own\.positive is 'tumor', but the classes are gland, stroma: .*whole_slides\.methods: \[\]",
+    ),
+    "pictures without µm/px, and maps": (
+        _pictures(),
+        r"12 of 12 training patches have no µm/px: fill the column mpp of patches\.csv .*whole_slides\.methods: \[\]",
+    ),
+    "pictures with µm/px in one row only": (
+        all_of(_pictures(mpp="1"), with_cell(PATCHES, 3, "mpp", "")),
+        r"1 of 12 training patches have no µm/px: fill the column mpp",
+    ),
+    "squares of several resolutions": (
+        lambda: _squares(
+            lambda slide, place: ("tumor", "normal")[place % 2], mpp=lambda slide: "12"[slide % 2]
+        ),
+        r"several resolutions at 32 px.*column mpp of patches\.csv",
+    ),
+    "stride that is no whole number of pixels": (
+        params_with(heatmap__own={"stride_um": 33.5, "positive": "tumor"}),
+        r"heatmap\.own: stride_um 33\.5 .*set stride_um to 34; or to null, the side of a patch \(32 µm\)",
+    ),
+    "test slide that is not there": (
+        lambda: (OWN / "s6.tif").unlink(),
+        r"s6\.tif: no such file; check the path in the manifest",
+    ),
+    "test slide that is no slide": (
+        lambda: write_text(OWN / "s5.tif", "not a slide"),
+        r"s5\.tif: not a slide that .* reads; expected a tiled pyramidal image",
+    ),
+    "test slide without µm/px": (
+        lambda: write_slide(OWN / "s6.tif", 6, mpp=None),
+        r"s6\.tif.*states no resolution.*fill the manifest column mpp",
+    ),
+    "slide that is coarser than the labels": (
+        lambda: write_slide(OWN / "s6.tif", 6, mpp=2.0),
+        r"s6.*finer than the slide's own 2 µm/px",
+    ),
+    "one training slide of a label": (
+        _slide_labels("tnnnntn"),
+        r"1 training slide or patient is 'tumor'.*two or more, or map no slides",
+    ),
+    "a class on one training slide": (
+        lambda: _squares(
+            lambda slide, place: "tumor" if slide == 0 or (slide > 3 and place % 2) else "normal"
+        ),
+        r"models without one of 2 folds.*without .*no patch of class 'tumor' is left: label more slides",
+    ),
+    "a class in training only": (
+        all_of(NO_MAPS, with_cell(PATCHES, 2, "label", "necrosis")),
+        r"class 'necrosis' is in train but not in validation",
+    ),
+    "alpha that leaves nothing": (
+        params_with(alpha=0.01),
+        r"alpha 0\.01 leaves class '(normal|tumor)' without a label: .*raise alpha to",
+    ),
+    "patient on two sides": (
+        with_cell(SLIDES, 8, "patient_id", "P0"),
+        r"patient P0 is in train .* and in test",
+    ),
+    "slide that the list does not name": (
+        with_cell(PATCHES, 5, "slide_id", "s9"),
+        r"patches\.csv, row 5: slide 's9' is not in .*slides\.csv",
+    ),
+    "column of another name": (
+        replaced(PATCHES, "label", "lable"),
+        r"patches\.csv.*lable",
+    ),
+    "square outside its slide": (
+        with_cell(PATCHES, 2, "y", "2000"),
+        r"patches\.csv, row 2: .*reaches outside slide 's0'",
+    ),
+    "unlabeled patches beside pictures": (
+        all_of(NO_MAPS, _pictures(), params_with(labels__own__unlabeled=8)),
+        r"labels\.own\.unlabeled: .*no one resolution.*set it to 0",
+    ),
+}
+"""What is wrong -> what makes it so, and the line that refuses it."""
+REMARKED: dict[str, tuple[Callable[[], object], str]] = {
+    "labels that are set aside": (
+        params_with(alpha=0.5),
+        r"alpha 0\.5: the labels of 50% of the 16 training patches are set aside.*alpha: 1 uses all",
+    ),
+    "slide labels of other names": (
+        _slide_labels("cncncnc"),
+        r"no diagnosis of slides: .*known to be 'tumor'.*heatmap\.own\.positive",
+    ),
+    "outlines of glass": (
+        _on_glass,
+        r"14 of 14 patches of class 'tumor' show empty glass, no tissue \(the first: s\d.*outline it anew",
+    ),
+    "nothing to test on": (
+        all_of(NO_MAPS, _without("split")),
+        r"no patch is for testing: .*column split",
+    ),
+    "more for validation than for training": (
+        all_of(NO_MAPS, _of_one_class("validation")),
+        r"more patches for validation \(64\) than for training \(12\).*index\.validation_fraction",
+    ),
+    "a validation of one class": (
+        all_of(NO_MAPS, _of_one_class("validation")),
+        r"9\d% of the 64 validation patches are 'tumor': who always says so is right as often",
+    ),
+    "pictures that are shrunk": (
+        all_of(NO_MAPS, _pictures(side_px=96)),
+        r"24 of 24 pictures have up to 96 px a side and are shrunk to patch_px 32",
+    ),
+    "classes that differ in case": (
+        lambda: _squares(lambda slide, place: ("tumor", "normal", "Normal", "normal")[place]),
+        r"Normal.*normal|normal.*Normal",
+    ),
+    "maps of a method that is not run": (
+        params_with(whole_slides={"methods": ["rsp_moco"], "students": ["paper"]}),
+        r"no slide will be mapped: whole_slides asks for rsp_moco.*methods are random",
+    ),
+    "students without a patch to learn from": (
+        NO_MAPS,
+        r"students have no patch without a label to learn from: .*unlabeled",
+    ),
+}
+"""What is not as it was meant -> what makes it so, and the line that says it."""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seven small slides with labels; the working folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HISTO_MONAI_CPUS", "1")
+    write_own_project()
+
+
+@pytest.mark.usefixtures("project")
+def test_what_is_right_passes_and_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["index"]) == main(["check"]) == 0
+    page = Path("data/check/index.html").read_text()
+    assert "Ready to train" in page
+    assert all(f"<b>s{i}</b>" in page for i in range(7))
+    assert len(list(Path("data/check/slides").glob("*.jpg"))) == 7
+    assert json.loads(Path("data/check/passed.json").read_text()) == {"passed": True}
+    assert not re.search(r"https?://", page)
+
+
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_wrong_set_up_is_refused_before_any_training(case: str, capfd: pytest.CaptureFixture[str]) -> None:
+    change, line = REFUSED[case]
+    change()
+    assert main(["index"]) or main(["check"])
+    (error,) = [text for text in capfd.readouterr().err.splitlines() if "error: " in text]
+    assert re.search(line, error), error
+    assert not Path("data/check/passed.json").exists()
+
+
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize("case", REMARKED)
+def test_an_odd_set_up_is_remarked_on(case: str, caplog: pytest.LogCaptureFixture) -> None:
+    change, line = REMARKED[case]
+    change()
+    assert main(["index"]) == 0
+    main(["check"])
+    assert any(re.search(line, text) for text in caplog.messages), caplog.messages
+    remarks = json.loads(Path("data/check/metrics.json").read_text())["remarks"]
+    assert any(re.search(line, text) for text in remarks)
+
+
+@pytest.mark.usefixtures("project")
+def test_the_page_of_a_refused_project_tells_what_to_mend(capfd: pytest.CaptureFixture[str]) -> None:
+    REFUSED["mapped class that is none"][0]()
+    assert main(["index"]) == 0
+    assert main(["check"]) == 1
+    page = Path("data/check/index.html").read_text()
+    assert "Not ready to train: 1 to mend" in page
+    assert "heatmap.own.positive" in page
+    assert len(page) < 200_000
