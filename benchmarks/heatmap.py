@@ -37,7 +37,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import nn
 
-from histo_monai.engines.heatmap import MapPlan, PatchModels, map_slide, value_of
+from histo_monai.engines.heatmap import MapPlan, PatchModels, map_slide, values_of
 from histo_monai.mapping.blocks import CellBlocks
 from histo_monai.mapping.cells import tissue_cells
 from histo_monai.mapping.grid import Grid
@@ -166,7 +166,7 @@ def patch_models(model: TaskModel) -> PatchModels:
     """The model as `load_models` prepares it."""
     network = SharedTrunk({"model": model})
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in the stubs
-    return PatchModels(("model",), network, value_of(CLASSES, "tumor"))
+    return PatchModels(("model",), network, values_of(CLASSES, ("tumor",)), ("tumor",))
 
 
 def forward(network: Callable[[torch.Tensor], Any], patches: torch.Tensor, batch_size: int) -> None:
@@ -230,14 +230,14 @@ def report_fields(
         torch.testing.assert_close(in_one_pass(network, patches[:1], side_px // 32, 1), single()[:1])
     times = take_turns({"field": whole, "patches": single}, num_rounds, time.process_time)
     ratio = statistics.median(times["patches"]) / statistics.median(times["field"])
-    difference = (models.value(whole()) - models.value(single())).abs()
+    difference = (models.values(whole()) - models.values(single())).abs()
     print(
         f"one pass over {field_px} x {field_px} px against its {len(patches)} patches: {ratio:.1f} x as fast;"
     )
     print(
         f"  probabilities differ by {float(difference.mean()):.3f} on average, {float(difference.max()):.3f} at most"
     )
-    changed = ((models.value(whole()) > 0.5) != (models.value(single()) > 0.5)).float().mean()
+    changed = ((models.values(whole()) > 0.5) != (models.values(single()) > 0.5)).float().mean()
     print(f"  {float(changed):.1%} of the cells change sides of 0.5")
     shared, saved = exactly_shared(side_px, stride_px)
     print(

@@ -174,7 +174,8 @@ def _add_options(commands: Mapping[str, argparse.ArgumentParser]) -> None:
         "--mpp", type=float, help="µm per pixel at full resolution, for slides that do not tell"
     )
     mapped.add_argument(
-        "--positive", help="class whose probability is mapped; needed where a model has several"
+        "--positive",
+        help="class whose probability is mapped; else tumor, or all where that is not one of two",
     )
     suggest.add_argument("--num", type=int, default=20, help="regions")
     suggest.add_argument(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from histo_monai import artifacts, storage
-from histo_monai.engines.heatmap import MapPlan, SlideJob, map_slides, patches_mpp
+from histo_monai.engines.heatmap import MapPlan, SlideJob, map_slides, mapped_classes, patches_mpp
 from histo_monai.environment import read_environment, torchrun_rank
 from histo_monai.errors import InputError
 from histo_monai.mapping.blocks import whole_stride
@@ -22,7 +22,7 @@ from histo_monai.mapping.origin import MADE_FROM, Origins, slide_identity
 from histo_monai.networks.task_model import from_task_model
 from histo_monai.params import Params, load_params
 from histo_monai.provenance import made_from
-from histo_monai.reports.slide_maps import MAP_SUFFIXES, MapStyle, SlidePicture, write_slide_maps
+from histo_monai.reports.maps.slide_maps import MapStyle, SlidePicture, write_slide_maps
 from histo_monai.slides import SlideError, open_slide
 from histo_monai.slides.resolution import PLAUSIBLE_MPP
 
@@ -32,7 +32,6 @@ COLUMN = "model"
 MARK = ".map"
 """Stands before the suffix of every file that is written: no slide is called so."""
 
-SUFFIXES = (".csv", *MAP_SUFFIXES)
 DRAWN_AS = "drawn_as"
 LOCK, UNFINISHED = ".map.lock", ".map.unfinished"
 
@@ -60,13 +59,13 @@ def run(
     if not folder.strip():
         raise InputError("--folder is empty; name the folder to write to")
     params = load_params(artifacts.PARAMS)
-    settings, positive = _settings(params, Path(model), stride_um, positive)
+    settings, classes = _settings(params, Path(model), stride_um, positive)
     section = params.heatmap
-    style = MapStyle(positive, section.overlay_mpp, section.region_threshold, **asdict(section.detection))
+    style = MapStyle(classes, section.overlay_mpp, section.region_threshold, **asdict(section.detection))
     jobs = _jobs(slides, Path(model), mpp)
     for job in jobs:
         _check_slide(job, settings)
-    origins = Origins(positive, asdict(settings))
+    origins = Origins(classes, asdict(settings))
     inputs = [artifacts.PARAMS, Path(model), Path(model).with_suffix(".json"), *(job.path for job in jobs)]
     environment = read_environment()
     environment.use_cpus()
@@ -75,13 +74,13 @@ def run(
     with _claimed(out) if is_first else contextlib.nullcontext():
         _check_one_look(out, jobs, origins)
         for job in jobs:
-            _check_outputs(out, job, inputs)
+            _check_outputs(out, job, inputs, style)
         to_map, to_draw = _left_to_do(out, jobs, origins, style)
         if to_map:
             map_slides(
                 to_map,
                 settings,
-                positive,
+                classes,
                 out / UNFINISHED,
                 device=environment.device,
                 workers=environment.workers,
@@ -114,7 +113,7 @@ def _finish(
 
 def _settings(
     params: Params, model: Path, stride_um: float | None, positive: str | None
-) -> tuple[MapPlan, str | None]:
+) -> tuple[MapPlan, tuple[str, ...]]:
     _, description = from_task_model(model)
     its_mpp, patch_px = patches_mpp(description, model), description["patch_px"]
     stride_um = patch_px * its_mpp if stride_um is None else stride_um
@@ -130,14 +129,10 @@ def _settings(
         min_tissue_fraction=params.heatmap.min_tissue_fraction,
         batch_size=params.evaluate.batch_size,
     )
-    classes = description["classes"]
-    if classes is None or positive is not None:
-        return settings, positive
-    if "tumor" not in classes:
-        raise InputError(
-            f"{model}: its classes are {', '.join(classes)}; say with --positive which one to map"
-        )
-    return settings, "tumor"
+    try:
+        return settings, mapped_classes(description["classes"], positive)
+    except InputError as error:
+        raise InputError(f"--positive: {model}: {error}") from None
 
 
 def _jobs(slides: Sequence[str], model: Path, mpp: float | None) -> list[SlideJob]:
@@ -178,10 +173,19 @@ def _check_slide(job: SlideJob, settings: MapPlan) -> None:
         raise InputError(f"{error}{hint}") from None
 
 
-def _check_outputs(folder: Path, job: SlideJob, inputs: Sequence[Path]) -> None:
+def _check_outputs(folder: Path, job: SlideJob, inputs: Sequence[Path], style: MapStyle) -> None:
     record = _record(folder, job)
-    outputs = [folder / f"{job.slide_id}{suffix}" for suffix in SUFFIXES]
+    outputs = [folder / name for name in _files(job, style)]
     storage.check_outputs([*outputs, record], inputs, storage.written_before(record))
+
+
+def _drawn_as(style: MapStyle) -> dict[str, Any]:
+    """As JSON gives it back."""
+    return {**asdict(style), "classes": list(style.classes)}
+
+
+def _files(job: SlideJob, style: MapStyle) -> list[str]:
+    return [f"{job.slide_id}.csv", *style.files(job.slide_id)]
 
 
 def _record(folder: Path, job: SlideJob) -> Path:
@@ -204,7 +208,7 @@ def _left_to_do(
         if odd or path.with_suffix(".csv").name in missing:
             _LOG.info("%s: mapped again, %s", job.path, ", ".join(odd) or "its scores are gone")
             to_map.append(job)
-        elif missing or record[DRAWN_AS] != asdict(style):
+        elif missing or record[DRAWN_AS] != _drawn_as(style):
             to_draw.append(job)
         else:
             _LOG.info("%s: mapped already", job.path)
@@ -238,8 +242,8 @@ def _publish(
     slide = slide_identity(job.path)
     if slide.sample_sha256 != about[MADE_FROM]["slide_sample_sha256"]:
         raise SlideError(job.path, "the file was changed after it was mapped; start again when it is whole")
-    drafts = [work / f"{job.slide_id}{suffix}" for suffix in SUFFIXES]
-    content = {**about, "slide": slide.as_dict(), DRAWN_AS: asdict(style), "provenance": provenance}
+    drafts = [work / name for name in _files(job, style)]
+    content = {**about, "slide": slide.as_dict(), DRAWN_AS: _drawn_as(style), "provenance": provenance}
     storage.publish(drafts, _record(folder, job), content, inputs)
     (work / f"{job.slide_id}.json").unlink()
     _LOG.info("%s: %d cells of %g µm", job.path, len(heatmap.cells), heatmap.grid.stride_um)

@@ -25,8 +25,11 @@ class MapSettings(Protocol):
         """Side of a cell, a whole number of pixels of the patches; None for that of a patch."""
 
     @property
-    def positive(self) -> str:
-        """The class whose probability is mapped, and for which slides are diagnosed; scores are mapped themselves."""
+    def positive(self) -> str | None:
+        """The class whose probability is mapped, where there are two, and for which slides are diagnosed.
+
+        None: tumor, or all classes where that is not one of two. Scores are mapped themselves.
+        """
 
 
 @dataclass(frozen=True)

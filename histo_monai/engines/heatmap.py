@@ -23,13 +23,16 @@ from histo_monai.loading.loaders import EpochBatches, patch_loader
 from histo_monai.losses import Classification, Objective, Regression
 from histo_monai.mapping.blocks import CellBlocks
 from histo_monai.mapping.cells import slide_grid, tissue_cells
-from histo_monai.mapping.heatmap import Heatmap, write_heatmap
+from histo_monai.mapping.heatmap import Heatmap, column_of, write_heatmap
 from histo_monai.mapping.origin import Origins, read_origin
 from histo_monai.networks.shared_trunk import SharedTrunk
 from histo_monai.networks.task_model import from_task_model
 from histo_monai.slides import SlideError, open_slide
 
 _LOG = logging.getLogger(__name__)
+
+TUMOR = "tumor"
+"""The class that is mapped of two where nobody says which."""
 
 
 @dataclass(frozen=True)
@@ -77,28 +80,60 @@ class PatchModels:
     Attributes:
         names: Of the models.
         network: Patches (n, 3, P, P), float32, 0..1 -> name -> outputs (n, K); in evaluation mode.
-        value: Outputs (n, K) -> what the map shows (n,), 0..1; see `value_of`.
+        values: Outputs (n, K) -> what the map shows, (n, M), 0..1; see `values_of`.
+        classes: Whose probabilities these M are; none for a score.
     """
 
     names: Sequence[str]
     network: Callable[[torch.Tensor], Mapping[str, torch.Tensor]]
-    value: Callable[[torch.Tensor], torch.Tensor]
+    values: Callable[[torch.Tensor], torch.Tensor]
+    classes: tuple[str, ...]
+
+    def columns(self, name: str) -> list[str]:
+        """Those of a model, in the order of `values`."""
+        return [column_of(name, label) for label in self.classes] if len(self.classes) > 1 else [name]
 
 
-def value_of(classes: Sequence[str] | None, positive: str | None) -> Callable[[torch.Tensor], torch.Tensor]:
-    """What a map shows: the probability of the class `positive`, or the score of models without classes.
+def mapped_classes(classes: Sequence[str] | None, positive: str | None) -> tuple[str, ...]:
+    """The classes whose probabilities are mapped; none of a score.
+
+    Args:
+        classes: of the model; None where it gives a score.
+        positive: the one that is asked for, whatever its case; None for tumor where that is one of two, else all.
 
     Raises:
-        InputError: `positive` is not one of the classes, or a score is asked for where there are classes.
+        InputError: it is not one of them.
     """
-    if positive not in (list(classes) if classes else [None]):
-        wanted = "a score" if positive is None else f"the class {positive!r}"
+    if not classes:
+        if positive is not None:
+            raise InputError(f"asked for the class {positive!r}, but it gives a score")
+        return ()
+    if positive is None:
+        tumor = tuple(name for name in classes if name.casefold() == TUMOR)
+        return tumor if len(classes) == 2 and tumor else tuple(classes)
+    same = [name for name in classes if name.casefold() == positive.casefold()]
+    named = [name for name in same if name == positive] or same
+    if len(named) != 1:
+        raise InputError(f"asked for the class {positive!r}, but it gives the classes {', '.join(classes)}")
+    return (named[0],)
+
+
+def values_of(
+    classes: Sequence[str] | None, mapped: tuple[str, ...]
+) -> Callable[[torch.Tensor], torch.Tensor]:
+    """What a map shows: the probabilities of some classes, or the score of models without classes.
+
+    Raises:
+        InputError: one is not of the classes, or a score is asked for where there are classes, or the other way round.
+    """
+    if not set(mapped) <= set(classes or ()) or bool(classes) != bool(mapped):
+        wanted = f"the classes {list(mapped)}" if mapped else "a score"
         raise InputError(
             f"asked for {wanted}, but it gives {f'the classes {classes}' if classes else 'a score'}"
         )
     objective: Objective = Classification(classes) if classes else Regression()
-    column = list(classes).index(str(positive)) if classes else 0
-    return lambda outputs: objective.predictions(outputs)[:, column]
+    columns = [list(classes).index(name) for name in mapped] if classes else [0]
+    return lambda outputs: objective.predictions(outputs)[:, columns]
 
 
 def map_slide(
@@ -138,20 +173,25 @@ def map_slide(
     loader = patch_loader(
         _BlockTensors(blocks), EpochBatches(len(blocks), 1, seed=None), workers=workers, pin=pin
     )
-    values = {name: np.empty(len(cells), np.float32) for name in models.names}
+    found = {name: np.empty((len(cells), len(models.columns(name))), np.float32) for name in models.names}
     with torch.inference_mode(), precision(device):
         for patches, numbers in _batches(loader, settings.batch_size, device):
             pixels = patches.to(torch.float32, memory_format=torch.channels_last).mul_(1 / 255)
             for name, outputs in models.network(pixels).items():
-                values[name][numbers.numpy()] = models.value(outputs).cpu().numpy()
+                found[name][numbers.numpy()] = models.values(outputs).cpu().numpy()
             advance(len(patches), len(cells))
     blocks.close()
-    for name, predicted in values.items():
+    for name, predicted in found.items():
         if not np.isfinite(predicted).all():
             raise InputError(
-                f"{slide_path}: the model of column {name!r} gives no number for {np.isnan(predicted).sum()} of "
+                f"{slide_path}: the model of column {name!r} gives no number for {np.isnan(predicted).any(1).sum()} of "
                 f"{len(predicted)} cells, so its weights are out of all range; run the stage that makes it again"
             )
+    values = {
+        column: np.ascontiguousarray(predicted[:, number])
+        for name, predicted in found.items()
+        for number, column in enumerate(models.columns(name))
+    }
     return Heatmap(grid, cells, tissue, values)
 
 
@@ -185,7 +225,7 @@ def _batches(
 def map_slides(
     jobs: Sequence[SlideJob],
     settings: MapPlan,
-    positive: str | None,
+    classes: tuple[str, ...],
     folder: Path,
     *,
     device: torch.device,
@@ -203,7 +243,7 @@ def map_slides(
     Args:
         jobs: The slides.
         settings: See `MapPlan`.
-        positive: Class whose probability is mapped; None for a score.
+        classes: Whose probabilities are mapped; none for a score.
         folder: Made if missing.
         device: Where networks run; with several ranks, each takes its own GPU.
         workers: Reading processes of each rank.
@@ -214,7 +254,7 @@ def map_slides(
         SlideError: A slide cannot be read, or not at this resolution, or its file was changed meanwhile.
         InputError: A model does not fit, or the stride is no whole number of patch pixels.
     """
-    arguments = (jobs, settings, positive, folder, workers, torch.get_num_threads())
+    arguments = (jobs, settings, classes, folder, workers, torch.get_num_threads())
     run_in_ranks(_map_share, *arguments, device=device, ranks=ranks, timeout_s=timeout_s)
 
 
@@ -222,7 +262,7 @@ def _map_share(
     device: torch.device,
     jobs: Sequence[SlideJob],
     settings: MapPlan,
-    positive: str | None,
+    classes: tuple[str, ...],
     folder: Path,
     workers: int,
     threads: int,
@@ -231,14 +271,14 @@ def _map_share(
     rank, world = idist.get_rank(), idist.get_world_size()
     if world > 1:
         torch.set_num_threads(max(1, threads // world))
-    origins = Origins(positive, asdict(settings))
+    origins = Origins(classes, asdict(settings))
     left = [job for job in jobs if not _is_mapped(job, origins, folder, is_silent=rank > 0)]
     idist.barrier()  # All look before anyone writes, so that all share the same slides.
     mine = shares(left, world)[rank]
 
     @functools.cache
     def load(models: tuple[tuple[str, Path], ...]) -> PatchModels:
-        return load_models(dict(models), positive, settings, device)
+        return load_models(dict(models), classes, settings, device)
 
     for number, job in enumerate(mine, start=1):
         models = load(tuple(job.models.items()))
@@ -299,7 +339,7 @@ def patches_mpp(description: Mapping[str, Any], path: Path) -> float:
 
 
 def load_models(
-    paths: Mapping[str, Path], positive: str | None, settings: MapPlan, device: torch.device
+    paths: Mapping[str, Path], mapped: tuple[str, ...], settings: MapPlan, device: torch.device
 ) -> PatchModels:
     """Fine-tuned models or students of one task, by name, on `device`; what their trunks share runs once.
 
@@ -320,10 +360,10 @@ def load_models(
         if known and classes != known[-1]:
             raise InputError(f"{path}: its classes are {classes}, those of the model before {known[-1]}")
         try:
-            value = value_of(classes, positive)
+            values = values_of(classes, mapped)
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
         known.append(classes)
     network = SharedTrunk(networks).to(device)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in the stubs
-    return PatchModels(tuple(paths), network, value)
+    return PatchModels(tuple(paths), network, values, mapped)

@@ -25,15 +25,20 @@ class MapsAhead:
 
     Attributes:
         section: of params, for messages, as `heatmap.own`.
-        positive: class whose probability is mapped.
+        positive: class whose probability is mapped, and label of the slides that are told from others; None: tumor.
         stride_um: side of a cell, µm; None for that of a patch.
         num_folds: of the slides that are trained on.
     """
 
     section: str
-    positive: str
+    positive: str | None
     stride_um: float | None
     num_folds: int
+
+    @property
+    def label(self) -> str:
+        """That a slide is diagnosed for."""
+        return self.positive or "tumor"
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,8 @@ def remarks_ahead(table: pd.DataFrame, whole_slides: pd.DataFrame, ahead: Ahead)
             "(labels.<dataset>.unlabeled, where labeled squares of slides tell the resolution)"
         )
     if ahead.maps is not None and (whole_slides["label"] != "").any():
-        why = why_no_diagnosis(whole_slides, ahead.maps.positive)
+        classes = sorted(set(table["label"]) - {""})
+        why = why_no_diagnosis(whole_slides, ahead.maps.label, classes)
         lines += [f"{why}; it is {ahead.maps.section}.positive that is told from the others"] if why else []
     return lines
 
@@ -107,11 +113,11 @@ def _labels_left(table: pd.DataFrame, ahead: Ahead) -> list[str]:
 
 def _positive(table: pd.DataFrame, maps: MapsAhead) -> list[str]:
     classes = sorted(table["label"].unique())
-    if table["score"].notna().any() or maps.positive in classes:
+    if table["score"].notna().any() or maps.positive in (None, *classes):
         return []
     return [
-        f"{maps.section}.positive is {maps.positive!r}, but the classes are {', '.join(classes)}: set it to the one "
-        f"whose probability is to be mapped, {NO_MAPS}"
+        f"{maps.section}.positive is {maps.positive!r}, but the classes are {', '.join(classes)}: set it to one of "
+        f"them, or to null for maps of all, {NO_MAPS}"
     ]
 
 
@@ -153,7 +159,7 @@ def _resolutions(
 
 def _folds(table: pd.DataFrame, whole_slides: pd.DataFrame, ahead: Ahead, maps: MapsAhead) -> list[str]:
     """A slide that is trained on is mapped by a model without its fold: that must have something to learn from."""
-    slides = slides_to_fold(whole_slides, table, maps.positive)
+    slides = slides_to_fold(whole_slides, table, maps.label)
     if slides.empty:
         return []
     for seed in ahead.seeds:

@@ -18,6 +18,12 @@ from histo_monai.storage import read_json, whole_file, write_json
 PLACE_COLUMNS = ("row", "column", "y", "x", "tissue")
 """Columns of a csv of scores before those of the models: cell, its center in level-0 pixels, its tissue fraction."""
 
+
+def column_of(model: str, label: str = "") -> str:
+    """Name of the column with a model's values: that of the model, and of the class where several are mapped."""
+    return f"{model}:{label}" if label else model
+
+
 SEEN = "_seen"
 """Ends the name of a column that holds predictions of a model for a slide that it was trained on."""
 
@@ -30,7 +36,7 @@ class Heatmap:
         grid: Where the cells lie.
         cells: Shape (n, 2), int64, (row, column), each once, in the order of rows and then columns.
         tissue: Shape (n,), float32, part of each cell that is tissue, 0..1.
-        values: Name of a model -> shape (n,), float32, 0..1: probability of a class, or a score.
+        values: Column (`column_of`) -> shape (n,), float32, 0..1: probability of a class, or a score.
     """
 
     grid: Grid
@@ -38,17 +44,21 @@ class Heatmap:
     tissue: NDArray[np.float32]
     values: Mapping[str, NDArray[np.float32]]
 
-    def raster(self, model: str) -> NDArray[np.float32]:
+    def raster(self, column: str) -> NDArray[np.float32]:
         """The map as a picture of one pixel per cell, shape `grid.shape`, float32; NaN where nothing was looked at."""
         raster = np.full(self.grid.shape, np.nan, np.float32)
-        raster[tuple(self.cells.T)] = self.values[model]
+        raster[tuple(self.cells.T)] = self.values[column]
         return raster
+
+    def column(self, model: str, label: str) -> str:
+        """The column with what a model says of a class, or with all that it says where but one is mapped."""
+        return model if model in self.values else column_of(model, label)
 
 
 def write_heatmap(path: Path, heatmap: Heatmap, origin: Origin | None = None) -> None:
     """Write a csv of scores and beside it the same name with `.json`, the grid; each appears whole or not at all.
 
-    The json is written last: where it stands, the csv is complete. Columns: `PLACE_COLUMNS` and one for each model;
+    The json is written last: where it stands, the csv is complete. Columns: `PLACE_COLUMNS` and those of the values;
     centers with two decimals, values with six digits.
 
     Args:

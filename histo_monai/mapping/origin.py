@@ -27,7 +27,7 @@ class Origin:
         slide_sample_sha256: Of samples of it, see `storage.FileIdentity`.
         slide_mpp: µm per level-0 pixel, the file's or the given one.
         model_sha256: Column of the csv -> digest of the model's file.
-        positive: Class whose probability is mapped; None for a score.
+        classes: Whose probabilities are mapped; none for a score.
         settings: How the slide is looked at, by name.
     """
 
@@ -35,12 +35,12 @@ class Origin:
     slide_sample_sha256: str
     slide_mpp: float
     model_sha256: Mapping[str, str]
-    positive: str | None
+    classes: tuple[str, ...]
     settings: Mapping[str, float]
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return asdict(self)
+        return {**asdict(self), "classes": list(self.classes)}
 
     def differences(self, before: Mapping[str, Any]) -> list[str]:
         """In words, how a map that was made from `before` (`as_dict`) differs from the one that this would give."""
@@ -59,8 +59,8 @@ class Origin:
         differing = []
         if before.get("model_sha256") != self.model_sha256:
             differing.append("the model differs")
-        if before.get("positive") != self.positive:
-            differing.append(f"the class was {before.get('positive')!r}, now {self.positive!r}")
+        if before.get("classes") != list(self.classes):
+            differing.append(f"the classes were {before.get('classes')}, now {list(self.classes)}")
         for name, value in self.settings.items():
             if settings.get(name) != value:
                 differing.append(f"{name} was {settings.get(name)}, now {value}")
@@ -71,12 +71,12 @@ class Origins:
     """Origins of the maps of one call; each model is read once.
 
     Args:
-        positive: See `Origin`.
+        classes: See `Origin`.
         settings: See `Origin`.
     """
 
-    def __init__(self, positive: str | None, settings: Mapping[str, float]) -> None:
-        self._positive, self._settings = positive, settings
+    def __init__(self, classes: tuple[str, ...], settings: Mapping[str, float]) -> None:
+        self._classes, self._settings = classes, settings
         self._sha256_of: dict[Path, str] = {}
 
     def of(self, path: Path, mpp: float | None, models: Mapping[str, Path]) -> Origin:
@@ -93,7 +93,7 @@ class Origins:
             if model not in self._sha256_of:
                 self._sha256_of[model] = file_sha256(model)
         sha256 = {name: self._sha256_of[model] for name, model in models.items()}
-        return Origin(identity.size, identity.sample_sha256, mpp, sha256, self._positive, self._settings)
+        return Origin(identity.size, identity.sample_sha256, mpp, sha256, self._classes, self._settings)
 
 
 def slide_identity(path: Path) -> FileIdentity:

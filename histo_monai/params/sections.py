@@ -223,5 +223,6 @@ class Params:
 
     @property
     def positive(self) -> str:
-        """The class whose probability is mapped, and for which slides are diagnosed."""
-        return "tumor" if self.heatmap_section is None else self.heatmap_section.positive
+        """The label for which slides are diagnosed."""
+        section = self.heatmap_section
+        return (section.positive if section else None) or "tumor"

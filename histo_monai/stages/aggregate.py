@@ -26,7 +26,7 @@ from histo_monai.diagnosis.features import FEATURES, slide_features
 from histo_monai.diagnosis.lesions import LesionMask, evaluation_mask, match
 from histo_monai.files.outlines import read_regions
 from histo_monai.mapping.grid import Grid
-from histo_monai.mapping.heatmap import SEEN, Heatmap, read_heatmap
+from histo_monai.mapping.heatmap import SEEN, Heatmap, column_of, read_heatmap
 from histo_monai.metrics import Estimate
 from histo_monai.metrics.froc import FALSE_POSITIVES_PER_SLIDE, Froc, froc
 from histo_monai.params import Params, load_params
@@ -65,8 +65,11 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
     provenance = made_from(params, [artifacts.WHOLE_SLIDES_CSV, *files])
     maps = {slide_id: read_heatmap(scores / f"{slide_id}.csv") for slide_id in slides["slide_id"]}
     slides = slides.set_index("slide_id", drop=False).rename_axis(None)
-    features = {column: table for name in MODELS for column, table in _features(maps, name).items()}
-    why_not = [why] if (why := why_no_diagnosis(slides, params.positive)) else []
+    features = {
+        column: table for name in MODELS for column, table in _features(maps, name, params.positive).items()
+    }
+    why = why_no_diagnosis(slides, params.positive, _classes(maps))
+    why_not = [why] if why else []
     with whole_folder(of_run.diagnosis) as draft:
         (draft / CLASSIFIERS).mkdir()
         (draft / artifacts.PLOTS).mkdir()
@@ -93,19 +96,43 @@ def summarize(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     }
 
 
-def _features(maps: Mapping[str, Heatmap], model: str) -> dict[str, pd.DataFrame]:
-    """Features of every slide, of a model's own column and, where a slide has one, of the `_seen` column instead."""
+def _features(maps: Mapping[str, Heatmap], model: str, positive: str) -> dict[str, pd.DataFrame]:
+    """Features of every slide, of a model's own column and, where a slide has one, of the `_seen` column instead.
+
+    Of several classes those of the positive one; where that is none of them, of each, and nothing is diagnosed.
+    """
     columns = list(FEATURES)
-    own = {slide_id: slide_features(heatmap, model) for slide_id, heatmap in maps.items()}
-    seen = {
-        slide_id: slide_features(heatmap, f"{model}{SEEN}")
+    classes = _classes(maps)
+    if classes and positive not in classes:
+        return {
+            column_of(model, label): pd.DataFrame.from_dict(
+                {name: slide_features(heatmap, column_of(model, label)) for name, heatmap in maps.items()},
+                orient="index",
+                columns=columns,
+            )
+            for label in classes
+        }
+    own = {
+        slide_id: slide_features(heatmap, heatmap.column(model, positive))
         for slide_id, heatmap in maps.items()
-        if f"{model}{SEEN}" in heatmap.values
+    }
+    seen = {
+        slide_id: slide_features(heatmap, heatmap.column(f"{model}{SEEN}", positive))
+        for slide_id, heatmap in maps.items()
+        if heatmap.column(f"{model}{SEEN}", positive) in heatmap.values
     }
     tables = {model: own, f"{model}{SEEN}": own | seen} if seen else {model: own}
     return {
         name: pd.DataFrame.from_dict(rows, orient="index", columns=columns) for name, rows in tables.items()
     }
+
+
+def _classes(maps: Mapping[str, Heatmap]) -> list[str]:
+    """Those that are mapped, where they are several."""
+    columns = {column: None for heatmap in maps.values() for column in heatmap.values}
+    return list(
+        dict.fromkeys(label for _, separator, label in (name.partition(":") for name in columns) if separator)
+    )
 
 
 def _write_features(path: Path, slides: pd.DataFrame, features: Mapping[str, pd.DataFrame]) -> None:
@@ -162,7 +189,7 @@ def _diagnose(
         "test": {
             name: {metric: x.as_dict() for metric, x in some.items()} for name, some in estimates.items()
         },
-        "cell_auc": {name: _map_quality(slides, maps, truth, name) for name in MODELS},
+        "cell_auc": {name: _map_quality(slides, maps, truth, name, params.positive) for name in MODELS},
         "classifiers": classifiers,
         "num_lesions": next((curve.num_lesions for curve in curves.values() if curve is not None), 0),
         "warnings": _warnings(slides[test]),
@@ -186,16 +213,20 @@ def _lesions(
     """The FROC curve over slides whose lesions are all outlined; None where there is no lesion."""
     matches = []
     for slide_id in slides.index:
-        points = find_detections(
-            maps[slide_id], model, **asdict(params.heatmap.detection), label=params.positive
-        )
+        heatmap, positive = maps[slide_id], params.positive
+        column = heatmap.column(model, positive)
+        points = find_detections(heatmap, column, **asdict(params.heatmap.detection), label=positive)
         matches.append(match(points, masks[slide_id]))
     curve = froc(matches, groups=patient_or_slide(slides).to_numpy(dtype=object), seed=params.aggregate.seed)
     return curve if curve.num_lesions else None
 
 
 def _map_quality(
-    slides: pd.DataFrame, maps: Mapping[str, Heatmap], truth: Mapping[str, list[Region]], model: str
+    slides: pd.DataFrame,
+    maps: Mapping[str, Heatmap],
+    truth: Mapping[str, list[Region]],
+    model: str,
+    positive: str,
 ) -> dict[str, float | None]:
     """AUC of cells inside the outlines: of slides that the model has not seen, and of those that it has."""
     aucs = {}
@@ -204,9 +235,10 @@ def _map_quality(
         if not ids:
             continue
         some = {slide_id: maps[slide_id] for slide_id in ids}
-        aucs[split] = cell_auc(some, dict.fromkeys(ids, model), truth)
-        if all(f"{model}{SEEN}" in heatmap.values for heatmap in some.values()):
-            aucs[f"{split}{SEEN}"] = cell_auc(some, dict.fromkeys(ids, f"{model}{SEEN}"), truth)
+        for name, end in ((model, ""), (f"{model}{SEEN}", SEEN)):
+            columns = {slide_id: heatmap.column(name, positive) for slide_id, heatmap in some.items()}
+            if all(columns[slide_id] in heatmap.values for slide_id, heatmap in some.items()):
+                aucs[f"{split}{end}"] = cell_auc(some, columns, truth)
     return {name: round(value, 6) if np.isfinite(value) else None for name, value in aucs.items()}
 
 

@@ -18,7 +18,7 @@ from matplotlib import image
 from histo_monai import artifacts
 from histo_monai.artifacts import Run
 from histo_monai.assembly import Assembly
-from histo_monai.engines.heatmap import MapPlan, SlideJob, map_slides, patches_mpp
+from histo_monai.engines.heatmap import MapPlan, SlideJob, map_slides, mapped_classes, patches_mpp
 from histo_monai.engines.resume import fingerprint
 from histo_monai.environment import torchrun_rank
 from histo_monai.errors import InputError
@@ -28,8 +28,8 @@ from histo_monai.imports import modules_sha256
 from histo_monai.mapping.heatmap import SEEN, read_heatmap
 from histo_monai.params import Params, load_params
 from histo_monai.provenance import made_from, write_metrics
-from histo_monai.reports.map_mosaic import map_mosaic
-from histo_monai.reports.slide_maps import MapStyle, SlidePicture, write_slide_maps
+from histo_monai.reports.maps.mosaic import map_mosaic
+from histo_monai.reports.maps.slide_maps import MapStyle, SlidePicture, write_slide_maps
 from histo_monai.roles import FINETUNED, MODELS
 from histo_monai.storage import whole_folder
 from histo_monai.tables.columns import read_whole_slides
@@ -67,16 +67,16 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
     environment = assembly.environment
     folds_csv = of_run.folds / artifacts.FOLDS_CSV
     jobs = _jobs(of_run, slides, read_folds(folds_csv), params.heatmap.seen)
-    settings, positive = _settings(of_run, assembly)
+    settings, classes = _settings(of_run, assembly)
     stage = f"heatmap-{of_run.name}"
     files = sorted({path for job in jobs for path in job.models.values()})
-    decided_by = [dataclasses.asdict(settings), positive]
+    decided_by = [dataclasses.asdict(settings), classes]
     key = fingerprint(decided_by, [artifacts.WHOLE_SLIDES_CSV, *files], modules_sha256(map_slides.__module__))
     done = artifacts.unfinished_folder(stage) / key[:16]
     map_slides(
         jobs,
         settings,
-        positive,
+        classes,
         done,
         device=environment.device,
         workers=environment.workers,
@@ -93,7 +93,7 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
         (draft / artifacts.SCORES).mkdir()
         for job, suffix in itertools.product(jobs, (".csv", ".json")):
             shutil.copy(done / f"{job.slide_id}{suffix}", draft / artifacts.SCORES)
-        mapped = _write_maps(draft, slides, params, positive, environment.cpus)
+        mapped = _write_maps(draft, slides, params, classes, environment.cpus)
         mapped.to_csv(draft / artifacts.MAPPED_CSV, index=False)
         counts = {"slides": len(mapped), "cells": int(mapped["num_cells"].sum())}
         write_metrics(draft, counts, provenance, summary=counts)
@@ -125,8 +125,8 @@ def _jobs(run: Run, slides: pd.DataFrame, fold_of: Mapping[str, int], by_seen: b
     return jobs
 
 
-def _settings(run: Run, assembly: Assembly) -> tuple[MapPlan, str | None]:
-    """How slides are mapped, and the class whose probability is (None: a score)."""
+def _settings(run: Run, assembly: Assembly) -> tuple[MapPlan, tuple[str, ...]]:
+    """How slides are mapped, and the classes whose probabilities are: of two the positive one, else all."""
     params, section = assembly.params, assembly.params.heatmap_section
     assert section is not None
     path = run.models[FINETUNED]
@@ -140,16 +140,21 @@ def _settings(run: Run, assembly: Assembly) -> tuple[MapPlan, str | None]:
         min_tissue_fraction=params.heatmap.min_tissue_fraction,
         batch_size=params.evaluate.batch_size,
     )
-    return settings, params.positive if description["classes"] else None
+    known = description["classes"]
+    try:
+        mapped = mapped_classes(known, section.positive if known else None)
+    except InputError as error:
+        raise InputError(f"heatmap.{params.dataset}.positive: {error}") from None
+    return settings, mapped if len(known or ()) < 3 else tuple(known)
 
 
 def _write_maps(
-    folder: Path, slides: pd.DataFrame, params: Params, positive: str | None, processes: int
+    folder: Path, slides: pd.DataFrame, params: Params, classes: tuple[str, ...], processes: int
 ) -> pd.DataFrame:
     """Everything that is drawn from the scores; the table of slides with the number of their cells."""
     section = params.heatmap
     style = MapStyle(
-        positive, section.overlay_mpp, section.region_threshold, **dataclasses.asdict(section.detection)
+        classes, section.overlay_mpp, section.region_threshold, **dataclasses.asdict(section.detection)
     )
     shown = _for_mosaic(slides)
     rows: list[dict[str, Any]] = slides.to_dict("records")  # type: ignore[assignment]
@@ -159,7 +164,8 @@ def _write_maps(
         map_over_processes(work, *jobs, processes=processes, title="maps", unit="slide", start="spawn")
     )
     pictures = [(_row_title(rows[i]), done[i][1]) for i in shown]
-    picture = map_mosaic(pictures, ["slide", "reference", *MODELS], quantity=style.quantity)
+    titles = ["slide", "reference", *MODELS]
+    picture = map_mosaic(pictures, titles, quantity=style.quantity, classes=style.classes)
     image.imsave(folder / artifacts.PLOTS / MOSAIC, picture)
     return slides.assign(num_cells=[num for num, _ in done])
 
@@ -187,11 +193,12 @@ def _write_slide(
     slide_id = row["slide_id"]
     heatmap = read_heatmap(folder / artifacts.SCORES / f"{slide_id}.csv")
     reference = read_regions(Path(row["annotation"])) if row["annotation"] else []
-    picture = SlidePicture.read(Path(row["path"]), heatmap, style, reference)
+    all_known = bool(row["exhaustive"])
+    picture = SlidePicture.read(Path(row["path"]), heatmap, style, reference, is_exhaustive=all_known)
     for name in MODELS:
         title = f"{_row_title(row)}, {name}"
         write_slide_maps(folder / name, slide_id, title, heatmap, name, picture, style)
     if not is_shown:
         return len(heatmap.cells), []
-    maps = [picture.blended(heatmap, name) for name in MODELS]
+    maps = [picture.blended(heatmap, name, style.classes) for name in MODELS]
     return len(heatmap.cells), [picture.thumbnail, picture.truth(), *maps]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -58,20 +59,26 @@ def slides_to_fold(slides: pd.DataFrame, patches: pd.DataFrame, positive: str) -
     Returns:
         Rows of `slides`, numbered anew; none where nothing is diagnosed.
     """
-    if why_no_diagnosis(slides, positive):
+    if why_no_diagnosis(slides, positive, sorted(set(patches["label"]) - {""})):
         return slides.iloc[:0]
     labeled = slides[(slides["split"] == "train") & (slides["label"] != "")]
     trained_on = set(patches.loc[patches["split"] == "train", "slide_id"]) - {""}
     return labeled[labeled["slide_id"].isin(trained_on)].reset_index(drop=True)
 
 
-def why_no_diagnosis(slides: pd.DataFrame, positive: str) -> str:
+def why_no_diagnosis(slides: pd.DataFrame, positive: str, classes: Sequence[str]) -> str:
     """Why slides cannot be diagnosed, in a line; empty where they can.
 
     Args:
         slides: `columns.WHOLE_SLIDE_COLUMNS`.
         positive: label of the slides that are to be told from the others.
+        classes: of the patches, whose maps tell them; none where these have scores.
     """
+    if classes and positive not in classes:
+        return (
+            f"no diagnosis of slides: the classes of patches are {', '.join(classes)}, and no map of these shows "
+            f"{positive!r}"
+        )
     for part, kept in (("training", slides["split"] != "test"), ("test", slides["split"] == "test")):
         labels = slides.loc[kept & (slides["label"] != ""), "label"]
         if not (labels == positive).any() or (labels == positive).all():

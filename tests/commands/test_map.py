@@ -20,6 +20,7 @@ import yaml
 from histo_monai.__main__ import main
 from histo_monai.engines import heatmap as heatmap_module
 from histo_monai.mapping.heatmap import read_heatmap
+from histo_monai.mapping.tiff_map import read_map
 from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel, describe_task_model
@@ -213,7 +214,7 @@ def test_a_map_that_was_made_from_something_else_is_made_again_and_the_log_says_
         (_another_model, "the model differs"),
         (lambda folder: ["--mpp", "0.4"], "the slide's µm/px was 0.5, now 0.4"),
         (lambda folder: ["--stride-um", "8"], "stride_um was 16.0, now 8.0"),
-        (lambda folder: ["--positive", "normal"], "the class was 'tumor', now 'normal'"),
+        (lambda folder: ["--positive", "normal"], "the classes were ['tumor'], now ['normal']"),
     ]
     more: list[str] = []
     for change, says in changes:
@@ -314,11 +315,11 @@ def test_two_calls_into_one_folder_do_not_mix(folder: Path, capsys: pytest.Captu
         (["a.tif", "other/A.tif"], "A.tif and a.tif have one name"),
         (
             ["a.tif", "--positive", "cyst"],
-            "asked for the class 'cyst', but it gives the classes ['normal', 'tumor']",
+            "asked for the class 'cyst', but it gives the classes normal, tumor",
         ),
         (["a.tif", "--model", "none.safetensors"], "none.safetensors: no such model"),
         (["a.tif", "--model", "silent.safetensors"], "does not say at what µm/px it sees patches"),
-        (["a.tif", "--model", "tissues.safetensors"], "say with --positive which one to map"),
+        (["a.tif", "--model", "tissues.safetensors", "--positive", "x"], "gives the classes"),
         (["a.tif", "--folder", "a.tif"], "a.tif: is a file where a folder is to be written"),
         (["a.tif", "--folder", "loop/maps"], "loop: is a link that leads nowhere"),
         (["a.tif", "--folder", "occupied"], "occupied/.map.unfinished: is a link to"),
@@ -400,3 +401,25 @@ def test_a_score_is_mapped_as_it_is(folder: Path) -> None:
     _write_model(folder / "model.safetensors", None)
     assert _map("a.tif", "--stride-um", "8") == 0
     assert read_heatmap(folder / "maps/a.map.csv").grid.shape == (8, 12)
+
+
+def test_maps_of_several_classes_are_a_file_each_and_regions_of_each(folder: Path) -> None:
+    for path in (folder / "model.safetensors", folder / "model.json"):
+        path.unlink()
+    classes = ["Adipose/fat", "adipose fat", "stroma"]
+    _write_model(folder / "model.safetensors", classes)
+    assert _map("a.tif", "--stride-um", "8") == 0
+    names = {path.name for path in (folder / "maps").iterdir() if not path.name.startswith(".")}
+    tifs = {"a.map.Adipose_fat.tif", "a.map.adipose_fat-2.tif", "a.map.stroma.tif"}
+    assert names == {"a.map.csv", "a.map.json", "a.map.geojson", "a.map.png", *tifs}
+    heatmap = read_heatmap(folder / "maps/a.map.csv")
+    assert list(heatmap.values) == [f"model:{name}" for name in classes]
+    np.testing.assert_allclose(np.sum(list(heatmap.values.values()), axis=0), 1, atol=1e-5)
+    for tif, column in zip(sorted(tifs), heatmap.values, strict=True):
+        raster, _ = read_map(folder / "maps" / tif)
+        np.testing.assert_allclose(raster, heatmap.raster(column), atol=1 / 500)
+    regions, points = read_geojson(folder / "maps/a.map.geojson")
+    most = {column: heatmap.values[column].max() for column in heatmap.values}
+    assert {region.label for region in regions} == {name for name in classes if most[f"model:{name}"] >= 0.5}
+    assert not points
+    assert _map("a.tif", "--stride-um", "8") == 0  # it knows them again

@@ -28,8 +28,9 @@ from histo_monai.engines.heatmap import (
     load_models,
     map_slide,
     map_slides,
+    mapped_classes,
     shares,
-    value_of,
+    values_of,
 )
 from histo_monai.mapping import blocks as blocks_module
 from histo_monai.mapping.grid import Grid
@@ -67,7 +68,7 @@ class Centroids(nn.Module):
         return {name: value[:, None] for name, value in {"mass": mass / 1000, "in_y": y, "in_x": x}.items()}
 
 
-CENTROIDS = PatchModels(("mass", "in_y", "in_x"), Centroids(), value_of(None, None))
+CENTROIDS = PatchModels(("mass", "in_y", "in_x"), Centroids(), values_of(None, ()), ())
 
 
 def _map(path: Path, mpp: float, models: PatchModels = CENTROIDS, **changes: int) -> Heatmap:
@@ -130,7 +131,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def test_values_are_those_of_one_read_and_one_pass_for_every_cell(
     tissue: Path, files: dict[str, Path]
 ) -> None:
-    models = load_models(files, "tumor", SETTINGS, CPU)
+    models = load_models(files, ("tumor",), SETTINGS, CPU)
     result = _map(tissue, 0.5, models)
     assert len(result.cells) > 2 * SETTINGS.batch_size
     with open_slide(tissue, 0.5) as slide, torch.no_grad():
@@ -162,9 +163,9 @@ def test_a_reading_process_changes_no_byte(tissue: Path) -> None:
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_gpu_gives_the_same_map_as_the_cpu(tissue: Path, files: dict[str, Path]) -> None:
-    on_cpu = _map(tissue, 0.5, load_models(files, "tumor", SETTINGS, CPU))
+    on_cpu = _map(tissue, 0.5, load_models(files, ("tumor",), SETTINGS, CPU))
     device = torch.device("cuda")
-    models = load_models(files, "tumor", SETTINGS, device)
+    models = load_models(files, ("tumor",), SETTINGS, device)
     on_gpu = map_slide(tissue, 0.5, models, SETTINGS, device=device, workers=2)
     np.testing.assert_array_equal(on_gpu.cells, on_cpu.cells)
     for name, values in on_cpu.values.items():
@@ -209,7 +210,7 @@ def jobs(tissue: Path, files: dict[str, Path], tmp_path: Path) -> list[SlideJob]
 
 
 def _run(jobs: Sequence[SlideJob], folder: Path, ranks: int = 1) -> dict[str, bytes]:
-    map_slides(jobs, SETTINGS, "tumor", folder, device=CPU, workers=0, ranks=ranks)
+    map_slides(jobs, SETTINGS, ("tumor",), folder, device=CPU, workers=0, ranks=ranks)
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
@@ -305,7 +306,7 @@ def test_the_json_of_a_map_is_the_same_on_another_machine(
     assert made_from["slide_mpp"] == 0.5
     (model,) = jobs[0].models.values()
     assert made_from["model_sha256"] == {"student": hashlib.sha256(model.read_bytes()).hexdigest()}
-    assert made_from["positive"] == "tumor"
+    assert made_from["classes"] == ["tumor"]
     assert made_from["settings"] == dataclasses.asdict(SETTINGS)
 
 
@@ -340,8 +341,37 @@ def test_large_slides_come_first_and_processes_get_equal_loads(tmp_path: Path) -
 
 def test_a_map_shows_the_probability_of_its_class_or_the_score() -> None:
     outputs = torch.tensor([[0.0, 1.0], [2.0, -1.0]])
-    torch.testing.assert_close(value_of(["a", "b"], "a")(outputs), torch.sigmoid(torch.tensor([-1.0, 3.0])))
-    torch.testing.assert_close(value_of(None, None)(outputs[:, 1:]), torch.tensor([1.0, 0.0]))
+    of_a = torch.sigmoid(torch.tensor([-1.0, 3.0]))
+    torch.testing.assert_close(values_of(["a", "b"], ("a",))(outputs), of_a[:, None])
+    torch.testing.assert_close(
+        values_of(["a", "b"], ("b", "a"))(outputs), torch.stack([1 - of_a, of_a], dim=1)
+    )
+    torch.testing.assert_close(values_of(None, ())(outputs[:, 1:]), torch.tensor([[1.0], [0.0]]))
+
+
+@pytest.mark.parametrize(
+    ("classes", "asked", "mapped"),
+    [
+        (["normal", "tumor"], None, ("tumor",)),
+        (["Tumor", "normal"], None, ("Tumor",)),
+        (["gland", "stroma"], None, ("gland", "stroma")),
+        (["a", "b", "tumor"], None, ("a", "b", "tumor")),
+        (["gland", "stroma"], "STROMA", ("stroma",)),
+        (["a", "b", "c"], "b", ("b",)),
+        (["a", "A"], "A", ("A",)),
+        (None, None, ()),
+    ],
+)
+def test_of_two_classes_one_is_mapped_and_of_more_all(
+    classes: list[str] | None, asked: str | None, mapped: tuple[str, ...]
+) -> None:
+    assert mapped_classes(classes, asked) == mapped
+
+
+@pytest.mark.parametrize(("classes", "asked"), [(["a", "b"], "c"), (["a", "A"], "á"), (None, "a")])
+def test_a_class_that_is_none_is_not_mapped(classes: list[str] | None, asked: str) -> None:
+    with pytest.raises(ValueError, match=f"asked for the class {asked!r}, but it gives"):
+        mapped_classes(classes, asked)
 
 
 Build = Callable[[Path], dict[str, Path]]
@@ -349,33 +379,41 @@ CLASSES = ["normal", "tumor"]
 
 
 @pytest.mark.parametrize(
-    ("build", "positive", "message"),
+    ("build", "mapped", "message"),
     [
         (
             lambda path: {"m": _save(path, 0, CLASSES)},
-            "cancer",
-            r"the class 'cancer', .* \['normal', 'tumor'\]",
+            ("cancer",),
+            r"the classes \['cancer'\], .* \['normal', 'tumor'\]",
         ),
-        (lambda path: {"m": _save(path, 0, CLASSES)}, None, "asked for a score, but"),
-        (lambda path: {"m": _save(path, 0)}, "tumor", "asked for the class 'tumor', but it gives a score"),
+        (lambda path: {"m": _save(path, 0, CLASSES)}, (), "asked for a score, but"),
+        (
+            lambda path: {"m": _save(path, 0)},
+            ("tumor",),
+            r"asked for the classes \['tumor'\], but it gives a score",
+        ),
         (
             lambda path: {"m": _save(path, 0, CLASSES, patch_px=64)},
-            "tumor",
+            ("tumor",),
             "saw patches of 64 px at 1.0 µm/px",
         ),
-        (lambda path: {"m": _save(path, 0, CLASSES, mpp=0.5)}, "tumor", "saw patches of 32 px at 0.5 µm/px"),
+        (
+            lambda path: {"m": _save(path, 0, CLASSES, mpp=0.5)},
+            ("tumor",),
+            "saw patches of 32 px at 0.5 µm/px",
+        ),
         (
             lambda path: {
                 "one": _save(path.with_stem("one"), 0, ["tumor", "x"]),
                 "m": _save(path, 0, CLASSES),
             },
-            "tumor",
+            ("tumor",),
             r"its classes are \['normal', 'tumor'\], those of the model before \['tumor', 'x'\]",
         ),
     ],
 )
 def test_a_model_that_does_not_fit_is_refused_by_its_file(
-    tmp_path: Path, build: Build, positive: str | None, message: str
+    tmp_path: Path, build: Build, mapped: tuple[str, ...], message: str
 ) -> None:
     with pytest.raises(ValueError, match=rf"m\.safetensors: .*{message}"):
-        load_models(build(tmp_path / "m.safetensors"), positive, SETTINGS, CPU)
+        load_models(build(tmp_path / "m.safetensors"), mapped, SETTINGS, CPU)

@@ -7,8 +7,8 @@ from histo_monai.mapping.grid import Grid
 from histo_monai.mapping.heatmap import Heatmap
 from histo_monai.mapping.tiff_map import PALETTE
 from histo_monai.phantom.raster.pyramid import write_pyramid
-from histo_monai.reports.map_mosaic import map_mosaic, mask_picture
-from histo_monai.reports.overlay import blend, layout, outlined, overlay, round_length
+from histo_monai.reports.maps.mosaic import map_mosaic, mask_picture
+from histo_monai.reports.maps.overlay import blend, layout, outlined, overlay, round_length
 from histo_monai.slides import open_slide
 from histo_monai.slides.annotations import Region
 

@@ -16,13 +16,13 @@ from torch import nn
 
 from histo_monai.engines.heatmap import MapPlan, PatchModels, map_slide
 from histo_monai.mapping.heatmap import read_heatmap, write_heatmap
-from histo_monai.reports.overlay import layout
-from histo_monai.reports.slide_maps import MapStyle, SlidePicture, write_slide_maps
+from histo_monai.reports.maps.overlay import layout
+from histo_monai.reports.maps.slide_maps import MapStyle, SlidePicture, write_slide_maps
 from histo_monai.slides.annotations import read_geojson
 
 PINK = (210, 130, 180)
 STRIDE_UM = 16.0
-STYLE = MapStyle("tumor", 0.05, 0.5, 0.5, 20.0, 0.0)
+STYLE = MapStyle(("tumor",), 0.05, 0.5, 0.5, 20.0, 0.0)
 ARM_PX = 6
 
 
@@ -72,7 +72,7 @@ def test_a_cross_lies_in_one_place_in_csv_tiff_geojson_and_overlay(
     cells = [(3, 5), (14, 2), (17, 16)]
     path = _slide(tmp_path / "slide.tif", factors, mpp, cells)
     settings = MapPlan(32, 0.5, STRIDE_UM, 4.0, 0.5, 50)
-    models = PatchModels(("model",), Darkness(), lambda outputs: outputs[:, 0])
+    models = PatchModels(("model",), Darkness(), lambda outputs: outputs[:, :1], ())
     heatmap = map_slide(path, mpp, models, settings, device=torch.device("cpu"), workers=0)
     write_heatmap(tmp_path / "slide.csv", heatmap)
     heatmap = read_heatmap(tmp_path / "slide.csv")
@@ -118,11 +118,11 @@ def test_a_cross_lies_in_one_place_in_csv_tiff_geojson_and_overlay(
 def test_overlays_are_neither_tiny_nor_huge(tmp_path: Path) -> None:
     """A slide of 320 µm is shown finer than asked for, one that is asked for at 0.01 µm/px as fine as it is."""
     path = _slide(tmp_path / "slide.tif", (1, 2), 0.25, [(3, 3)])
-    models = PatchModels(("model",), Darkness(), lambda outputs: outputs[:, 0])
+    models = PatchModels(("model",), Darkness(), lambda outputs: outputs[:, :1], ())
     settings = MapPlan(32, 0.5, STRIDE_UM, 4.0, 0.5, 50)
     heatmap = map_slide(path, 0.25, models, settings, device=torch.device("cpu"), workers=0)
     for asked in (8.0, 0.1):
-        style = MapStyle(None, asked, 0.5, 0.5, 20.0, 0.0)
+        style = MapStyle((), asked, 0.5, 0.5, 20.0, 0.0)
         assert SlidePicture.read(path, heatmap, style, []).mpp == pytest.approx(
             320 / 640 if asked == 8 else 0.25
         )

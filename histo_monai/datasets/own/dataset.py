@@ -43,7 +43,7 @@ class OwnMaps:
     """As `datasets.settings.MapSettings`: side of a cell, µm, and the class whose probability is mapped."""
 
     stride_um: Positive | None
-    positive: str
+    positive: str | None
 
 
 class Own(Dataset):

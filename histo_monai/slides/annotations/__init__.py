@@ -15,7 +15,7 @@ from histo_monai.slides.annotations.asap import (
 from histo_monai.slides.annotations.formats import read_annotations, write_annotations
 from histo_monai.slides.annotations.geojson import read_geojson, write_geojson
 from histo_monai.slides.annotations.raster import Rule, rasterize, rasterize_each, rasterize_regions
-from histo_monai.slides.annotations.regions import Outline, Point, Region
+from histo_monai.slides.annotations.regions import Outline, Point, Region, class_color
 from histo_monai.slides.annotations.tracing import mask_regions
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "Region",
     "Rule",
     "asap_regions",
+    "class_color",
     "left_out_in_words",
     "log_left_out",
     "mask_regions",

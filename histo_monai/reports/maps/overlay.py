@@ -15,7 +15,8 @@ from histo_monai.errors import InputError
 from histo_monai.mapping.heatmap import Heatmap
 from histo_monai.mapping.tiff_map import PALETTE, encode
 from histo_monai.reports.drawing import INK, drawn
-from histo_monai.slides.annotations import Region
+from histo_monai.reports.maps.winners import blend_winners
+from histo_monai.slides.annotations import Region, class_color
 
 Pixels = NDArray[np.uint8]
 
@@ -25,7 +26,7 @@ _OPACITY = np.interp(np.arange(256), [1, 1 + 254 * _FULL_FROM], [_FAINTEST, _STR
 _OPACITY[0] = 0  # What was not looked at stays as it is.
 _LINE, _HALO = (0, 220, 60), (0, 0, 0)
 _MARGIN, _TITLE, _FOOT, _TEXT = 14, 34, 62, 14  # px at a picture up to a thousand px wide.
-_BAR_PX, _NARROWEST = 170, 460
+_BAR_PX, _NARROWEST, _KEY_LINE = 170, 460, 22
 _SUBPIXELS = 4  # OpenCV's fixed point: sixteenths.
 
 
@@ -87,15 +88,16 @@ class Layout:
     scale: float
 
 
-def layout(picture_yx: tuple[int, int], title: str) -> Layout:
-    """The layout of the overlay of a picture of this height and width."""
+def layout(picture_yx: tuple[int, int], title: str, classes: Sequence[str] = ()) -> Layout:
+    """The layout of the overlay of a picture of this height and width; a line below for each of several classes."""
     height, width = picture_yx
     scale = min(max(width / 1000, 1), 3)
     margin = round(_MARGIN * scale)
     needed = max(_NARROWEST, width + 2 * margin, round(0.62 * len(title) * 1.15 * _TEXT * scale) + 2 * margin)
     top = round((_TITLE + _MARGIN / 2) * scale)
     foot = round(_FOOT * scale) + margin
-    return Layout((top + height + foot, needed), (top, (needed - width) // 2), scale)
+    key = round(_KEY_LINE * scale) * len(classes) if len(classes) > 1 else 0
+    return Layout((top + height + foot + key, needed), (top, (needed - width) // 2), scale)
 
 
 def overlay(
@@ -107,8 +109,9 @@ def overlay(
     regions: Sequence[Region],
     title: str,
     quantity: str,
+    classes: Sequence[str] = (),
 ) -> Pixels:
-    """A slide with its map over it, outlines of the reference, a scale bar and a color bar.
+    """A slide with its map over it, outlines of the reference, a scale bar and a color bar, or a key of classes.
 
     The slide's picture lies in it pixel by pixel, at `layout(thumbnail.shape[:2], title).corner_yx`.
 
@@ -119,7 +122,8 @@ def overlay(
         model: Whose values.
         regions: The reference; empty where there is none.
         title: One line above.
-        quantity: What the values are, say "tumor probability".
+        quantity: What the values are, say "tumor probability"; not said where there are several classes.
+        classes: That are mapped; of several the most probable is shown.
 
     Returns:
         Shape (H, W, 3), uint8.
@@ -127,8 +131,8 @@ def overlay(
     Raises:
         InputError: see `blend`.
     """
-    picture = blend(thumbnail, thumbnail_mpp, heatmap, model, regions=regions)
-    plan = layout(picture.shape[:2], title)
+    picture = blend(thumbnail, thumbnail_mpp, heatmap, model, regions=regions, classes=classes)
+    plan = layout(picture.shape[:2], title, classes)
     canvas = Canvas(*plan.canvas_yx)
     (top, left), scale = plan.corner_yx, plan.scale
     height, width = picture.shape[:2]
@@ -140,14 +144,25 @@ def overlay(
     end = draw_scale_bar(canvas, (foot, margin), longest, thumbnail_mpp, scale)
     if regions:
         draw_line_key(canvas, (foot, end + 1.6 * margin), "reference", scale)
-    draw_color_bar(canvas, (foot, plan.canvas_yx[1] - margin), quantity, scale)
+    if len(classes) > 1:
+        draw_class_key(canvas, (foot + _FOOT * scale / 2, margin), classes, scale)
+    else:
+        draw_color_bar(canvas, (foot, plan.canvas_yx[1] - margin), quantity, scale)
     return canvas.drawn()
 
 
 def blend(
-    thumbnail: Pixels, thumbnail_mpp: float, heatmap: Heatmap, model: str, *, regions: Sequence[Region] = ()
+    thumbnail: Pixels,
+    thumbnail_mpp: float,
+    heatmap: Heatmap,
+    model: str,
+    *,
+    regions: Sequence[Region] = (),
+    classes: Sequence[str] = (),
 ) -> Pixels:
     """The thumbnail, colored by the cell that the middle of each pixel lies in; low values are almost clear.
+
+    Of several classes the most probable is shown, see `winners.blend_winners`.
 
     Args:
         thumbnail: The whole slide, shape (h, w, 3), uint8.
@@ -155,6 +170,7 @@ def blend(
         heatmap: Of the same slide.
         model: Whose values.
         regions: Outlines to draw as lines, in level-0 pixels.
+        classes: That are mapped.
 
     Returns:
         Shape and dtype of the thumbnail.
@@ -164,6 +180,9 @@ def blend(
     """
     grid = heatmap.grid
     _check(thumbnail, thumbnail_mpp, heatmap)
+    if len(classes) > 1:
+        picture = blend_winners(thumbnail, thumbnail_mpp, heatmap, model, classes)
+        return outlined(picture, grid.slide_mpp / thumbnail_mpp, regions)
     rows, columns = (
         np.minimum(((np.arange(side) + 0.5) * thumbnail_mpp / grid.stride_um).astype(np.int64), num - 1)
         for side, num in zip(thumbnail.shape[:2], grid.shape, strict=True)
@@ -236,6 +255,20 @@ def draw_line_key(canvas: Canvas, middle_left_yx: tuple[float, float], words: st
     piece[1:-1] = _LINE
     canvas.lay(y + 0.2 * _TEXT * scale, x, piece)
     canvas.write(y - 0.7 * _TEXT * scale, x, words, _TEXT * scale)
+
+
+def draw_class_key(
+    canvas: Canvas, first_yx: tuple[float, float], classes: Sequence[str], scale: float
+) -> None:
+    """A line for each class: a square of its color and its name."""
+    y, x = first_yx
+    side = round(_TEXT * scale)
+    for number, label in enumerate(classes):
+        middle = y + (number + 0.5) * round(_KEY_LINE * scale) - 0.5 * _KEY_LINE * scale
+        square = np.empty((side, side, 3), np.uint8)
+        square[:] = class_color(label)
+        canvas.lay(middle - side / 2, x, square)
+        canvas.write(middle, x + 1.5 * side, label, _TEXT * scale)
 
 
 def draw_color_bar(canvas: Canvas, middle_right_yx: tuple[float, float], quantity: str, scale: float) -> None:

@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.reports.overlay import Canvas, draw_color_bar
+from histo_monai.reports.maps.overlay import Canvas, draw_class_key, draw_color_bar
 from histo_monai.slides.annotations import Region, rasterize_regions
 
 Pixels = NDArray[np.uint8]
@@ -20,7 +20,10 @@ _LETTER = 0.6  # Mean width of a letter, of its height.
 
 
 def map_mosaic(
-    rows: Sequence[tuple[str, Sequence[Pixels]]], columns: Sequence[str], quantity: str = "tumor probability"
+    rows: Sequence[tuple[str, Sequence[Pixels]]],
+    columns: Sequence[str],
+    quantity: str = "tumor probability",
+    classes: Sequence[str] = (),
 ) -> Pixels:
     """One row per slide, one column per kind of picture, a color bar below.
 
@@ -30,7 +33,8 @@ def map_mosaic(
     Args:
         rows: Label of a slide, say "test_001 macro", and its pictures, each (h, w, 3) uint8, one per column.
         columns: Titles.
-        quantity: What the colors stand for.
+        quantity: What the colors stand for; not said where there are several classes.
+        classes: That the colors stand for, where they are several.
 
     Returns:
         Shape (H, W, 3), uint8.
@@ -55,7 +59,8 @@ def map_mosaic(
         _LETTER * _TEXT * max(len(line) for label in labels for line in label.split("\n"))
     )
     right = left + len(columns) * (_CELL_PX + _GAP)
-    canvas = Canvas(top + sum(heights) + _GAP * len(rows) + _FOOT, right + _GAP)
+    foot = _FOOT if len(classes) < 2 else _LINE * (len(classes) + 1)
+    canvas = Canvas(top + sum(heights) + _GAP * len(rows) + foot, right + _GAP)
     for number, title in enumerate(titles):
         canvas.write(
             top / 2, left + number * (_CELL_PX + _GAP) + _CELL_PX / 2, title, _TEXT, "center", bold=True
@@ -66,7 +71,10 @@ def map_mosaic(
             free_y, free_x = height - picture.shape[0], _CELL_PX - picture.shape[1]
             canvas.lay(top + free_y // 2, left + number * (_CELL_PX + _GAP) + free_x // 2, picture)
         top += height + _GAP
-    draw_color_bar(canvas, (top + _FOOT / 2, right - _GAP), quantity, 1)
+    if len(classes) > 1:
+        draw_class_key(canvas, (top + _LINE, left), classes, 1)
+    else:
+        draw_color_bar(canvas, (top + _FOOT / 2, right - _GAP), quantity, 1)
     return canvas.drawn()
 
 

@@ -1,0 +1,1 @@
+"""Maps over the slides that they are of."""

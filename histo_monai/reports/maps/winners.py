@@ -1,0 +1,88 @@
+"""Maps of several classes in one picture: each cell has the color of the class that is most probable there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from histo_monai.mapping.heatmap import Heatmap, column_of
+from histo_monai.slides.annotations import Region, class_color, rasterize_regions
+
+Pixels = NDArray[np.uint8]
+
+UNKNOWN = 190
+"""Gray of what nobody has outlined."""
+_FAINTEST, _STRONGEST = 0.25, 0.65
+"""Opacity where all classes are equally probable, and where one is certain."""
+
+
+def winners(
+    heatmap: Heatmap, model: str, classes: Sequence[str]
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The most probable class of each cell, and its probability.
+
+    Returns:
+        Numbers of classes, shape `grid.shape`, -1 where nothing was looked at; probabilities, 0 there.
+    """
+    stack = np.stack([heatmap.raster(column_of(model, label)) for label in classes])
+    seen = ~np.isnan(stack[0])
+    best = np.where(seen, np.argmax(np.nan_to_num(stack), axis=0), -1)
+    return best, np.where(seen, np.nan_to_num(stack).max(axis=0), 0).astype(np.float32)
+
+
+def blend_winners(
+    thumbnail: Pixels, thumbnail_mpp: float, heatmap: Heatmap, model: str, classes: Sequence[str]
+) -> Pixels:
+    """The thumbnail, each cell in the color that its class has in QuPath, the stronger the surer.
+
+    Args:
+        thumbnail: The whole slide, shape (h, w, 3), uint8.
+        thumbnail_mpp: Its µm per pixel.
+        heatmap: Of the same slide.
+        model: Whose values.
+        classes: That are mapped; two or more.
+
+    Returns:
+        Shape and dtype of the thumbnail.
+    """
+    grid = heatmap.grid
+    best, probability = winners(heatmap, model, classes)
+    least = 1 / len(classes)
+    sure = np.clip((probability - least) / (1 - least), 0, 1)
+    opacity = np.where(best >= 0, _FAINTEST + (_STRONGEST - _FAINTEST) * sure, 0)
+    colors = np.array([class_color(label) for label in classes], np.float32)
+    rows, columns = (
+        np.minimum(((np.arange(side) + 0.5) * thumbnail_mpp / grid.stride_um).astype(np.int64), num - 1)
+        for side, num in zip(thumbnail.shape[:2], grid.shape, strict=True)
+    )
+    picture = np.empty_like(thumbnail)
+    for number, row in enumerate(
+        rows
+    ):  # Line by line, so that nothing of float stands beside a large picture.
+        share = opacity[row, columns][:, None]
+        picture[number] = np.rint(thumbnail[number] * (1 - share) + colors[best[row, columns]] * share)
+    return picture
+
+
+def reference_picture(
+    regions: Sequence[Region], size_yx: tuple[int, int], slide_mpp: float, thumbnail_mpp: float
+) -> Pixels:
+    """Outlined regions in the colors of their classes, over grey: what is not outlined is not known.
+
+    Args:
+        regions: In level-0 pixels; later ones lie over earlier ones.
+        size_yx: Height and width of the thumbnail, px.
+        slide_mpp: µm per level-0 pixel.
+        thumbnail_mpp: µm per pixel of the thumbnail.
+
+    Returns:
+        Shape (h, w, 3), uint8.
+    """
+    picture = np.full((*size_yx, 3), UNKNOWN, np.uint8)
+    for label in dict.fromkeys(region.label for region in regions):
+        of_class = [region for region in regions if region.label == label]
+        mask = rasterize_regions(of_class, downsample=thumbnail_mpp / slide_mpp, shape=size_yx)
+        picture[mask] = class_color(label)
+    return picture
