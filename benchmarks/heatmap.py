@@ -37,7 +37,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import nn
 
-from histo_monai.engines.heatmap import MapPlan, PatchModels, map_slide, values_of
+from histo_monai.engines.heatmap import map_slide
+from histo_monai.engines.maps.models import MapPlan, PatchModels, values_of
 from histo_monai.mapping.blocks import CellBlocks
 from histo_monai.mapping.cells import tissue_cells
 from histo_monai.mapping.grid import Grid

@@ -164,10 +164,13 @@ def _add_options(commands: Mapping[str, argparse.ArgumentParser]) -> None:
         type=float,
         help="count the labels that each model needs for it; else for the best score seen",
     )
-    mapped.add_argument("slides", nargs="+", metavar="SLIDE", help="files of slides")
+    mapped.add_argument("slides", nargs="*", metavar="SLIDE", help="files of slides")
     mapped.add_argument("--model", required=True, help="model.safetensors of a fine-tuned model or a student")
     mapped.add_argument(
         "--folder", required=True, help="where to write; finished slides there are not mapped again"
+    )
+    mapped.add_argument(
+        "--manifest", metavar="CSV", help="slides in a column path, µm per pixel of each in a column mpp"
     )
     mapped.add_argument("--stride-um", type=float, help="side of a cell, µm; that of a patch where not given")
     mapped.add_argument(

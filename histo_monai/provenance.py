@@ -50,7 +50,7 @@ _THREADS = 8
 
 
 def made_from(
-    params: Params,
+    params: Params | None,
     files: Iterable[Path] = (),
     slides: Sequence[pd.DataFrame] = (),
     images: pd.DataFrame | None = None,
@@ -58,7 +58,7 @@ def made_from(
     """The record of a stage, made before it reads: what its results are made from.
 
     Args:
-        params: As they were read.
+        params: As they were read; None where nothing was, and params_sha256 is None.
         files: Tables, models and outlines that the stage reads, each recorded by its SHA-256.
         slides: Tables of slides, or of patches, some of which may be squares of slides: slides are recorded by id, each
             by a digest of samples (`storage.identify`), since many are gigabytes.
@@ -80,7 +80,7 @@ def made_from(
         "git_commit": version.commit,
         "git_dirty": version.is_dirty,
         "code_sha256": version.sha256,
-        "params_sha256": params_sha256(params),
+        "params_sha256": None if params is None else params_sha256(params),
         "inputs": dict(zip(map(portable, paths), digests, strict=True)),
         "slides": slide_digests(slides),
         **({} if images is None else {"images": image_digest(images)}),

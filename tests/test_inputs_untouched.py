@@ -127,6 +127,7 @@ def test_no_stage_and_no_command_changes_an_input(project: Path, monkeypatch: py
         ["code"],
         ["phantom"],
         ["index"],
+        ["check"],
         ["pretrain", *METHOD],
         *(
             [stage, *RUN]

@@ -9,22 +9,24 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 from histo_monai import artifacts, storage
-from histo_monai.engines.heatmap import MapPlan, SlideJob, map_slides, mapped_classes, patches_mpp
-from histo_monai.environment import read_environment, torchrun_rank
+from histo_monai.engines.heatmap import map_slides
+from histo_monai.engines.maps.jobs import SlideJob, listed_slides, named_jobs, usable_jobs
+from histo_monai.engines.maps.models import MapPlan, mapped_classes, patches_mpp
+from histo_monai.environment import Environment, read_environment, torchrun_rank
 from histo_monai.errors import InputError
 from histo_monai.mapping.blocks import whole_stride
-from histo_monai.mapping.cells import slide_grid
 from histo_monai.mapping.heatmap import read_heatmap
 from histo_monai.mapping.origin import MADE_FROM, Origins, slide_identity
 from histo_monai.networks.task_model import from_task_model
 from histo_monai.params import Params, load_params
+from histo_monai.params.slide_sections import DetectionParams
 from histo_monai.provenance import made_from
 from histo_monai.reports.maps.slide_maps import MapStyle, SlidePicture, write_slide_maps
-from histo_monai.slides import SlideError, open_slide
-from histo_monai.slides.resolution import PLAUSIBLE_MPP
+from histo_monai.slides import SlideError
+from histo_monai.tables.manifests import first_five
 
 _LOG = logging.getLogger(__name__)
 
@@ -36,37 +38,73 @@ DRAWN_AS = "drawn_as"
 LOCK, UNFINISHED = ".map.lock", ".map.unfinished"
 
 
+class Look(NamedTuple):
+    """What of params.yaml a map depends on beside the model; the values of a folder without that file.
+
+    Attributes:
+        tissue_mpp: `index.tissue_mpp`.
+        min_tissue_fraction: `heatmap.min_tissue_fraction`.
+        batch_size: `evaluate.batch_size`.
+        overlay_mpp: `heatmap.overlay_mpp`.
+        region_threshold: `heatmap.region_threshold`.
+        detection: `heatmap.detection`.
+    """
+
+    tissue_mpp: float = 16.0
+    min_tissue_fraction: float = 0.5
+    batch_size: int = 256
+    overlay_mpp: float = 8.0
+    region_threshold: float = 0.5
+    detection: DetectionParams = DetectionParams(threshold=0.2, radius_um=150.0, smoothing_um=64.0)
+
+    @classmethod
+    def of(cls, params: Params) -> Self:
+        """As params say."""
+        of = params.heatmap
+        return cls(
+            params.index.tissue_mpp,
+            of.min_tissue_fraction,
+            params.evaluate.batch_size,
+            of.overlay_mpp,
+            of.region_threshold,
+            of.detection,
+        )
+
+
 def run(
     slides: Sequence[str],
     model: str,
     folder: str,
+    manifest: str | None,
     stride_um: float | None,
     mpp: float | None,
     positive: str | None,
 ) -> None:
     """Write `folder`: <slide>.map.csv, .tif, .geojson, .png and .json, the record of them, for every slide.
 
-    Tissue, detections and pictures are as params.yaml says in `index` and `heatmap`. A slide whose map is there
-    already, made from the same slide, model and settings, is not mapped again; where anything differs the log says
-    what. A call that was killed goes on after its last slide.
+    Tissue, detections and pictures are as params.yaml says in `index` and `heatmap`, or as `Look` where there is none.
+    A slide whose map is there already, made from the same slide, model and settings, is not mapped again; where
+    anything differs the log says what. A call that was killed goes on after its last slide. A slide that cannot be used
+    does not stop the others.
 
     Raises:
-        InputError: the model or a slide cannot be used, two slides have one name, or the folder holds maps of other
-            slides that were made in another way.
+        InputError: the model cannot be used, two slides have one name, or the folder holds maps of other slides that
+            were made in another way; or some slides cannot be used, and all others are mapped.
         OutputError: a file would be overwritten that this command did not write, or the folder cannot be written to,
             or another process writes to it.
     """
     if not folder.strip():
         raise InputError("--folder is empty; name the folder to write to")
-    params = load_params(artifacts.PARAMS)
-    settings, classes = _settings(params, Path(model), stride_um, positive)
-    section = params.heatmap
-    style = MapStyle(classes, section.overlay_mpp, section.region_threshold, **asdict(section.detection))
-    jobs = _jobs(slides, Path(model), mpp)
-    for job in jobs:
-        _check_slide(job, settings)
+    params = load_params(artifacts.PARAMS) if artifacts.PARAMS.exists() else None
+    look = Look() if params is None else Look.of(params)
+    settings, classes = _settings(look, Path(model), stride_um, positive)
+    style = MapStyle(classes, look.overlay_mpp, look.region_threshold, **asdict(look.detection))
+    named = [*((name, mpp) for name in slides), *listed_slides(manifest, mpp)]
+    asked = named_jobs(named, {COLUMN: Path(model)}, MARK)
+    jobs, bad = usable_jobs(asked, settings)
     origins = Origins(classes, asdict(settings))
-    inputs = [artifacts.PARAMS, Path(model), Path(model).with_suffix(".json"), *(job.path for job in jobs)]
+    inputs = [artifacts.PARAMS, Path(model), Path(model).with_suffix(".json"), *(job.path for job in asked)]
+    inputs += [Path(manifest)] if manifest else []
     environment = read_environment()
     environment.use_cpus()
     out = Path(folder)
@@ -76,20 +114,47 @@ def run(
         for job in jobs:
             _check_outputs(out, job, inputs, style)
         to_map, to_draw = _left_to_do(out, jobs, origins, style)
-        if to_map:
+        mapped, damaged = _mapped(to_map, settings, classes, out / UNFINISHED, environment)
+        if is_first:
+            provenance = made_from(params, inputs[1:3])
+            _finish(out, mapped, to_draw, inputs, style, provenance)
+    bad += damaged
+    if bad:
+        raise InputError(
+            f"{len(bad)} of {len(asked)} slides are not mapped, all others are: {first_five(bad)}"
+        )
+
+
+def _mapped(
+    jobs: Sequence[SlideJob],
+    settings: MapPlan,
+    classes: tuple[str, ...],
+    folder: Path,
+    environment: Environment,
+) -> tuple[list[SlideJob], list[str]]:
+    """Map slides; those that are done, and why others are not."""
+    left, bad = list(jobs), list[str]()
+    while left:
+        try:
             map_slides(
-                to_map,
+                left,
                 settings,
                 classes,
-                out / UNFINISHED,
+                folder,
                 device=environment.device,
                 workers=environment.workers,
                 ranks=environment.ranks,
                 timeout_s=environment.timeout_s,
             )
-        if is_first:
-            provenance = made_from(params, inputs[1:3])
-            _finish(out, to_map, to_draw, inputs, style, provenance)
+            break
+        except SlideError as error:
+            whole = [job for job in left if job.path != error.path]
+            if len(whole) == len(left):
+                raise
+            _LOG.error("%s", error)
+            bad.append(str(error))
+            left = whole  # Those that are done are not looked at again.
+    return left, bad
 
 
 def _finish(
@@ -112,7 +177,7 @@ def _finish(
 
 
 def _settings(
-    params: Params, model: Path, stride_um: float | None, positive: str | None
+    look: Look, model: Path, stride_um: float | None, positive: str | None
 ) -> tuple[MapPlan, tuple[str, ...]]:
     _, description = from_task_model(model)
     its_mpp, patch_px = patches_mpp(description, model), description["patch_px"]
@@ -125,33 +190,14 @@ def _settings(
         patch_px=patch_px,
         mpp=its_mpp,
         stride_um=stride_um,
-        tissue_mpp=params.index.tissue_mpp,
-        min_tissue_fraction=params.heatmap.min_tissue_fraction,
-        batch_size=params.evaluate.batch_size,
+        tissue_mpp=look.tissue_mpp,
+        min_tissue_fraction=look.min_tissue_fraction,
+        batch_size=look.batch_size,
     )
     try:
         return settings, mapped_classes(description["classes"], positive)
     except InputError as error:
         raise InputError(f"--positive: {model}: {error}") from None
-
-
-def _jobs(slides: Sequence[str], model: Path, mpp: float | None) -> list[SlideJob]:
-    low, high = PLAUSIBLE_MPP
-    if mpp is not None and not low <= mpp <= high:
-        raise InputError(f"--mpp is {mpp:g}; expected the µm per pixel of a microscope, {low:g} to {high:g}")
-    jobs: dict[str, SlideJob] = {}
-    for name in slides:
-        path = Path(name)
-        if path.stem.lower().endswith(MARK):
-            raise InputError(f"{path}: is called like a map that this command writes; give it slides")
-        storage.check_name(path.stem, f"{name!r}: the slide's name")
-        same = jobs.get(path.stem.casefold())
-        if same is not None:
-            raise InputError(
-                f"{path} and {same.path} have one name, and so would their maps; use two folders"
-            )
-        jobs[path.stem.casefold()] = SlideJob(f"{path.stem}{MARK}", path, mpp, {COLUMN: model})
-    return list(jobs.values())
 
 
 @contextlib.contextmanager
@@ -161,16 +207,6 @@ def _claimed(folder: Path) -> Iterator[None]:
     with storage.claim(folder, folder / LOCK, replaces=False):
         storage.check_replaceable(folder / UNFINISHED)
         yield
-
-
-def _check_slide(job: SlideJob, settings: MapPlan) -> None:
-    """Open it, so that a slide which cannot be read is known before the first is mapped."""
-    try:
-        with open_slide(job.path, job.mpp) as slide:
-            slide_grid(slide, settings.stride_um)
-    except SlideError as error:
-        hint = "; --mpp gives it for all slides of a call" if job.mpp is None and "mpp" in str(error) else ""
-        raise InputError(f"{error}{hint}") from None
 
 
 def _check_outputs(folder: Path, job: SlideJob, inputs: Sequence[Path], style: MapStyle) -> None:

@@ -86,6 +86,10 @@ class Dataset(Protocol):
         """
         return None
 
+    def is_lesion(self, label: str, positive: str) -> bool:
+        """Whether an outline of this class is of what is diagnosed; all are, where only that is outlined."""
+        return True
+
     def check_files(self, root: Path, processes: int) -> None:
         """Compare files with what their manifest says of them, where it does.
 

@@ -18,7 +18,9 @@ from matplotlib import image
 from histo_monai import artifacts
 from histo_monai.artifacts import Run
 from histo_monai.assembly import Assembly
-from histo_monai.engines.heatmap import MapPlan, SlideJob, map_slides, mapped_classes, patches_mpp
+from histo_monai.engines.heatmap import map_slides
+from histo_monai.engines.maps.jobs import SlideJob
+from histo_monai.engines.maps.models import MapPlan, mapped_classes, patches_mpp
 from histo_monai.engines.resume import fingerprint
 from histo_monai.environment import torchrun_rank
 from histo_monai.errors import InputError

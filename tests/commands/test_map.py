@@ -24,6 +24,7 @@ from histo_monai.mapping.tiff_map import read_map
 from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel, describe_task_model
+from histo_monai.slides import SlideError
 from histo_monai.slides.annotations import read_geojson
 from histo_monai.storage import claim, file_sha256
 
@@ -308,9 +309,11 @@ def test_two_calls_into_one_folder_do_not_mix(folder: Path, capsys: pytest.Captu
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["a.tif", "missing.tif"], "missing.tif: no such file"),
-        (["a.tif", "bare.tif"], "bare.tif: states no resolution"),
-        (["bare.tif"], "--mpp gives it for all slides of a call"),
+        (["missing.tif"], "missing.tif: no such file"),
+        (["bare.tif"], "bare.tif: states no resolution"),
+        (["bare.tif"], "--mpp gives it for all slides of a call, --manifest for each"),
+        ([], "no slide is named; give files, or a csv with a column path as --manifest"),
+        (["--manifest", "none.csv"], "none.csv: no such file"),
         (["a.tif", "other/a.tif"], "a.tif and a.tif have one name"),
         (["a.tif", "other/A.tif"], "A.tif and a.tif have one name"),
         (
@@ -423,3 +426,52 @@ def test_maps_of_several_classes_are_a_file_each_and_regions_of_each(folder: Pat
     assert {region.label for region in regions} == {name for name in classes if most[f"model:{name}"] >= 0.5}
     assert not points
     assert _map("a.tif", "--stride-um", "8") == 0  # it knows them again
+
+
+def test_a_slide_that_cannot_be_read_stops_no_other(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = heatmap_module.map_slide
+
+    def of_a_damaged_file(path: Path, *arguments: Any, **options: Any) -> Any:
+        if path.name == "damaged.tif":
+            raise SlideError(path, "a tile is damaged")
+        return original(path, *arguments, **options)
+
+    monkeypatch.setattr(heatmap_module, "map_slide", of_a_damaged_file)
+    _write_slide(folder / "bare.tif", mpp=None)
+    shutil.copy("a.tif", "damaged.tif")
+    line = _refused(capsys, "missing.tif", "a.tif", "bare.tif", "damaged.tif", "bb.tif")
+    assert "3 of 5 slides are not mapped, all others are: slide missing.tif: no such file" in line
+    assert "slide bare.tif: states no resolution" in line
+    assert "slide damaged.tif: a tile is damaged" in line
+    assert {path.name for path in Path("maps").glob("*.csv")} == {"a.map.csv", "bb.map.csv"}
+
+
+def test_slides_of_a_table_are_mapped_at_their_own_resolution(folder: Path, tmp_path: Path) -> None:
+    (folder / "sub").mkdir()
+    _write_slide(folder / "sub/bare.tif", mpp=None)
+    shutil.copy("a.tif", "sub/c.tif")
+    Path("sub/mine.csv").write_text("slide_id,path,mpp\nx,bare.tif,0.4\ny,c.tif,\n")
+    assert _map("bb.tif", "--manifest", "sub/mine.csv") == 0
+    mpps = {
+        name: read_heatmap(folder / f"maps/{name}.map.csv").grid.slide_mpp for name in ("bare", "c", "bb")
+    }
+    assert mpps == {"bare": 0.4, "c": 0.5, "bb": 0.5}
+
+
+def test_without_params_maps_are_those_of_the_committed_params(folder: Path) -> None:
+    assert _map("a.tif") == 0
+    (folder / "params.yaml").unlink()
+    assert _map("a.tif", "--folder", "bare") == 0
+    for suffix in SUFFIXES[:2] + SUFFIXES[3:]:
+        assert (folder / f"maps/a.map.{suffix}").read_bytes() == (
+            folder / f"bare/a.map.{suffix}"
+        ).read_bytes()
+    record = json.loads((folder / "bare/a.map.json").read_text())
+    assert record["provenance"]["params_sha256"] is None
+
+
+def test_a_class_is_found_whatever_its_case(folder: Path) -> None:
+    assert _map("a.tif", "--positive", "TUMOR") == 0
+    assert read_heatmap(folder / "maps/a.map.csv").values.keys() == {"model"}

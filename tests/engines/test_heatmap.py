@@ -21,17 +21,9 @@ from numpy.typing import NDArray
 from torch import nn
 
 from histo_monai.engines import heatmap as heatmap_module
-from histo_monai.engines.heatmap import (
-    MapPlan,
-    PatchModels,
-    SlideJob,
-    load_models,
-    map_slide,
-    map_slides,
-    mapped_classes,
-    shares,
-    values_of,
-)
+from histo_monai.engines.heatmap import map_slide, map_slides, shares
+from histo_monai.engines.maps.jobs import SlideJob
+from histo_monai.engines.maps.models import MapPlan, PatchModels, load_models, mapped_classes, values_of
 from histo_monai.mapping import blocks as blocks_module
 from histo_monai.mapping.grid import Grid
 from histo_monai.mapping.heatmap import Heatmap, read_heatmap, write_heatmap

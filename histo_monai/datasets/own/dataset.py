@@ -89,6 +89,10 @@ class Own(Dataset):
 
         return reader.whole_slides(reading.root)
 
+    def is_lesion(self, label: str, positive: str) -> bool:
+        """Outlines of other classes are not; those without a class are."""
+        return label.casefold() in ("", positive.casefold())
+
     def check_files(self, root: Path, processes: int) -> None:
         """See `slides.check_sha256`; images alone need no slides.csv."""
         from histo_monai.datasets.own import slides

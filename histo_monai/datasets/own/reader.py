@@ -11,7 +11,7 @@ import pandas as pd
 
 from histo_monai.datasets.own.bounds import check_inside
 from histo_monai.datasets.own.regions import ANNOTATIONS, RegionPlacement, annotation_files, region_patches
-from histo_monai.datasets.own.slides import MPP, check_split, read_slides, with_columns
+from histo_monai.datasets.own.slides import MPP, YES, check_split, read_slides, with_columns
 from histo_monai.errors import InputError
 from histo_monai.tables.columns import corpus_table, whole_slide_table
 from histo_monai.tables.manifests import first_row, read_numbers, read_table
@@ -30,7 +30,8 @@ def pretraining_slides(root: Path) -> pd.DataFrame:
 
     Columns: `slide_id`, `path` (absolute, or relative to the folder of slides.csv), and where you have them
     `patient_id`, `mpp` (µm per pixel of the full resolution: needed where the file holds none), `label`, `split`
-    (train, validation or test: for all rows, or left out for all and drawn by patient), `sha256` (of the file, see
+    (train, validation or test: for all rows, or left out for all and drawn by patient), `exhaustive` (yes or no: see
+    `whole_slides`), `sha256` (of the file, see
     `own_slides.check_sha256`).
 
     Returns:
@@ -48,6 +49,9 @@ def pretraining_slides(root: Path) -> pd.DataFrame:
 def whole_slides(root: Path) -> tuple[pd.DataFrame, list[str]]:
     """All slides of `slides.csv`, with their `label` where it tells one, to be mapped and, with labels, diagnosed.
 
+    Outlines are taken to be some of what there is, unless the column `exhaustive` says yes: then a slide without any
+    has nothing of the class that is mapped, and detections outside of them are wrong.
+
     Returns:
         `tables.columns.WHOLE_SLIDE_COLUMNS`, `split` empty where none is given, with the outlines in
         `annotations/<slide_id>.geojson` or `.xml` where there are any, and no warning.
@@ -58,6 +62,7 @@ def whole_slides(root: Path) -> tuple[pd.DataFrame, list[str]]:
     table = read_slides(root)
     drawn = annotation_files(root)
     table["annotation"] = [str(drawn.get(slide_id, "")) for slide_id in table["slide_id"]]
+    table["exhaustive"] = table["exhaustive"] == YES
     rows: list[dict[str, Any]] = table.to_dict("records")  # type: ignore[assignment]
     return whole_slide_table(rows), []
 

@@ -13,7 +13,9 @@ from histo_monai.storage.reading import check_regular
 from histo_monai.tables.columns import SPLITS
 from histo_monai.tables.manifests import check_names, first_five, first_row, read_numbers, read_table
 
-COLUMNS = ("slide_id", "path", "patient_id", "mpp", "label", "split", "sha256")
+COLUMNS = ("slide_id", "path", "patient_id", "mpp", "label", "split", "exhaustive", "sha256")
+YES, NO = "yes", "no"
+YES_NO = (YES, NO)
 MPP = "µm per pixel, 0.05 to 64"
 _SHA256 = r"[0-9a-fA-F]{64}"
 _SHOWN = 12
@@ -29,7 +31,8 @@ def read_slides(root: Path) -> pd.DataFrame:
     manifest = root / "slides.csv"
     if not manifest.exists():
         raise InputError(
-            f"{manifest}: not found; list your slides there: slide_id,path[,patient_id,mpp,label,split,sha256]"
+            f"{manifest}: not found; list your slides there: "
+            "slide_id,path[,patient_id,mpp,label,split,exhaustive,sha256]"
         )
     table = with_columns(read_table(manifest, needed=("slide_id", "path"), known=COLUMNS), COLUMNS)
     check_names(manifest, table["slide_id"])
@@ -39,6 +42,13 @@ def read_slides(root: Path) -> pd.DataFrame:
         raise InputError(
             f"{manifest}, row {first_row(bare)}: no split, while other rows have one; "
             "fill the column split, or remove it"
+        )
+    odd = ~table["exhaustive"].isin(["", *YES_NO])
+    if odd.any():
+        row = first_row(odd)
+        raise InputError(
+            f"{manifest}, row {row}: exhaustive is {table.loc[row, 'exhaustive']!r}; expected yes, where all there is "
+            "of the outlined classes is outlined, or no, or nothing (no)"
         )
     wrong = (table["sha256"] != "") & ~table["sha256"].str.fullmatch(_SHA256)
     if wrong.any():

@@ -1,0 +1,1 @@
+"""What is mapped by what: models of one task, and slides."""
