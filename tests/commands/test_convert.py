@@ -41,6 +41,43 @@ def test_classes_holes_and_points_come_through_both_ways(tmp_path: Path) -> None
     assert (tmp_path / "c.geojson").read_bytes() == (tmp_path / "a.geojson").read_bytes()
 
 
+def test_colors_that_somebody_chose_come_through_both_ways(tmp_path: Path) -> None:
+    chosen = (12, 200, 255)
+    regions = [Region(BOX, label="Tumor", color=chosen), Region(BOX + 20, label="Stroma")]
+    points = [Point((1, 2), "Mitosis", color=(1, 2, 3))]
+    write_annotations(tmp_path / "a.geojson", regions, points)
+    convert.run(str(tmp_path / "a.geojson"), str(tmp_path / "b.xml"))
+    assert '<Group Name="Tumor" PartOfGroup="None" Color="#0cc8ff">' in (tmp_path / "b.xml").read_text()
+    convert.run(str(tmp_path / "b.xml"), str(tmp_path / "c.geojson"))
+    assert (tmp_path / "c.geojson").read_bytes() == (tmp_path / "a.geojson").read_bytes()
+    back, places = read_annotations(tmp_path / "c.geojson")
+    assert [region.color for region in back] == [chosen, None]
+    assert places[0].color == (1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("classification", "color"),
+    [
+        ('{"name": "T", "color": [1, 2, 3]}', (1, 2, 3)),
+        ('{"name": "T", "colorRGB": -16711681}', (0, 255, 255)),  # as QuPath 0.3 packs it
+        ('{"name": "T", "color": [1, 2, 300]}', None),
+        ('{"name": "T", "color": "red"}', None),
+        ('{"name": "T", "colorRGB": 1.5}', None),
+        ('"T"', None),
+    ],
+)
+def test_a_color_is_read_where_it_is_one(
+    tmp_path: Path, classification: str, color: tuple[int, int, int] | None
+) -> None:
+    write_annotations(tmp_path / "a.geojson", [Region(BOX, label="T")])
+    text = (tmp_path / "a.geojson").read_text()
+    start = text.index('"classification":') + len('"classification":')
+    end = text.index("}", start) + 1
+    (tmp_path / "b.geojson").write_text(text[:start] + classification + text[end:])
+    ((region,), _) = read_annotations(tmp_path / "b.geojson")
+    assert region.color == color
+
+
 def test_a_file_that_exists_is_not_overwritten(tmp_path: Path) -> None:
     write_annotations(tmp_path / "a.geojson", [Region(BOX)])
     (tmp_path / "b.xml").write_text("mine")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
@@ -16,7 +17,7 @@ from histo_monai.errors import InputError
 from histo_monai.slides.annotations.areas import MOST_PX, LeftOut, Report, enclose_area, log_left_out
 from histo_monai.slides.annotations.content import is_plain, read_content, short
 from histo_monai.slides.annotations.overlaps import overlaps
-from histo_monai.slides.annotations.regions import Outline, Point, Region, class_color
+from histo_monai.slides.annotations.regions import Color, Outline, Point, Region, chosen_color, class_color
 from histo_monai.storage import whole_file
 
 _AREAS = ("Polygon", "Rectangle", "Spline")
@@ -77,7 +78,11 @@ def parse_asap_xml(data: bytes, path: Path, report: Report = log_left_out) -> An
     """As `read_asap_xml`, from the content of a file; `path` is what errors name."""
     outlines: list[Outline] = []
     points: list[Point] = []
-    for number, element in enumerate(_root(data, path).findall("./Annotations/Annotation")):
+    root = _root(data, path)
+    color_of = {
+        one.get("Name", ""): _color(one.get("Color")) for one in root.findall("./AnnotationGroups/Group")
+    }
+    for number, element in enumerate(root.findall("./Annotations/Annotation")):
         name = element.get("Name", "")
         kind = element.get("Type", "")
         group = element.get("PartOfGroup", NO_GROUP)
@@ -90,10 +95,11 @@ def parse_asap_xml(data: bytes, path: Path, report: Report = log_left_out) -> An
         if not is_plain(group):
             raise InputError(f"{where}: its group {short(group)} has control characters; rename the group")
         places = _coordinates(element, where)
+        color = chosen_color(_label(group), color_of.get(group) or _color(element.get("Color")))
         if kind in _POINTS:
-            points += [Point((y, x), _label(group)) for y, x in places.tolist()]
+            points += [Point((y, x), _label(group), color=color) for y, x in places.tolist()]
         else:
-            outlines.append(Outline(name, group, places))
+            outlines.append(Outline(name, group, places, color))
     flat = enclose_area([one.points_yx for one in outlines])
     left_out = tuple(one.name for one, has_area in zip(outlines, flat, strict=True) if not has_area)
     if left_out:
@@ -183,7 +189,7 @@ def asap_regions(annotations: Annotations, hole_groups: Sequence[str] = HOLE_GRO
     for hole, number in overlaps(holes, [one.points_yx for one in drawn]):
         holes_of[number].append(holes[hole])
     return [
-        Region(one.points_yx, tuple(some), _label(one.group), one.name)
+        Region(one.points_yx, tuple(some), _label(one.group), one.name, color=one.color)
         for one, some in zip(drawn, holes_of, strict=True)
     ]
 
@@ -205,13 +211,14 @@ def write_asap_xml(path: str | Path, regions: Iterable[Region], points: Iterable
     _check_for_asap(path, regions, points)
     drawn = [("Polygon", label, name, outline) for label, name, outline in _outlines(regions)]
     drawn += [("Dot", point.label, "", np.array([point.yx])) for point in points]
+    colors = _colors([*regions, *points])
     lines = ['<?xml version="1.0"?>', "<ASAP_Annotations>", "\t<Annotations>"]
     for number, (kind, group, name, places) in enumerate(drawn):
-        lines += _annotation(kind, group, name or f"Annotation {number}", places)
+        lines += _annotation(kind, group, name or f"Annotation {number}", places, _written(group, colors))
     lines += ["\t</Annotations>", "\t<AnnotationGroups>"]
     for group in dict.fromkeys(group for _, group, _, _ in drawn if group):
         lines += [
-            f'\t\t<Group Name={quoteattr(group)} PartOfGroup="{NO_GROUP}" Color="{_color(group)}">',
+            f'\t\t<Group Name={quoteattr(group)} PartOfGroup="{NO_GROUP}" Color="{_written(group, colors)}">',
             "\t\t\t<Attributes />",
             "\t\t</Group>",
         ]
@@ -267,8 +274,8 @@ def _outlines(regions: Iterable[Region]) -> Iterator[tuple[str, str, NDArray[np.
             yield HOLE_GROUPS[-1], "", hole
 
 
-def _annotation(kind: str, group: str, name: str, places_yx: NDArray[np.float64]) -> list[str]:
-    of = f'PartOfGroup={quoteattr(group or NO_GROUP)} Color="{_color(group)}"'
+def _annotation(kind: str, group: str, name: str, places_yx: NDArray[np.float64], color: str) -> list[str]:
+    of = f'PartOfGroup={quoteattr(group or NO_GROUP)} Color="{color}"'
     return [
         f'\t\t<Annotation Name={quoteattr(name)} Type="{kind}" {of}>',
         "\t\t\t<Coordinates>",
@@ -281,5 +288,23 @@ def _annotation(kind: str, group: str, name: str, places_yx: NDArray[np.float64]
     ]
 
 
-def _color(group: str) -> str:
-    return "#{:02x}{:02x}{:02x}".format(*(_HOLE_COLOR if group in HOLE_GROUPS else class_color(group)))
+def _colors(marked: Iterable[Region | Point]) -> dict[str, Color]:
+    """Class -> the first color that is given for it: a group of ASAP has one."""
+    colors: dict[str, Color] = {}
+    for one in marked:
+        if one.color is not None:
+            colors.setdefault(one.label, one.color)
+    return colors
+
+
+def _written(group: str, colors: Mapping[str, Color]) -> str:
+    color = _HOLE_COLOR if group in HOLE_GROUPS else colors.get(group) or class_color(group)
+    return "#{:02x}{:02x}{:02x}".format(*color)
+
+
+def _color(text: str | None) -> Color | None:
+    """Of "#rrggbb", as ASAP writes it; None of anything else."""
+    if not re.fullmatch(r"#[0-9a-fA-F]{6}", text or ""):
+        return None
+    red, green, blue = bytes.fromhex(str(text)[1:])
+    return red, green, blue

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from histo_monai.errors import InputError
 from histo_monai.slides.annotations.areas import MOST_PX, LeftOut, Report, enclose_area, log_left_out
 from histo_monai.slides.annotations.content import is_plain, is_text, read_content, short
-from histo_monai.slides.annotations.regions import Point, Region, class_color
+from histo_monai.slides.annotations.regions import Color, Point, Region, chosen_color, class_color
 from histo_monai.storage import whole_file
 
 _DERIVED = ": "
@@ -31,7 +31,7 @@ def write_geojson(path: str | Path, regions: Iterable[Region], points: Iterable[
     """Write what QuPath 0.4 and later imports: regions become annotations, points detections.
 
     The file appears whole or not at all, and the same input gives the same bytes. Coordinates keep every digit:
-    `read_geojson` gives back the same numbers. The color of a class comes from its name.
+    `read_geojson` gives back the same numbers. The color of a class comes from its name where none is given.
 
     Raises:
         InputError: a region or point has a coordinate or measurement that is not a finite number, a text that is not
@@ -69,7 +69,7 @@ def _feature(where: str, kind: str, marked: Region | Point, geometry: dict[str, 
     if marked.label:
         names = marked.label.split(_DERIVED)
         named = {"name": marked.label} if len(names) == 1 else {"names": names}
-        properties["classification"] = named | {"color": class_color(marked.label)}
+        properties["classification"] = named | {"color": marked.color or class_color(marked.label)}
     if marked.measurements:
         properties["measurements"] = {name: float(value) for name, value in marked.measurements.items()}
     feature = {"type": "Feature", "geometry": geometry, "properties": properties}
@@ -195,22 +195,37 @@ def _features(path: Path, content: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _parts(where: str, feature: Mapping[str, Any]) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """Type, geometry, and label, name and measurements."""
+    """Type, geometry, and label, name, measurements and color."""
     geometry = feature.get("geometry")
     if not isinstance(geometry, dict) or not isinstance(geometry.get("type"), str):
         raise InputError(f"{where}: no geometry; draw it again or remove it")
     properties = feature.get("properties")
     if not isinstance(properties, dict):
         properties = {}
+    label = _label(where, properties.get("classification"))
     return (
         geometry["type"],
         geometry,
         {
-            "label": _label(where, properties.get("classification")),
+            "label": label,
             "name": _name(where, properties.get("name")),
             "measurements": _measurements(where, properties.get("measurements")),
+            "color": chosen_color(label, _color(properties.get("classification"))),
         },
     )
+
+
+def _color(classification: Any) -> Color | None:
+    """Of a class, as QuPath writes it: [r, g, b], or before 0.4 a packed number; None where there is none."""
+    if not isinstance(classification, dict):
+        return None
+    given, packed = classification.get("color"), classification.get("colorRGB")
+    if isinstance(packed, float) and packed.is_integer() and abs(packed) < 2**32:
+        given = [float(int(packed) >> shift & 255) for shift in (16, 8, 0)]
+    if not isinstance(given, list) or len(given) != 3 or not all(map(_is_byte, given)):
+        return None
+    red, green, blue = (int(value) for value in given)
+    return red, green, blue
 
 
 def _label(where: str, classification: Any) -> str:
@@ -284,7 +299,7 @@ def _points_of_pairs(places: list[Any]) -> NDArray[np.float64] | None:
 
 
 def _point(where: str, coordinates: Any, about: Mapping[str, Any]) -> Point:
-    return Point(_place(where, coordinates), about["label"], about["measurements"])
+    return Point(_place(where, coordinates), about["label"], about["measurements"], about["color"])
 
 
 def _place(where: str, coordinates: Any) -> tuple[float, float]:
@@ -303,6 +318,10 @@ def _list(where: str, given: Any, what: str) -> list[Any]:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, float) and math.isfinite(value)
+
+
+def _is_byte(value: Any) -> bool:
+    return isinstance(value, float) and value.is_integer() and 0 <= value <= 255
 
 
 def _is_place(value: Any) -> bool:
