@@ -47,8 +47,11 @@ _WITH_METHOD = ("pretrain", *_WITH_SEED)
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a stage or command: 0 if all is well, 1 if not (bad input: with a line on stderr), 2 for a wrong call."""
-    arguments = vars(_parser().parse_args(argv))
+    parser = _parser()
+    arguments = vars(parser.parse_args(argv))
     name = arguments.pop("name")
+    if name == "map" and not (arguments["slides"] or arguments["manifest"]):
+        parser.error("map: no slide is named; give files, or a csv with a column path as --manifest")
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     for noisy in ("monai", "matplotlib", "PIL", "tifffile"):
         logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -216,7 +216,9 @@ def _lesions(
     model: str,
     params: Params,
 ) -> Froc | None:
-    """The FROC curve over slides whose lesions are all outlined; None where there is no lesion."""
+    """The FROC curve over slides whose lesions are all outlined; None where there is no slide or no lesion."""
+    if slides.empty:
+        return None
     matches = []
     for slide_id in slides.index:
         heatmap, positive = maps[slide_id], params.positive

@@ -43,7 +43,7 @@ def test_classes_holes_and_points_come_through_both_ways(tmp_path: Path) -> None
 
 def test_colors_that_somebody_chose_come_through_both_ways(tmp_path: Path) -> None:
     chosen = (12, 200, 255)
-    regions = [Region(BOX, label="Tumor", color=chosen), Region(BOX + 20, label="Stroma")]
+    regions = [Region(BOX, (), "Tumor", "first", color=chosen), Region(BOX + 20, (), "Stroma", "second")]
     points = [Point((1, 2), "Mitosis", color=(1, 2, 3))]
     write_annotations(tmp_path / "a.geojson", regions, points)
     convert.run(str(tmp_path / "a.geojson"), str(tmp_path / "b.xml"))

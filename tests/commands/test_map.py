@@ -312,7 +312,6 @@ def test_two_calls_into_one_folder_do_not_mix(folder: Path, capsys: pytest.Captu
         (["missing.tif"], "missing.tif: no such file"),
         (["bare.tif"], "bare.tif: states no resolution"),
         (["bare.tif"], "--mpp gives it for all slides of a call, --manifest for each"),
-        ([], "no slide is named; give files, or a csv with a column path as --manifest"),
         (["--manifest", "none.csv"], "none.csv: no such file"),
         (["a.tif", "other/a.tif"], "a.tif and a.tif have one name"),
         (["a.tif", "other/A.tif"], "A.tif and a.tif have one name"),

@@ -70,11 +70,9 @@ def named_jobs(
         mark: stands behind the name of a map; no slide may have it.
 
     Raises:
-        InputError: there is none, two have one name, or one is called like a map.
+        InputError: two have one name, or one is called like a map.
     """
     low, high = PLAUSIBLE_MPP
-    if not slides:
-        raise InputError("no slide is named; give files, or a csv with a column path as --manifest")
     jobs: dict[str, SlideJob] = {}
     for name, mpp in slides:
         if mpp is not None and not low <= mpp <= high:
