@@ -30,6 +30,9 @@ _LOG = logging.getLogger(__name__)
 PAGE, PICTURES, PASSED = "index.html", "slides", "passed.json"
 CONTROL = "supervised"
 """The student that learns nothing from patches without labels."""
+NO_LABELS = (
+    "no patch is labeled: slides can be pretrained on (dvc repro pretrain), and nothing can be fine-tuned"
+)
 _SIDE_PX = 640
 """Longer side of a slide's picture, at most."""
 
@@ -62,7 +65,8 @@ def run() -> None:
         every["mpp"] = list(looks)
         finest = every.set_index("path")["mpp"].reindex(whole["path"]).tolist()
         problems = problems_ahead(patches, whole, finest, ahead) if len(patches) else []
-        remarks = _unmapped(params, whole) + (remarks_ahead(patches, whole, ahead) if len(patches) else [])
+        remarks = remarks_ahead(patches, whole, ahead) if len(patches) else [NO_LABELS]
+        remarks += _unmapped(params, whole)
         remarks += warnings
         named = {every["slide_id"][i]: f"{PICTURES}/{i}.jpg" for i in shown}
         page = check_page(Checked(problems, remarks, every, named, centers, patches, colors))

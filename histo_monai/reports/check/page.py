@@ -74,7 +74,8 @@ def check_page(checked: Checked) -> str:
 def _headline(checked: Checked) -> str:
     if checked.problems:
         return f"Not ready to train: {len(checked.problems)} to mend"
-    return f"Ready to train, {len(checked.remarks)} remarks" if checked.remarks else "Ready to train"
+    num = len(checked.remarks)
+    return f"Ready to train, {num} remark{'s' if num > 1 else ''}" if num else "Ready to train"
 
 
 def _lines(title: str, lines: Sequence[str], look: str = "") -> str:
@@ -101,6 +102,8 @@ def _by_class(patches: pd.DataFrame) -> pd.DataFrame:
     counts.loc["all"] = counts.sum()
     for what, column in (("patients", "patient_id"), ("slides", "slide_id")):
         known = patches[patches[column] != ""]
+        if known.empty:
+            continue
         num = known.groupby("split")[column].nunique()
         counts.loc[what] = [int(num.get(split, 0)) for split in SPLITS]
     return counts

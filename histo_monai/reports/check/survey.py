@@ -14,7 +14,7 @@ from histo_monai.reports.drawing import COLORS
 from histo_monai.slides import Slide, tissue_mask
 
 Pixels = NDArray[np.uint8]
-CENTER, SCORED = COLORS[0], COLORS[1]
+CENTER, SCORED = COLORS[5], COLORS[1]
 """Of the dots where patches are pretrained on, and of squares with a score."""
 _DIMMED = 0.45
 """How much of the way to white what is no tissue goes."""
@@ -24,7 +24,7 @@ _BORDER = (90, 90, 90)
 
 def class_colors(classes: list[str]) -> dict[str, str]:
     """A color for each class, that of the dots left out; they come again where classes are many."""
-    colors = COLORS[1:]
+    colors = COLORS[1:5]
     return {name: colors[i % len(colors)] for i, name in enumerate(classes)}
 
 
@@ -70,6 +70,7 @@ class Survey:
         cv2.drawContours(out, border, -1, _BORDER, 1, cv2.LINE_AA)
         scale = slide.mpp / mpp
         for y, x in np.rint(self.centers_yx * scale).astype(int).tolist():
+            cv2.circle(out, (x, y), _DOT_PX + 1, (255, 255, 255), -1, cv2.LINE_AA)
             cv2.circle(out, (x, y), _DOT_PX, _rgb(CENTER), -1, cv2.LINE_AA)
         for color, (places, side_um) in self.squares.items():
             half = max(side_um / mpp / 2, 2.0)
