@@ -69,6 +69,7 @@ def test_repro_makes_models_and_metrics_and_then_has_nothing_to_do(
         "code",
         "phantom",
         "index",
+        "check",
         "pretrain@random-0",
         "pretrain@rsp-0",
     }
@@ -180,11 +181,12 @@ def test_a_lock_file_of_no_bytes_is_refused_and_is_written_anew_from_the_run_cac
     shell("rm dvc.lock", clone)
     output = shell("dvc repro finetune@rsp-0-0", clone)
     assert _ran(output) == set()
-    assert output.count("cached - skipping run") == 5
+    assert output.count("cached - skipping run") == 6
     stages = yaml.safe_load(lock.read_text())["stages"]
     before = yaml.safe_load(whole)["stages"]
     assert stages == {
-        name: before[name] for name in ("code", "phantom", "index", "pretrain@rsp-0", "finetune@rsp-0-0")
+        name: before[name]
+        for name in ("code", "phantom", "index", "check", "pretrain@rsp-0", "finetune@rsp-0-0")
     }
     shell("git checkout dvc.lock", clone)
     assert "up to date" in shell("dvc status", clone)
@@ -193,13 +195,13 @@ def test_a_lock_file_of_no_bytes_is_refused_and_is_written_anew_from_the_run_cac
 @pytest.mark.slow
 def test_a_change_runs_only_what_it_reaches(clone: Path, shell: Shell) -> None:
     # A dry run does not look further than the params that changed.
-    assert _would_run(shell, clone, "alpha", 0.5) == TRAININGS | {"compare"}
+    assert _would_run(shell, clone, "alpha", 0.5) == TRAININGS | {"check", "compare"}
     consistency = _of_both("consistency", "crossfit")
     assert _would_run(shell, clone, "consistency.camelyon16.epochs", 2) == consistency
     for key, value in (("mu", 3), ("n_aug", 2)):  # which the table tells
         assert _would_run(shell, clone, key, value) == consistency | {"compare"}
     maps = _of_both("heatmap", "aggregate")
-    assert _would_run(shell, clone, "heatmap.region_threshold", 0.9) == maps
+    assert _would_run(shell, clone, "heatmap.region_threshold", 0.9) == maps | {"check"}
     assert _would_run(shell, clone, "aggregate.kernel", "linear") == _of_both("aggregate")
     assert "index" not in _would_run(shell, clone, "pretrain.rsp.lr", 0.02)
     assert _would_run(shell, clone, "labels.kather.folder", "NCT-CRC-HE-100K-NONORM") == set()
@@ -230,7 +232,7 @@ def test_metrics_and_plots_are_shown(clone: Path, shell: Shell) -> None:
 @pytest.mark.slow
 def test_another_dataset_is_one_setting_and_shares_the_pretraining(clone: Path, shell: Shell) -> None:
     output = shell("dvc exp run -S dataset=kather -S 'methods=[rsp]'", clone)
-    assert _ran(output) == {name for name in EVERY if "random" not in name} | {"phantom", "index"}
+    assert _ran(output) == {name for name in EVERY if "random" not in name} | {"phantom", "index", "check"}
     summary = json.loads((clone / "data/evaluation/rsp-0-mixed_teacher-0/summary.json").read_text())
     assert 0.0 <= summary["test_accuracy"]["student"] <= 1.0
     warnings = json.loads((clone / "data/evaluation/rsp-0-mixed_teacher-0/metrics.json").read_text())[
@@ -254,7 +256,7 @@ def test_another_encoder_is_another_run_of_all_that_follows_it(clone: Path, shel
         "dvc exp run -S 'pretrain.seeds=[0,1]' -S 'methods=[random]' pretrain@random-0 finetune@random-1-0",
         clone,
     )
-    assert _ran(output) == {"pretrain@random-1", "finetune@random-1-0"}
+    assert _ran(output) == {"check", "pretrain@random-1", "finetune@random-1-0"}
     files = [clone / f"data/models/random-{encoder}/encoder.safetensors" for encoder in (0, 1)]
     assert files[0].read_bytes() != files[1].read_bytes()
     about = json.loads((clone / "data/models/random-1-0/finetuned/model.json").read_text())
