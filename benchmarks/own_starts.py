@@ -31,20 +31,10 @@ SPLITS = {
     **dict.fromkeys(("oesophagus", "breast"), "test"),
 }
 OPTIONS = (
-    "source=raw",
-    "dataset=own",
-    "corpus=own",
-    "alpha=1",
-    "whole_slides.methods=[rsp_moco]",
-    "students=[mixed_teacher]",
+    *("source=raw", "dataset=own", "corpus=own", "alpha=1"),
+    *("methods=[rsp_moco]", "students=[mixed_teacher]"),
 )
-CHANGES = {
-    "pictures": ("whole_slides.methods=[]",),
-    "outlines": ("heatmap.own.positive=dense",),
-    "slides": ("methods=[rsp_moco]",),
-    "both": ("heatmap.own.positive=dense",),
-    "scores": (),
-}
+CHANGES = {"pictures": ("whole_slides.methods=[]",)}
 EPITHELIUM = ("skin", "head-and-neck", "stomach", "duodenum", "oesophagus")
 FIELD_UM, NUM_FIELDS, NUM_OUTLINED = 256.0, 8, 4
 """Side of a labeled square; of a slide so many of a class, and so many of these as outlines."""
@@ -70,7 +60,9 @@ def main() -> None:
 
 def run(place: Path, title: str, target: str) -> None:
     """One `dvc exp run`, and how long it took."""
-    options = [word for option in (*OPTIONS, *CHANGES[title.split(",")[0]]) for word in ("-S", option)]
+    options = [
+        word for option in (*OPTIONS, *CHANGES.get(title.split(",")[0], ())) for word in ("-S", option)
+    ]
     began = time.perf_counter()
     command = ["dvc", "exp", "run", *options, *([target] if target else [])]
     with (place / "log").open("ab") as log:
