@@ -1,9 +1,9 @@
-"""Your own slides, five ways to begin: each is laid out anew in a clone and run in one start, timed.
+"""Your own slides, four ways to begin: each is laid out anew in a clone and run in one start, timed.
 
     python benchmarks/own_starts.py DIR [--starts pictures outlines ...]    # needs ../shared/real, which is only read
 
 pictures: labeled pictures of three classes in a zip. outlines: regions of two classes, drawn on five slides.
-slides: a label of each slide, nothing else. both: outlines, and labeled squares in patches.csv. scores: squares with a
+both: outlines, and labeled squares in patches.csv. scores: squares with a
 score. After `outlines` a second round: ten more labels, nothing pretrained anew.
 """
 
@@ -24,7 +24,7 @@ from histo_monai.slides import open_slide, tissue_mask
 
 ROOT = Path(__file__).resolve().parent.parent
 REAL = ROOT.parent / "shared" / "real"
-STARTS = ("pictures", "outlines", "slides", "both", "scores")
+STARTS = ("pictures", "outlines", "both", "scores")
 SPLITS = {
     **dict.fromkeys(("skin", "head-and-neck", "stomach", "lymph-node"), "train"),
     "duodenum": "validation",
@@ -35,7 +35,6 @@ OPTIONS = (
     *("methods=[rsp_moco]", "students=[mixed_teacher]"),
 )
 CHANGES = {"pictures": ("whole_slides.methods=[]",)}
-EPITHELIUM = ("skin", "head-and-neck", "stomach", "duodenum", "oesophagus")
 FIELD_UM, NUM_FIELDS, NUM_OUTLINED = 256.0, 8, 4
 """Side of a labeled square; of a slide so many of a class, and so many of these as outlines."""
 
@@ -84,8 +83,6 @@ def write_start(place: Path, start: str) -> None:
     slides = slides.assign(
         path=[str(REAL / name) for name in slides["path"]], split=slides["slide_id"].map(SPLITS)
     )
-    if start == "slides":
-        slides["label"] = slides["slide_id"].isin(EPITHELIUM).map({True: "epithelium", False: "other"})
     slides.assign(patient_id=slides["slide_id"]).to_csv(own / "slides.csv", index=False)
     fields = pd.concat([_fields(str(slide), Path(path), str(mpp)) for slide, path, mpp in _known(slides)])
     if start in ("outlines", "both"):

@@ -86,6 +86,7 @@ def choose_diverse(
     fields: Fields | None = None,
     labeled_fields: Fields | None = None,
     min_distance: float = MIN_DISTANCE,
+    most_per_slide: int | None = None,
 ) -> NDArray[np.int64]:
     """Take, one by one, the candidate of the largest uncertainty × distance to the nearest one labeled or chosen.
 
@@ -102,6 +103,7 @@ def choose_diverse(
         fields: Where the candidates lie, n of them; None: nothing overlaps.
         labeled_fields: What else may not be overlapped, any number.
         min_distance: See `MIN_DISTANCE`.
+        most_per_slide: Of the fields of one slide, as long as another slide has any left; None: as it comes.
 
     Returns:
         Shape (k,), int64, in the order of choice; k < num where no more are left.
@@ -123,18 +125,34 @@ def choose_diverse(
         for number in range(len(labeled_fields.sides_px)):
             is_open &= ~fields.overlapping(labeled_fields, number)
     chosen: list[int] = []
-    for _ in range(num):
+    is_full = np.zeros(len(points), bool)
+    slides = None if fields is None else fields.slide_ids
+    while len(chosen) < num:
         distance = np.sqrt(np.where(np.isinf(squared), 1, squared))
-        worth = np.where(is_open & (distance >= min_distance), uncertainty * distance, 0)
+        worth = np.where(is_open & ~is_full & (distance >= min_distance), uncertainty * distance, 0)
         best = int(worth.argmax())
+        if worth[best] <= 0 and is_full.any():
+            is_full[:], most_per_slide = False, None
+            continue
         if worth[best] <= 0:
             break
         chosen.append(best)
         is_open[best] = False
+        is_full |= _of_a_full_slide(slides, chosen, most_per_slide)
         if fields is not None:
             is_open &= ~fields.overlapping(fields, best)
         _come_nearer(squared, points, points[best : best + 1])
     return np.array(chosen, np.int64)
+
+
+def _of_a_full_slide(
+    slides: NDArray[np.object_] | None, chosen: list[int], most: int | None
+) -> NDArray[np.bool_] | bool:
+    """The fields of the slide of the last one chosen, where it has given as many as it may."""
+    if slides is None or most is None:
+        return False
+    same = slides == slides[chosen[-1]]
+    return same & (int(same[chosen].sum()) >= most)
 
 
 def _scale(features: NDArray[np.float32]) -> tuple[NDArray[np.float32], np.float32]:

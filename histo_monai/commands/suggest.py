@@ -93,6 +93,7 @@ def _suggest(draft: Path, run: Run, num: int, side_um: float | None) -> str:
         labeled_features=labeled.features,
         fields=_fields(candidates.assign(mpp=search.side_um / candidates["side_px"])),
         labeled_fields=_fields(_taken(assembly.patches, candidates)),
+        most_per_slide=_most_per_slide(num, candidates["slide_id"].nunique()),
     )
     if not len(chosen):
         raise InputError(f"none of {len(candidates)} candidates is both uncertain and unlike what is labeled")
@@ -103,20 +104,31 @@ def _suggest(draft: Path, run: Run, num: int, side_um: float | None) -> str:
     rows = candidates.iloc[chosen].reset_index(drop=True)
     shown, _ = assembly.in_order(rows[:MAX_SHOWN]).some(MAX_SHOWN)
     table = _table(rows, uncertainty[chosen], embedding, chosen, search.side_um, task.classes)
-    _write(draft, table, shown.squeeze(1).numpy(), task.classes)
+    field_um = search.patch_px * search.mpp
+    _write(draft, table, shown.squeeze(1).numpy(), task.classes, field_um)
     return (
         f"{len(table)} regions on {table['slide_id'].nunique()} of {candidates['slide_id'].nunique()} slides with "
         f"{len(candidates)} candidates"
     )
 
 
+def _most_per_slide(num: int, num_slides: int) -> int:
+    """Twice the even share, or a sixth where that is more: many slides, and not each one to be opened for one field."""
+    return max(math.ceil(2 * num / num_slides), math.ceil(num / 6))
+
+
 def _write(
-    folder: Path, table: pd.DataFrame, patches: NDArray[np.uint8], classes: Sequence[str] | None
+    folder: Path,
+    table: pd.DataFrame,
+    patches: NDArray[np.uint8],
+    classes: Sequence[str] | None,
+    field_um: float,
 ) -> None:
     table.to_csv(folder / TABLE, index=False)
     for slide_id, of_slide in table.groupby("slide_id"):
         write_geojson(folder / f"{slide_id}.geojson", _regions(of_slide, classes))
-    image.imsave(folder / MOSAIC, suggested(patches, table["slide_id"].tolist(), _in_words(table, classes)))
+    picture = suggested(patches, table["slide_id"].tolist(), _in_words(table, classes), field_um)
+    image.imsave(folder / MOSAIC, picture)
 
 
 def _search(assembly: Assembly, side_um: float | None) -> Search:

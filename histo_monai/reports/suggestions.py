@@ -7,30 +7,43 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from histo_monai.reports.drawing import PALE, drawn
+from histo_monai.reports.drawing import INK, PALE, drawn
+from histo_monai.reports.maps.overlay import round_length
 
 MAX_SHOWN = 96
 _COLUMNS = 8
+_FOOT = 0.25
+"""Inches below the fields."""
 _MAX_CHARACTERS = 19
 
 
-def suggested(patches: np.ndarray, slide_ids: Sequence[str], captions: Sequence[str]) -> np.ndarray:
-    """The suggested fields in order of choice, each below its rank, its slide and its caption.
+def suggested(
+    patches: np.ndarray, slide_ids: Sequence[str], captions: Sequence[str], field_um: float
+) -> np.ndarray:
+    """The suggested fields in order of choice, each below its rank, its slide and its caption, over a bar of its scale.
 
     Args:
         patches: Shape (n, 3, P, P), uint8, what the model saw; the first `MAX_SHOWN` are drawn.
         slide_ids: n of them; long texts are shortened in the middle.
         captions: n texts, what the model predicts; shortened alike.
+        field_um: Side of a field, µm.
 
     Returns:
         Shape (H, W, 3), uint8.
     """
     num = min(len(patches), MAX_SHOWN)
     rows = -(-num // _COLUMNS)
-    height = rows * 1.95
+    height = rows * 1.95 + _FOOT
+    bar_um = round_length(0.4 * field_um)
+    bar = bar_um / field_um
     figure = Figure(figsize=(_COLUMNS * 1.5, height), dpi=100)  # All axes are alike: no layout to be solved.
     figure.subplots_adjust(
-        left=0.005, right=0.995, bottom=0.06 / height, top=1 - 0.4 / height, wspace=0.06, hspace=0.33
+        left=0.005,
+        right=0.995,
+        bottom=(0.06 + _FOOT) / height,
+        top=1 - 0.4 / height,
+        wspace=0.06,
+        hspace=0.33,
     )
     for i, axis in enumerate(figure.subplots(rows, _COLUMNS, squeeze=False).flat):
         if i >= num:
@@ -41,7 +54,11 @@ def suggested(patches: np.ndarray, slide_ids: Sequence[str], captions: Sequence[
         axis.set_yticks([])
         for spine in axis.spines.values():
             spine.set_color(PALE)
+        axis.plot([0.06, 0.06 + bar], [0.06, 0.06], color="white", linewidth=4, transform=axis.transAxes)
+        axis.plot([0.06, 0.06 + bar], [0.06, 0.06], color=INK, linewidth=2, transform=axis.transAxes)
         axis.set_title(f"{i + 1} · {_short(slide_ids[i])}\n{_short(captions[i])}", fontsize=7)
+    words = f"each field {field_um:g} µm wide, the bar {bar_um:g} µm"
+    figure.text(0.005, 0.4 * _FOOT / height, words, fontsize=8, color=INK)
     return drawn(figure)
 
 

@@ -204,3 +204,18 @@ def test_labels_chosen_so_teach_no_less_than_random_ones_and_more_of_rare_tissue
     gain = np.mean([np.subtract(run["both"], run["random"]) for run in runs], axis=0)
     assert gain[0] > -0.02
     assert gain[1] > 0.04
+
+
+def test_no_slide_has_more_than_its_share_while_others_have_any() -> None:
+    random = np.random.default_rng(3)
+    features = random.normal(size=(60, 4)).astype(np.float32)
+    slides = np.array(["a"] * 50 + ["b"] * 6 + ["c"] * 4, object)
+    places = Fields(slides, np.arange(120.0).reshape(60, 2) * 100, np.ones(60))
+    uncertainty = np.where(slides == "a", 1.0, 0.2)
+    free = slides[choose_diverse(features, uncertainty, 12, fields=places)]
+    assert (free == "a").sum() > 8
+    spread = slides[choose_diverse(features, uncertainty, 12, fields=places, most_per_slide=4)]
+    assert {name: int((spread == name).sum()) for name in "abc"} == {"a": 4, "b": 4, "c": 4}
+    more = slides[choose_diverse(features, uncertainty, 30, fields=places, most_per_slide=4)]
+    assert (more == "a").sum() > 4  # when the others are used up
+    assert len(more) == 30
