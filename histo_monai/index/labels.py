@@ -122,7 +122,8 @@ def _check_classes(table: pd.DataFrame) -> list[str]:
             )
     if not classes["test"]:
         return [
-            "no patch has the split test: all figures are of validation patches, by which models were chosen"
+            "no patch has the split test: all figures are of validation patches, by which models were chosen, and so "
+            "somewhat too good; name patients to test on in the column split"
         ]
     lacking = sorted(classes["train"] - classes["test"])
     return [f"the test patches have none of class {', '.join(lacking)}"] if lacking else []

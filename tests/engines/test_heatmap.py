@@ -22,6 +22,7 @@ from torch import nn
 
 from histo_monai.engines import heatmap as heatmap_module
 from histo_monai.engines.heatmap import map_slide, map_slides, shares
+from histo_monai.engines.maps import models as models_module
 from histo_monai.engines.maps.jobs import SlideJob
 from histo_monai.engines.maps.models import MapPlan, PatchModels, load_models, mapped_classes, values_of
 from histo_monai.mapping import blocks as blocks_module
@@ -210,8 +211,8 @@ def test_models_are_loaded_once_for_many_slides(
     jobs: list[SlideJob], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded: list[Path] = []
-    read = heatmap_module.from_task_model
-    monkeypatch.setattr(heatmap_module, "from_task_model", lambda path: (loaded.append(path), read(path))[1])
+    read = models_module.from_task_model
+    monkeypatch.setattr(models_module, "from_task_model", lambda path: (loaded.append(path), read(path))[1])
     _run(jobs[1:3], tmp_path / "maps")
     assert loaded == list(jobs[1].models.values())
 

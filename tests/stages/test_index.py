@@ -92,8 +92,9 @@ def test_real_labels_are_indexed_from_their_zip_one_patient_to_train_and_one_to_
     assert metrics["patches_test"] == 431
     assert metrics["classes"]["idc"]["test"] == 167
     assert metrics["classes"]["idc"]["train"] + metrics["classes"]["idc"]["validation"] == 197
-    assert len(metrics["warnings"]) == 1
-    assert "patients trained on (14082)" in metrics["warnings"][0]
+    shared, shrunk = metrics["warnings"]
+    assert "patients trained on (14082)" in shared
+    assert shrunk.startswith("909 of 909 pictures have up to 50 px a side and are shrunk to patch_px 32")
 
 
 SQUARES = "slide_id,y,x,mpp,label,split\n" + "".join(
@@ -110,7 +111,8 @@ def test_labels_on_slides_keep_the_patient_of_the_slide(project: Callable[..., P
     assert patches["patient_id"].tolist() == ["s", "s", "b", "b"]
     assert patches["label_rank"].notna().tolist() == [True, True, False, False]
     assert _metrics()["warnings"] == [
-        "no patch has the split test: all figures are of validation patches, by which models were chosen"
+        "no patch has the split test: all figures are of validation patches, by which models were chosen, and so "
+        "somewhat too good; name patients to test on in the column split"
     ]
 
 

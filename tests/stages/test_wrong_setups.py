@@ -7,9 +7,12 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+import yaml
 
 from histo_monai.__main__ import main
+from histo_monai.slides.annotations import Region, write_geojson
 from tests.hostile.project import (
     OWN,
     SIDE_PX,
@@ -193,7 +196,7 @@ REMARKED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "nothing to test on": (
         all_of(NO_MAPS, _without("split")),
-        r"no patch is for testing: .*column split",
+        r"no patch has the split test: .*column split",
     ),
     "more for validation than for training": (
         all_of(NO_MAPS, _of_one_class("validation")),
@@ -274,3 +277,27 @@ def test_the_page_of_a_refused_project_tells_what_to_mend(capfd: pytest.CaptureF
     assert "Not ready to train: 1 to mend" in page
     assert "heatmap.own.positive" in page
     assert len(page) < 200_000
+
+
+@pytest.mark.usefixtures("project")
+def test_new_labels_leave_what_pretraining_depends_on_and_a_slide_of_other_bytes_does_not(root: Path) -> None:
+    stage = yaml.safe_load((root / "dvc.yaml").read_text())["stages"]["pretrain"]
+    read = [Path(name) for name in stage["deps"] if name.startswith("data/") and "code" not in name]
+    assert {path.name for path in read} == {"passed.json", "slides.csv", "centers.csv"}
+
+    def tables() -> dict[str, bytes]:
+        assert main(["index"]) == main(["check"]) == 0
+        return {path.name: path.read_bytes() for path in read}
+
+    before = tables()
+    edit(PATCHES, lambda text: text + "s1,250,350,1,tumor,train\n")
+    annotation = OWN / "annotations/s2.geojson"
+    write_geojson(
+        annotation, [Region(np.array([(100.0, 300), (100, 400), (200, 400), (200, 300)]), label="normal")]
+    )
+    assert tables() == before
+    assert "s2-region1" in Path("data/index/patches.csv").read_text()
+    with (OWN / "s0.tif").open("ab") as file:  # which changes no pixel
+        file.write(b"more")
+    after = tables()
+    assert {name for name in before if after[name] != before[name]} == {"slides.csv"}
