@@ -296,7 +296,7 @@ def test_new_labels_leave_what_pretraining_depends_on_and_a_slide_of_other_bytes
         annotation, [Region(np.array([(100.0, 300), (100, 400), (200, 400), (200, 300)]), label="normal")]
     )
     assert tables() == before
-    assert "s2-region1" in Path("data/index/patches.csv").read_text()
+    assert Path("data/index/patches.csv").read_text().count("\ns2-") > 4
     with (OWN / "s0.tif").open("ab") as file:  # which changes no pixel
         file.write(b"more")
     after = tables()
