@@ -120,6 +120,8 @@ def comparison_report(title: str, splits: Sequence[SplitTable], warnings: Sequen
         splits: in the order in which they are shown.
         warnings: one line each.
     """
+    if all(split.split == "validation" for split in splits):
+        title = f"{title}, validation only: no patch was tested on"
     parts = [f"# {title}", *_color_ahead(splits), "\n".join(f"- {line}" for line in warnings)]
     for split in splits:
         parts += [f"## {split.split.capitalize()}: {split.about}", _values(split), *_verdicts(split)]
@@ -251,11 +253,11 @@ def _cell(difference: float, low: float, high: float, p: float, verdict: str) ->
     if pd.isna(difference):
         return "—"
     shown = f"**{verdict}**" if verdict in (BETTER, WORSE) else verdict
-    ends = "" if pd.isna(low) else f" ({low:+.2f} to {high:+.2f})"
+    ends = "" if pd.isna(low) else f" ({_signed(low, 2)} to {_signed(high, 2)})"
     chance = (
         "" if pd.isna(p) else ", p < 0.001" if p < 0.001 else f", p {p:.3f}" if p < 0.1 else f", p {p:.2f}"
     )
-    return f"{shown}, {difference:+.3f}{ends}{chance}"
+    return f"{shown}, {_signed(difference, 3)}{ends}{chance}"
 
 
 def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
@@ -263,3 +265,8 @@ def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     return "\n".join(
         [f"| {' | '.join(head)} |", f"|{rule}|", *(f"| {' | '.join(cells)} |" for cells in lines)]
     )
+
+
+def _signed(value: float, digits: int) -> str:
+    """With its sign; what rounds to nothing is +0, not -0."""
+    return f"{round(value, digits) + 0.0:+.{digits}f}"

@@ -66,6 +66,19 @@ def test_every_network_is_set_against_color_and_every_student_against_its_own_te
     assert "RSP + CR against random + CR" in between
 
 
+def test_a_difference_that_rounds_to_nothing_has_no_minus():
+    table = split_table()
+    near = table.tests.assign(difference=-0.0004, low=-0.004, high=0.0)
+    report = comparison_report("title", [replace(table, tests=near)], [])
+    assert "+0.000 (+0.00 to +0.00)" in report
+    assert "-0.00" not in report
+
+
+def test_a_report_without_test_patches_says_so_in_its_title():
+    report = comparison_report("title", [split_table(split="validation")], [])
+    assert report.startswith("# title, validation only: no patch was tested on\n")
+
+
 def with_values(table, color, metric="accuracy"):
     of_color = (table.table["model"] == "color") & (table.table["metric"] == metric)
     return replace(table, table=table.table.assign(value=table.table["value"].where(~of_color, color)))
