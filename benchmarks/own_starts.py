@@ -1,10 +1,10 @@
-"""Your own slides, four ways to begin: each is laid out anew in a clone and run in one start, timed.
+"""Your own slides, five ways to begin: each is laid out anew in a clone and run in one start, timed.
 
     python benchmarks/own_starts.py DIR [--starts pictures outlines ...]    # needs ../shared/real, which is only read
 
 pictures: labeled pictures of three classes in a zip. outlines: regions of two classes, drawn on five slides.
-both: outlines, and labeled squares in patches.csv. scores: squares with a
-score. After `outlines` a second round: ten more labels, nothing pretrained anew.
+slides: two classes of whole slides, and no labeled patch. both: outlines, and labeled squares in patches.csv. scores:
+squares with a score. After `outlines` a second round: ten more labels, nothing pretrained anew.
 """
 
 from __future__ import annotations
@@ -24,12 +24,17 @@ from histo_monai.slides import open_slide, tissue_mask
 
 ROOT = Path(__file__).resolve().parent.parent
 REAL = ROOT.parent / "shared" / "real"
-STARTS = ("pictures", "outlines", "both", "scores")
+STARTS = ("pictures", "outlines", "slides", "both", "scores")
 SPLITS = {
     **dict.fromkeys(("skin", "head-and-neck", "stomach", "lymph-node"), "train"),
     "duodenum": "validation",
     **dict.fromkeys(("oesophagus", "breast"), "test"),
 }
+KNOWN = {
+    **dict.fromkeys(("skin", "head-and-neck", "oesophagus"), "squamous"),
+    **dict.fromkeys(("stomach", "duodenum", "breast"), "glandular"),
+}
+"""Epithelium of a slide; the lymph node has none."""
 OPTIONS = (
     *("source=raw", "dataset=own", "corpus=own", "alpha=1"),
     *("methods=[rsp_moco]", "students=[mixed_teacher]"),
@@ -83,7 +88,12 @@ def write_start(place: Path, start: str) -> None:
     slides = slides.assign(
         path=[str(REAL / name) for name in slides["path"]], split=slides["slide_id"].map(SPLITS)
     )
-    slides.assign(patient_id=slides["slide_id"]).to_csv(own / "slides.csv", index=False)
+    slides = slides.assign(patient_id=slides["slide_id"])
+    if start == "slides":
+        known = slides["slide_id"].map(KNOWN).fillna("")
+        slides.assign(label=known).drop(columns="split").to_csv(own / "slides.csv", index=False)
+        return
+    slides.to_csv(own / "slides.csv", index=False)
     fields = pd.concat([_fields(str(slide), Path(path), str(mpp)) for slide, path, mpp in _known(slides)])
     if start in ("outlines", "both"):
         for slide_id, some in fields.groupby("slide_id"):

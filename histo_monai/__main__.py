@@ -30,6 +30,8 @@ STAGES = {
     "crossfit": "train models without each fold of the training slides, to map these by",
     "heatmap": "map whole slides: scores, TIFF, overlays, GeoJSON",
     "aggregate": "from maps to slides: features, SVM, slide AUC, lesion FROC",
+    "embed": "see whole slides with an encoder as it is: one vector for each patch of tissue",
+    "mil": "learn from the labels of slides alone: attention pooling, cross-fitted",
     "compare": "put all methods, encoders, students and seeds into one table, with paired tests between any two",
 }
 COMMANDS = {
@@ -41,8 +43,8 @@ COMMANDS = {
     "verify": "check that models, metrics and maps are what was written, and made from what lies here; offline",
 }
 _WITH_STUDENT = ("consistency", "evaluate", "crossfit", "heatmap", "aggregate", "suggest")
-_WITH_SEED = ("finetune", *_WITH_STUDENT)
-_WITH_METHOD = ("pretrain", *_WITH_SEED)
+_WITH_SEED = ("finetune", "mil", *_WITH_STUDENT)
+_WITH_METHOD = ("pretrain", "embed", *_WITH_SEED)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -62,6 +62,11 @@ def encoder_folder(method: str, encoder: int) -> Path:
     return DATA / "models" / f"{method}-{encoder}"
 
 
+def features_folder(method: str, encoder: int) -> Path:
+    """What `embed --method METHOD --encoder ENCODER` leaves: features of the patches of every slide."""
+    return DATA / "features" / f"{method}-{encoder}"
+
+
 class Run(NamedTuple):
     """What everything after the pretraining is run for, and where it is left.
 
@@ -137,6 +142,11 @@ class Run(NamedTuple):
         return DATA / "diagnosis" / self.name
 
     @property
+    def mil(self) -> Path:
+        """What `mil` leaves: networks that learned from labels of slides, what slides are taken for, attention."""
+        return DATA / "mil" / self._replace(student="").name
+
+    @property
     def folders(self) -> dict[str, Path]:
         """Stage -> the one folder that it replaces when it ends."""
         return {
@@ -146,6 +156,7 @@ class Run(NamedTuple):
             "crossfit": self.folds,
             "heatmap": self.heatmaps,
             "aggregate": self.diagnosis,
+            "mil": self.mil,
         }
 
 
@@ -160,7 +171,7 @@ def runs(methods: Iterable[str], students: Iterable[str], repeats: Iterable[tupl
 def output_folder(stage: str, method: str = "", encoder: int = 0, student: str = "", seed: int = 0) -> Path:
     """The one folder that a stage replaces when it ends."""
     of_all = {"code": CODE, "phantom": PHANTOM, "index": INDEX, "check": CHECK, "compare": COMPARISON}
-    of_all["pretrain"] = encoder_folder(method, encoder)
+    of_all |= {"pretrain": encoder_folder(method, encoder), "embed": features_folder(method, encoder)}
     return (of_all | Run(method, encoder, seed, student).folders)[stage]
 
 

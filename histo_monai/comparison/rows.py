@@ -11,6 +11,10 @@ from histo_monai.baselines.arms import COLOR
 FINETUNE = "finetune"
 LINEAR, KNN = "linear", "knn"
 """Trainings of the arms on the features of a method's encoder."""
+ATTENTION, MOMENTS = "attention", "moments"
+SLIDE_ARMS = (ATTENTION, MOMENTS)
+"""What learns from labels of slides alone: attention pooling over features of a method's encoder; and a linear model of
+the mean features of a slide, or of these and their standard deviations."""
 _AND_COLOR = f"+{COLOR}"
 
 MAIN_FAMILY, ARMS_FAMILY = "models", "arms"
@@ -22,7 +26,8 @@ class Row(NamedTuple):
 
     Attributes:
         method: of the pretraining; `COLOR` where none is used.
-        training: "finetune", a student, "linear", "knn", "<student>+color" (stacked), or empty: color alone.
+        training: "finetune", a student, "linear", "knn", "<student>+color" (stacked), "attention", "moments" (both of
+            slides), or empty: color alone.
     """
 
     method: str
@@ -42,7 +47,8 @@ class Row(NamedTuple):
     @property
     def student(self) -> str:
         """The student that it is, or is stacked with; empty for other rows."""
-        return "" if self.training in ("", FINETUNE, LINEAR, KNN) else self.training.removesuffix(_AND_COLOR)
+        others = ("", FINETUNE, LINEAR, KNN, *SLIDE_ARMS)
+        return "" if self.training in others else self.training.removesuffix(_AND_COLOR)
 
     @property
     def is_stacked(self) -> bool:
@@ -51,8 +57,8 @@ class Row(NamedTuple):
 
     @property
     def is_network(self) -> bool:
-        """A fine-tuned model or a student."""
-        return self.training == FINETUNE or (bool(self.student) and not self.is_stacked)
+        """A fine-tuned model, a student, or attention pooling."""
+        return self.training in (FINETUNE, ATTENTION) or (bool(self.student) and not self.is_stacked)
 
     @property
     def is_arm(self) -> bool:

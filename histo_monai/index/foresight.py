@@ -143,18 +143,35 @@ def _resolutions(
             whole_stride(maps.stride_um, mpp)
         except InputError as error:
             lines.append(f"{maps.section}: {error}; or to null, the side of a patch ({patch_px * mpp:g} µm)")
+    return lines + slides_too_coarse(
+        whole_slides, finest, mpp, "maps (µm/px of the training patches)", NO_MAPS
+    )
+
+
+def slides_too_coarse(
+    whole_slides: pd.DataFrame, finest: Sequence[float], mpp: float, purpose: str, instead: str
+) -> list[str]:
+    """A line, where slides do not have the resolution that is asked of them.
+
+    Args:
+        whole_slides: see `problems_ahead`.
+        finest: see there.
+        mpp: that is asked for, µm/px.
+        purpose: what for, in words.
+        instead: what else can be done.
+    """
     too_coarse = []
     for slide_id, of_slide in zip(whole_slides["slide_id"], finest, strict=True):
         try:
             choose_level((float(of_slide),), mpp)
         except InputError as error:
             too_coarse.append(f"{slide_id}: {error}")
-    if too_coarse:
-        lines.append(
-            f"{len(too_coarse)} of {len(whole_slides)} slides cannot be mapped at {mpp:g} µm/px, that of the training "
-            f"patches: {first_five(too_coarse)}; leave them out of slides.csv, {NO_MAPS}"
-        )
-    return lines
+    if not too_coarse:
+        return []
+    return [
+        f"{len(too_coarse)} of {len(whole_slides)} slides cannot be seen at {mpp:g} µm/px for {purpose}: "
+        f"{first_five(too_coarse)}; leave them out of slides.csv, {instead}"
+    ]
 
 
 def _folds(table: pd.DataFrame, whole_slides: pd.DataFrame, ahead: Ahead, maps: MapsAhead) -> list[str]:

@@ -26,7 +26,7 @@ def check_encoder(description: Mapping[str, Any], heads: Mapping[str, Any], path
     """
     if description.get("kind") != "encoder" or description.get("head") not in list(heads):
         raise InputError(f"{path}: not an encoder to fine-tune from; run the pretrain stage again")
-    _check(description, {**dict.fromkeys(KEPT, _ANYTHING), "mpps": _MPPS}, path)
+    _check(description, {**dict.fromkeys(KEPT, _ANYTHING), "mpps": _MPPS, "patch_px": _SIDE}, path)
     _check_architecture(description, path)
 
 

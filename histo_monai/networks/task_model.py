@@ -140,6 +140,20 @@ def from_task_model(path: Path) -> tuple[TaskModel, dict[str, Any]]:
     return model, description
 
 
+def load_encoder(path: Path) -> tuple[Encoder, dict[str, Any]]:
+    """The encoder of a pretraining, or that of a fine-tuned model or a student, and the description of the file.
+
+    Raises:
+        InputError: the file is missing, damaged, or none of these; names it.
+    """
+    state, description = load_model(path)
+    check = check_task_model if description.get("kind") == "task model" else check_encoder
+    check(description, HEADS, path)
+    encoder = _encoder(description, path)
+    load_into(encoder, state, "encoder.", path)
+    return encoder, description
+
+
 def _encoder(description: Mapping[str, Any], path: Path) -> Encoder:
     try:
         return encoder_from(description["encoder"])

@@ -10,10 +10,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from histo_monai.datasets.registry import DATASETS
 from histo_monai.datasets.settings import CorpusSettings, IndexSettings, MapSettings, PhantomSettings
+from histo_monai.mil.settings import MilSettings
 from histo_monai.networks.settings import EncoderSettings
 from histo_monai.params.slide_sections import (
     AggregateParams,
     CrossfitParams,
+    EmbedParams,
     HeatmapParams,
 )
 from histo_monai.pretext import PRETEXTS
@@ -168,6 +170,8 @@ class Params:
     crossfit: CrossfitParams
     heatmap: HeatmapParams
     aggregate: AggregateParams
+    embed: EmbedParams
+    mil: MilSettings
     compare: CompareParams
 
     @property
@@ -220,6 +224,10 @@ class Params:
         """Whether the models of a run map the slides of the dataset."""
         methods, students = self.mapping
         return self.heatmap_section is not None and method in methods and student in students
+
+    def learns_from_slides(self, method: str) -> bool:
+        """Whether encoders of a method look at whole slides, for what their labels alone teach."""
+        return method in self.mapping[0] and DATASETS[self.dataset].MapSettings is not None
 
     @property
     def positive(self) -> str:

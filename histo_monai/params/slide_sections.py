@@ -51,6 +51,17 @@ class HeatmapParams:
 
 
 @dataclass(frozen=True)
+class EmbedParams:
+    """Features of slides by encoders as their pretraining left them: resolution of the patches, and side of a cell, µm.
+
+    `mpp`: None for the finest that the encoder was pretrained at. `stride_um`: None for the side of a patch.
+    """
+
+    mpp: MicronsPerPixel | None
+    stride_um: Positive | None
+
+
+@dataclass(frozen=True)
 class AggregateParams:
     """From a slide's map to its diagnosis: the SVM, its search inside the training slides, and the control."""
 

@@ -9,7 +9,8 @@ from typing import Any
 import pandas as pd
 
 from histo_monai.comparison.models import ALIKE, BETTER, UNTESTED, WORSE
-from histo_monai.comparison.rows import FINETUNE, REFERENCE, SUPERVISED, Row
+from histo_monai.comparison.rows import FINETUNE, REFERENCE, SLIDE_ARMS, SUPERVISED, Row
+from histo_monai.tables.slide_classes import CROSS_FITTED
 
 METRICS = {
     "accuracy": "accuracy",
@@ -18,6 +19,10 @@ METRICS = {
     "macro_auc": "macro AUC",
     "auc": "AUC",
     "slide_auc": "slide AUC",
+    "slide_accuracy": "slide accuracy",
+    "slide_mean_one_versus_rest_accuracy": "slide mean one-versus-rest accuracy",
+    "slide_weighted_f1": "slide weighted F1",
+    "slide_macro_auc": "slide macro AUC",
     "icc": "ICC(2,1)",
     "icc_a": "ICC(2,1) with A",
     "icc_b": "ICC(2,1) with B",
@@ -28,6 +33,8 @@ _TRAININGS = {
     "paper": " + CR",
     "linear": " frozen, linear",
     "knn": " frozen, kNN",
+    "attention": " frozen, attention",
+    "moments": " frozen, slide means",
     "": "",
 }
 
@@ -42,6 +49,11 @@ _ARMS = (
     "neighbors on its features, and each student with color beside it (the mean of their log odds, or of their "
     "scores). All learn from the labels that the networks learn from; what they choose, they choose by "
     "cross-validation on these."
+)
+_SLIDE_ARMS = (
+    '"attention" and "slide means" learn from labels of slides alone, from what the pretrained encoder sees in their '
+    "patches: attention pooling, cross-fitted, and a linear model of each slide's mean features or of these and their "
+    "standard deviations. The others diagnose maps, and have learned from labeled patches."
 )
 
 
@@ -122,10 +134,14 @@ def comparison_report(title: str, splits: Sequence[SplitTable], warnings: Sequen
     """
     if all(split.split == "validation" for split in splits):
         title = f"{title}, validation only: no patch was tested on"
+    if all(split.split == CROSS_FITTED for split in splits):
+        title = f"{title}, cross-fitted: no slide was kept for a test"
     parts = [f"# {title}", *_color_ahead(splits), "\n".join(f"- {line}" for line in warnings)]
     for split in splits:
         parts += [f"## {split.split.capitalize()}: {split.about}", _values(split), *_verdicts(split)]
-    arms = [_ARMS] * any(_arm_pairs(split) for split in splits)
+    rows = [Row.of(model) for split in splits for model in split.models]
+    arms = [_ARMS] * any(row.is_arm and row.training not in SLIDE_ARMS for row in rows)
+    arms += [_SLIDE_ARMS] * any(row.training in SLIDE_ARMS for row in rows)
     return "\n\n".join([*parts, _HOW, *arms]) + "\n"
 
 

@@ -26,6 +26,7 @@ from histo_monai.diagnosis.diagnose import (
 from histo_monai.diagnosis.features import FEATURES, slide_features
 from histo_monai.diagnosis.lesions import LesionMask, evaluation_mask, match
 from histo_monai.files.outlines import read_regions
+from histo_monai.idle import has_patches
 from histo_monai.mapping.grid import Grid
 from histo_monai.mapping.heatmap import SEEN, Heatmap, column_of, read_heatmap
 from histo_monai.metrics import Estimate
@@ -59,7 +60,7 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
     params = load_params(artifacts.PARAMS)
     scores = of_run.heatmaps / artifacts.SCORES
     slides = read_whole_slides(artifacts.WHOLE_SLIDES_CSV)
-    if not params.is_mapped_by(method, student):
+    if not params.is_mapped_by(method, student) or not has_patches():
         slides = slides.iloc[:0]
     files = [scores / f"{slide_id}.csv" for slide_id in slides["slide_id"]]
     files += [Path(name) for name in slides["annotation"] if name]

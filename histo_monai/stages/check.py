@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ from histo_monai.artifacts import Run
 from histo_monai.environment import read_environment
 from histo_monai.errors import InputError
 from histo_monai.files.processes import map_over_processes
-from histo_monai.index.foresight import Ahead, MapsAhead, problems_ahead, remarks_ahead
+from histo_monai.index.foresight import Ahead, MapsAhead, problems_ahead, remarks_ahead, slides_too_coarse
 from histo_monai.params import Params, load_params
 from histo_monai.provenance import made_from, write_metrics
 from histo_monai.reports.check.page import Checked, check_page
@@ -24,12 +24,14 @@ from histo_monai.slides import open_slide
 from histo_monai.storage import read_json, whole_folder, write_json
 from histo_monai.tables.columns import read_centers, read_surveyed_slides, read_whole_slides
 from histo_monai.tables.patches import read_patches
+from histo_monai.tables.slide_classes import classes_to_learn
 
 _LOG = logging.getLogger(__name__)
 
 PAGE, PICTURES, PASSED = "index.html", "slides", "passed.json"
 CONTROL = "supervised"
 """The student that learns nothing from patches without labels."""
+NO_FEATURES = "or let no encoder look at slides (whole_slides.methods: [])"
 NO_LABELS = (
     "no patch is labeled: slides can be pretrained on (dvc repro pretrain), and nothing can be fine-tuned"
 )
@@ -65,7 +67,9 @@ def run() -> None:
         every["mpp"] = list(looks)
         finest = every.set_index("path")["mpp"].reindex(whole["path"]).tolist()
         problems = problems_ahead(patches, whole, finest, ahead) if len(patches) else []
-        remarks = remarks_ahead(patches, whole, ahead) if len(patches) else [NO_LABELS]
+        remarks = remarks_ahead(patches, whole, ahead) if len(patches) else []
+        too_coarse, about_slides = _learned_from_slides(params, whole, finest, no_patches=patches.empty)
+        problems, remarks = [*problems, *too_coarse], [*remarks, *about_slides]
         remarks += _unmapped(params, whole)
         remarks += warnings
         named = {every["slide_id"][i]: f"{PICTURES}/{i}.jpg" for i in shown}
@@ -91,6 +95,29 @@ def _ahead(params: Params, num_unlabeled: int) -> Ahead:
         maps = MapsAhead(where, section.positive, section.stride_um, folds)
     teaches = any(student != CONTROL for student in params.students)
     return Ahead(params.patch_px, params.alpha, tuple(seeds), maps, teaches, num_unlabeled)
+
+
+def _learned_from_slides(
+    params: Params, whole: pd.DataFrame, finest: Sequence[float], *, no_patches: bool
+) -> tuple[list[str], list[str]]:
+    """Why slides could not be seen by an encoder; and what a reader must know of their labels."""
+    methods = [method for method in params.methods if params.learns_from_slides(method)]
+    classes, why = classes_to_learn(whole)
+    if why or not methods:
+        return [], [NO_LABELS] if no_patches else []
+    mpp = params.embed.mpp or min(params.corpus_section.mpps)
+    problems = slides_too_coarse(whole, finest, mpp, "features of slides (embed.mpp)", NO_FEATURES)
+    if not no_patches:
+        return problems, []
+    known = whole[whole["label"] != ""]
+    tested = int((known["split"] == "test").sum())
+    kept = (
+        f"tested on {tested} of them" if tested else "none is kept for a test: the column split names those"
+    )
+    return problems, [
+        f"no patch is labeled: the labels of {len(known)} slides ({', '.join(classes)}) are what is learned from, and "
+        f"{kept}"
+    ]
 
 
 def _unmapped(params: Params, whole: pd.DataFrame) -> list[str]:

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib import image
-from numpy.typing import NDArray
-from scipy import stats
 
 from histo_monai import artifacts
-from histo_monai.artifacts import runs
+from histo_monai.artifacts import Run, runs
 from histo_monai.baselines.arms import ARMS
 from histo_monai.comparison.models import VERDICTS, Comparison, ModelValue, PairedTest, compare_models
 from histo_monai.comparison.rows import Row, families
 from histo_monai.errors import InputError
 from histo_monai.evaluation.runs import Key, by_arm, by_model
-from histo_monai.metrics import auc
+from histo_monai.evaluation.slides import Axes, compare_slides
+from histo_monai.idle import why_idle
 from histo_monai.params import Params, load_params
 from histo_monai.provenance import made_from, write_metrics
 from histo_monai.reports.forest import forest
@@ -30,13 +28,14 @@ from histo_monai.reports.tables import SplitTable, comparison_report
 from histo_monai.roles import MODELS
 from histo_monai.storage import whole_folder
 from histo_monai.tables.predictions import Predictions, check_same_patches, read_predictions
-from histo_monai.tables.slide_scores import check_same_slides, read_slide_scores
-from histo_monai.tables.tasks import of_one_group, patient_or_slide
+from histo_monai.tables.slide_classes import TEST, read_slide_classes
+from histo_monai.tables.slide_scores import read_slide_scores
+from histo_monai.tables.tasks import of_one_group
 
 _LOG = logging.getLogger(__name__)
 
 SPLITS = ("validation", "test")
-SLIDES = "test slides"
+LABELING = "docs/own_slides.md"
 FEW_GROUPS, FEW_SEEDS = 20, 5
 TABLE, TESTS, REPORT, PICTURE = "table.csv", "tests.csv", "report.md", "table.png"
 
@@ -62,22 +61,29 @@ def run() -> None:
     """
     params = load_params(artifacts.PARAMS)
     read = _read(params)
-    first = next(iter(read.values()))
     tables, warnings = [], []
-    for split in (split for split in SPLITS if split in first.splits):
-        parts = {key: predictions.of_split(split) for key, predictions in read.items()}
+    for split in SPLITS:
+        parts = {
+            key: predictions.of_split(split)
+            for key, predictions in read.items()
+            if split in predictions.splits
+        }
+        if not parts:
+            continue
         _LOG.info("%s: %d patches, %d tables", split, len(parts[next(iter(parts))].rows), len(parts))
         tables.append(_split_table(params, split, parts))
         warnings += _warnings(split, parts[next(iter(parts))])
-    if not tables:
-        raise InputError(f"{first.path}: no validation or test patches; run evaluate again")
     headline = tables[-1:]
     if (slides := _slides_table(params)) is not None:
         tables, headline = [*tables, slides], [*headline, slides]
-    warnings = [*_of_repeats(params, first.classes is None), *warnings]
+    if not tables:
+        raise InputError(
+            f"{artifacts.INDEX}: neither patches nor slides were learned from; label some, see {LABELING}"
+        )
+    are_scores = any(predictions.classes is None for predictions in read.values())
+    warnings = [*_of_repeats(params, are_scores), *warnings]
     files = [predictions.path for predictions in read.values()]
-    if params.heatmap_section is not None:
-        files += _diagnoses(params).values()
+    files += [*_diagnoses(params).values(), *_learned(params).values()]
     provenance = made_from(params, files)
     with whole_folder(artifacts.COMPARISON) as draft:
         _csv(draft / TABLE, [part.table.drop(columns="model") for part in tables])
@@ -95,7 +101,7 @@ def run() -> None:
 def summarize(parts: Sequence[SplitTable]) -> dict[str, dict[str, Any]]:
     """Values of the models by metric, and how often each verdict was given."""
     values = {
-        f"{part.split.partition(' ')[0]}_{metric}": {
+        f"{part.split.partition(' ')[0].replace('-', '_')}_{metric}": {
             row.model: _rounded(row.value) for row in part.table[part.table["metric"] == metric].itertuples()
         }
         for part in parts
@@ -109,6 +115,8 @@ def _read(params: Params) -> dict[Key, Predictions]:
     read: dict[Key, Predictions] = {}
     for run in runs(params.methods, params.students, params.repeats):
         path = run.evaluation / artifacts.PREDICTIONS
+        if run.evaluation.is_dir() and why_idle(run.evaluation):
+            continue
         if not path.is_file():
             raise InputError(f"{path}: not found; run `dvc repro evaluate@{run.name}` first")
         read[run] = read_predictions(path)
@@ -142,49 +150,36 @@ def _split_table(params: Params, split: str, parts: Mapping[Key, Predictions]) -
 
 
 def _diagnoses(params: Params) -> dict[Key, Path]:
-    """Scores of slides, by run."""
+    """Scores of slides, by run; none where no slides are mapped."""
+    if params.heatmap_section is None:
+        return {}
     of_all = runs(*params.mapping, params.repeats)
     return {run: run.diagnosis / artifacts.MAPPED_CSV for run in of_all}
 
 
+def _learned(params: Params) -> dict[Run, Path]:
+    """What was learned from labels of slides, by run."""
+    methods = [method for method in params.methods if params.learns_from_slides(method)]
+    return {
+        run: run.mil / artifacts.MAPPED_CSV
+        for run in runs(methods, ("",), params.repeats)
+        if not why_idle(run.mil)
+    }
+
+
 def _slides_table(params: Params) -> SplitTable | None:
-    """Slide-level AUCs with DeLong's intervals and tests; None where slides are not mapped, or were not diagnosed."""
-    if params.heatmap_section is None:
+    """Slide-level AUCs with DeLong's intervals and tests; None where nothing was learned of slides."""
+    diagnosed = {key: read_slide_scores(path) for key, path in _diagnoses(params).items()}
+    learned = {
+        (run.method, run.encoder, run.seed): read_slide_classes(path)
+        for run, path in _learned(params).items()
+    }
+    compare = params.compare
+    axes = Axes(*params.mapping, params.repeats, params.positive, compare.seed, compare.num_replicates)
+    found = compare_slides(diagnosed, learned, axes)
+    if found is None:
         return None
-    paths = _diagnoses(params)
-    read = {key: read_slide_scores(path) for key, path in paths.items()}
-    first = next(iter(read.values()))
-    if not first.predictions:
-        return None
-    for other in read.values():
-        check_same_slides(first, other)
-    predictions = by_model(read, *params.mapping, params.repeats)
-    groups = patient_or_slide(first.rows)
-    is_positive = (first.rows["label"] == params.positive).to_numpy()
-    comparison = compare_models(
-        {"": is_positive.astype(int)},
-        {row.id: [_two_classes(scores) for scores in of_row] for row, of_row in predictions.items()},
-        groups.to_numpy(dtype=object),
-        seed=params.compare.seed,
-        num_replicates=params.compare.num_replicates,
-        families=families(list(predictions)),
-        encoders=[encoder for encoder, _ in params.repeats],
-    )
-    # AUC is of the ranks alone; where the border of a machine taught by a few slides lies is not compared.
-    values = [replace(one, metric="slide_auc") for one in comparison.values if one.metric == "macro_auc"]
-    if len(params.repeats) == 1 and groups.is_unique:  # DeLong's own interval, as metrics.json has it.
-        alone = {row.id: auc(is_positive, of_row[0]) for row, of_row in predictions.items()}
-        values = [replace(one, estimate=alone[one.model]) for one in values]
-    tests = [replace(one, metric="slide_auc") for one in comparison.tests if one.metric == "macro_auc"]
-    over = "slides" + _beside_groups(params)
-    about = f"{is_positive.sum()} {params.positive} and {(~is_positive).sum()} other slides"
-    return _table(params, SLIDES, about, Comparison(values, tests), over)
-
-
-def _two_classes(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Scores of slides as shares of two classes in the same order, shape (n, 2)."""
-    ranks = stats.rankdata(scores) / (len(scores) + 1)
-    return np.column_stack([1 - ranks, ranks])
+    return _table(params, found.part, found.about, found.comparison, "slides" + _beside_groups(params))
 
 
 def _table(params: Params, split: str, about: str, comparison: Comparison, over: str) -> SplitTable:
@@ -238,7 +233,7 @@ def _printed(params: Params, split: str, row: Row, metric: str) -> PaperNumber:
     if theirs:
         number = paper_number(
             params.dataset,
-            "test" if split == SLIDES else split,
+            "test" if split == TEST else split,
             metric,
             method=row.method,
             training=row.training,

@@ -14,7 +14,9 @@ from histo_monai.assembly import Assembly, validation_metrics
 from histo_monai.engines.fit import Records
 from histo_monai.engines.resume import fingerprint
 from histo_monai.evaluation.choice import choose
+from histo_monai.idle import NO_PATCHES, has_patches, leave_empty
 from histo_monai.networks.checkpoint import save_model
+from histo_monai.params import load_params
 from histo_monai.params.selection import selected
 from histo_monai.pictures.predictions import weak_and_strong
 from histo_monai.provenance import made_from, without_ids, write_metrics
@@ -41,10 +43,18 @@ PARAM_NAMES = (
 
 
 def run(method: str, encoder: int, student: str, seed: int) -> None:
-    """Write data/models/<run>/student: model, choice, metrics, summary, curves.csv, pairs.png."""
+    """Write data/models/<run>/student: model, choice, metrics, summary, curves.csv, pairs.png.
+
+    Empty where no patch is labeled.
+    """
     of_run = Run(method, encoder, seed, student)
-    assembly = Assembly.read()
-    params, rows = assembly.params, assembly.rows(of_run.derived_seed, with_unlabeled=True)
+    params = load_params(artifacts.PARAMS)
+    if not has_patches():
+        files = (artifacts.MODEL, artifacts.CHOICE, artifacts.CURVES, artifacts.PAIRS)
+        leave_empty(of_run.student_folder, params, NO_PATCHES, files=files)
+        return
+    assembly = Assembly.of(params)
+    rows = assembly.rows(of_run.derived_seed, with_unlabeled=True)
     start = of_run.models[FINETUNED]
     tables = [artifacts.PATCHES_CSV, artifacts.UNLABELED_CSV]
     provenance = made_from(params, [*tables, start], [rows.unlabeled, rows.validation])

@@ -22,7 +22,9 @@ from histo_monai.engines.fit import Records
 from histo_monai.engines.resume import fingerprint
 from histo_monai.errors import InputError
 from histo_monai.finetuning import finetune_encoder
+from histo_monai.idle import NO_PATCHES, has_patches, leave_empty
 from histo_monai.networks.checkpoint import save_model
+from histo_monai.params import load_params
 from histo_monai.params.selection import selected
 from histo_monai.provenance import made_from, without_ids, write_metrics
 from histo_monai.randomness import derive_seed, generator
@@ -57,14 +59,19 @@ PARAM_NAMES = (
 def run(method: str, encoder: int, student: str, seed: int) -> None:
     """Write data/models/<run>/folds: folds.csv, finetuned-<fold>, student-<fold>, metrics.json.
 
-    Where the slides bear no labels there is nothing to diagnose: folds.csv holds no row, and there are no models.
+    Where the slides bear no labels there is nothing to diagnose: folds.csv holds no row, and there are no models. Empty
+    where no patch is labeled.
 
     Raises:
         InputError: there are too few slides of a label, or the labels of a fold's rest lack a class.
     """
     of_run = Run(method, encoder, seed, student)
-    assembly = Assembly.read()
-    params, patches = assembly.params, assembly.patches
+    params = load_params(artifacts.PARAMS)
+    if not has_patches():
+        leave_empty(of_run.folds, params, NO_PATCHES, files=(artifacts.FOLDS_CSV,))
+        return
+    assembly = Assembly.of(params)
+    patches = assembly.patches
     slides = slides_to_fold(read_whole_slides(artifacts.WHOLE_SLIDES_CSV), patches, params.positive)
     if not params.is_mapped_by(method, student):
         slides = slides.iloc[:0]

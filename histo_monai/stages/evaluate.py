@@ -24,8 +24,10 @@ from histo_monai.evaluation.estimates import (
     estimate,
     predict_splits,
 )
+from histo_monai.idle import NO_PATCHES, has_patches, leave_empty
 from histo_monai.loading.labeled import LabeledLoader, spread
 from histo_monai.networks.task_model import from_encoder
+from histo_monai.params import load_params
 from histo_monai.pictures.predictions import answers
 from histo_monai.provenance import made_from, write_metrics
 from histo_monai.reports import figures
@@ -44,10 +46,18 @@ HEADLINES = ("accuracy", "icc", "icc_a", "icc_b")
 
 
 def run(method: str, encoder: int, student: str, seed: int) -> None:
-    """Write data/evaluation/<run>: predictions.csv, metrics.json, summary.json, plots/."""
+    """Write data/evaluation/<run>: predictions.csv, metrics.json, summary.json, plots/.
+
+    Empty where no patch is labeled.
+    """
     of_run = Run(method, encoder, seed, student)
-    assembly = Assembly.read()
-    params, task = assembly.params, assembly.task
+    params = load_params(artifacts.PARAMS)
+    if not has_patches():
+        files, folders = (artifacts.PREDICTIONS,), (artifacts.PLOTS,)
+        leave_empty(of_run.evaluation, params, NO_PATCHES, files=files, folders=folders)
+        return
+    assembly = Assembly.of(params)
+    task = assembly.task
     rows = {split: split_rows(assembly.patches, split) for split in SPLITS}
     read = [
         artifacts.PATCHES_CSV,

@@ -14,8 +14,10 @@ from histo_monai.assembly import Assembly, validation_metrics
 from histo_monai.engines.fit import Records
 from histo_monai.engines.resume import fingerprint
 from histo_monai.finetuning import finetune_encoder
+from histo_monai.idle import NO_PATCHES, has_patches, leave_empty
 from histo_monai.imports import stage_sha256
 from histo_monai.networks.checkpoint import save_model
+from histo_monai.params import load_params
 from histo_monai.params.selection import selected
 from histo_monai.pictures.predictions import answers
 from histo_monai.provenance import made_from, without_ids, write_metrics
@@ -36,10 +38,18 @@ PARAM_NAMES = (
 
 
 def run(method: str, encoder: int, seed: int) -> None:
-    """Write data/models/<run>/finetuned: model, metrics.json, summary.json, curves.csv, answers.png."""
+    """Write data/models/<run>/finetuned: model, metrics.json, summary.json, curves.csv, answers.png.
+
+    Empty where no patch is labeled.
+    """
     of_run = Run(method, encoder, seed)
-    assembly = Assembly.read()
-    params, rows = assembly.params, assembly.rows(of_run.derived_seed, with_unlabeled=False)
+    params = load_params(artifacts.PARAMS)
+    if not has_patches():
+        files = (artifacts.MODEL, artifacts.CURVES, artifacts.ANSWERS)
+        leave_empty(of_run.finetuned, params, NO_PATCHES, files=files)
+        return
+    assembly = Assembly.of(params)
+    rows = assembly.rows(of_run.derived_seed, with_unlabeled=False)
     start = of_run.encoder_path
     provenance = made_from(params, [artifacts.PATCHES_CSV, start], [rows.labeled, rows.validation])
     stage = f"finetune-{of_run.name}"

@@ -26,6 +26,7 @@ from histo_monai.environment import torchrun_rank
 from histo_monai.errors import InputError
 from histo_monai.files.outlines import read_regions
 from histo_monai.files.processes import map_over_processes
+from histo_monai.idle import has_patches
 from histo_monai.imports import modules_sha256
 from histo_monai.mapping.heatmap import SEEN, read_heatmap
 from histo_monai.params import Params, load_params
@@ -56,14 +57,14 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
     params = load_params(artifacts.PARAMS)
     slides = read_whole_slides(artifacts.WHOLE_SLIDES_CSV)
     folder = of_run.heatmaps
-    if not params.is_mapped_by(method, student) or slides.empty:
+    if not params.is_mapped_by(method, student) or slides.empty or not has_patches():
         with whole_folder(folder) as draft:
             _make_folders(draft)
             (draft / artifacts.SCORES).mkdir()
             slides.iloc[:0].to_csv(draft / artifacts.MAPPED_CSV, index=False)
             counts = {"slides": 0, "cells": 0}
             write_metrics(draft, counts, made_from(params, [artifacts.WHOLE_SLIDES_CSV]), summary=counts)
-        _LOG.info("%s: %s has no slides of its own to map", folder, params.dataset)
+        _LOG.info("%s: no slide is mapped", folder)
         return
     assembly = Assembly.of(params)
     environment = assembly.environment

@@ -295,7 +295,7 @@ def test_a_slide_that_changes_while_it_is_mapped_is_refused(
         return values
 
     monkeypatch.setattr(heatmap_module, "map_slide", replace)
-    assert "a.tif: the file was changed while it was mapped" in _refused(capsys, "a.tif")
+    assert "a.tif: the file was changed while it was looked at" in _refused(capsys, "a.tif")
     assert not list((folder / "maps").glob("*.csv"))
 
 

@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 from histo_monai.engines import heatmap as heatmap_module
-from histo_monai.engines.heatmap import map_slide, map_slides, shares
+from histo_monai.engines.heatmap import map_slide, map_slides
 from histo_monai.engines.maps import models as models_module
 from histo_monai.engines.maps.jobs import SlideJob
 from histo_monai.engines.maps.models import MapPlan, PatchModels, load_models, mapped_classes, values_of
+from histo_monai.engines.maps.slides import shares
 from histo_monai.mapping import blocks as blocks_module
 from histo_monai.mapping.grid import Grid
 from histo_monai.mapping.heatmap import Heatmap, read_heatmap, write_heatmap
@@ -279,7 +280,7 @@ def test_only_what_was_made_from_something_else_is_mapped_again(
     assert [name for name, time in after.items() if before.get(name) == time and name.endswith("csv")] == [
         "slide.1.csv"
     ]
-    assert f"{jobs[0].path}: mapped again, the slide's content differs" in caplog.text
+    assert f"{jobs[0].path}: looked at again, the slide's content differs" in caplog.text
     assert f"{jobs[2].path}: mapped again, the model differs" in caplog.text
     assert "1.tif" not in caplog.text
     assert _run(jobs, tmp_path / "fresh") == again

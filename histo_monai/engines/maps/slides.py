@@ -1,0 +1,151 @@
+"""One look at each of many slides: processes share them, and what is done already is left alone."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import ignite.distributed as idist
+import torch
+from tqdm import tqdm
+
+from histo_monai.engines.maps.jobs import SlideJob
+from histo_monai.engines.ranks import note_step, run_in_ranks
+from histo_monai.mapping.origin import Origin, Origins
+from histo_monai.slides import SlideError
+
+_LOG = logging.getLogger(__name__)
+
+Advance = Callable[[int, int], object]
+"""Called after every batch with how many patches it held, and how many the slide has."""
+
+
+class SlideWork(Protocol):
+    """What is made of a slide, and how it lies on disk. Pickled for each process.
+
+    Attributes:
+        suffix: Of the file of a slide.
+    """
+
+    suffix: ClassVar[str]
+
+    def origins(self) -> Origins:
+        """What decides the result beside slide and models."""
+        ...
+
+    def load(self, models: Mapping[str, Path], device: torch.device) -> Any:
+        """The networks of a job; loaded once by each process for all jobs with the same."""
+        ...
+
+    def look(
+        self, job: SlideJob, networks: Any, *, device: torch.device, workers: int, advance: Advance
+    ) -> Any:
+        """What is found on a slide."""
+        ...
+
+    def write(self, path: Path, found: Any, origin: Origin) -> None:
+        """The file of a slide; whole or not at all."""
+        ...
+
+    def made_from(self, path: Path) -> Mapping[str, Any] | None:
+        """Origin of the file of a slide, `Origin.as_dict`; None where there is none, or it is not whole."""
+        ...
+
+
+def over_slides(
+    jobs: Sequence[SlideJob],
+    work: SlideWork,
+    folder: Path,
+    *,
+    device: torch.device,
+    workers: int,
+    ranks: int,
+    timeout_s: float = 1800,
+) -> None:
+    """Write `folder`/<slide_id><suffix> for every job.
+
+    A slide whose file is there already, made from the same slide, models and settings (`mapping.origin`), is left
+    alone; where anything differs the log says what, and the slide is looked at again. Slides are shared by `ranks`
+    processes (or those of torchrun), the largest files first; each loads a set of models once. The files do not depend
+    on the number of processes. A slide that cannot be read stops the run; finished ones are kept.
+
+    Args:
+        jobs: The slides.
+        work: What is made of them.
+        folder: Made if missing.
+        device: Where networks run; with several ranks, each takes its own GPU.
+        workers: Reading processes of each rank.
+        ranks: Processes.
+        timeout_s: Seconds that one of several ranks may take for a batch.
+
+    Raises:
+        SlideError: A slide cannot be read, or not at this resolution, or its file was changed meanwhile.
+        InputError: A model does not fit, or the stride is no whole number of patch pixels.
+    """
+    arguments = (jobs, work, folder, workers, torch.get_num_threads())
+    run_in_ranks(_share, *arguments, device=device, ranks=ranks, timeout_s=timeout_s)
+
+
+def _share(
+    device: torch.device,
+    jobs: Sequence[SlideJob],
+    work: SlideWork,
+    folder: Path,
+    workers: int,
+    threads: int,
+) -> None:
+    """The slides of this process."""
+    rank, world = idist.get_rank(), idist.get_world_size()
+    if world > 1:
+        torch.set_num_threads(max(1, threads // world))
+    origins = work.origins()
+    left = [job for job in jobs if not _is_done(job, work, origins, folder, is_silent=rank > 0)]
+    idist.barrier()  # All look before anyone writes, so that all share the same slides.
+    mine = shares(left, world)[rank]
+
+    @functools.cache
+    def load(models: tuple[tuple[str, Path], ...]) -> Any:
+        return work.load(dict(models), device)
+
+    for number, job in enumerate(mine, start=1):
+        networks = load(tuple(job.models.items()))
+        title = f"slide {number}/{len(mine)}" + (f" of process {rank + 1}" if world > 1 else "")
+        with tqdm(desc=title, unit="patch", position=rank, leave=False, dynamic_ncols=True) as bar:
+
+            def advance(done: int, total: int, bar: Any = bar) -> None:
+                bar.total = total
+                bar.update(done)
+                note_step()
+
+            origin = origins.of(job.path, job.mpp, job.models)
+            found = work.look(job, networks, device=device, workers=workers, advance=advance)
+        if origins.of(job.path, job.mpp, job.models) != origin:
+            raise SlideError(
+                job.path, "the file was changed while it was looked at; start again when it is whole"
+            )
+        work.write(folder / f"{job.slide_id}{work.suffix}", found, origin)
+
+
+def _is_done(job: SlideJob, work: SlideWork, origins: Origins, folder: Path, *, is_silent: bool) -> bool:
+    before = work.made_from(folder / f"{job.slide_id}{work.suffix}")
+    if before is None:
+        return False
+    odd = origins.of(job.path, job.mpp, job.models).differences(before)
+    if odd and not is_silent:
+        _LOG.info("%s: looked at again, %s", job.path, ", ".join(odd))
+    return not odd
+
+
+def shares(jobs: Sequence[SlideJob], processes: int) -> list[list[SlideJob]]:
+    """Slides of each process: the largest file first, each to the process with the fewest bytes so far."""
+    size = {job.slide_id: job.path.stat().st_size if job.path.is_file() else 0 for job in jobs}
+    parts: list[list[SlideJob]] = [[] for _ in range(processes)]
+    load = [0] * processes
+    for job in sorted(jobs, key=lambda job: (-size[job.slide_id], job.slide_id)):
+        least = load.index(min(load))
+        parts[least].append(job)
+        load[least] += size[job.slide_id]
+    return parts

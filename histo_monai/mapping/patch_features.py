@@ -1,0 +1,184 @@
+"""What an encoder sees in the tissue of one slide, patch by patch, and how it lies on disk: HDF5, as CLAM and TRIDENT.
+
+| dataset | shape | |
+|---|---|---|
+| features | (n, D), float32 | of each patch |
+| coords | (n, 2), int64 | its upper left corner, x and y in level-0 pixels, rounded |
+| cells | (n, 2), int64 | row and column of the cell of the slide's grid that it lies in the middle of |
+| tissue | (n,), float32 | part of the cell that is tissue, 0..1 |
+
+Attributes of `coords` are TRIDENT's: `patch_size` (px that the encoder sees), `patch_size_level0` (the same side in
+level-0 pixels), `overlap`, `level0_width`, `level0_height`, `level0_magnification` and `target_magnification` (10 over
+µm/px), `name`; and `mpp`, `level0_mpp`, `stride_um`. Those of `features`: `name`, `encoder`, and `made_from`, JSON of
+an `Origin`. CLAM reads `features` and `coords`; what else there is neither looks at.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from histo_monai.errors import InputError
+from histo_monai.mapping.grid import Grid
+from histo_monai.mapping.origin import MADE_FROM, Origin
+from histo_monai.storage import whole_file
+
+_MAGNIFICATION_AT_1_UM = 10.0
+"""Of an objective whose pixels are 1 µm: 40 x is 0.25 µm/px, 20 x 0.5."""
+_ROWS_OF_A_CHUNK = 1024
+
+
+@dataclass(frozen=True)
+class PatchFeatures:
+    """Features of one patch around the middle of each cell that holds tissue.
+
+    Attributes:
+        grid: Where the cells lie.
+        cells: Shape (n, 2), int64, (row, column).
+        tissue: Shape (n,), float32, part of each cell that is tissue, 0..1.
+        features: Shape (n, D), float32.
+        patch_px: Side of a patch as the encoder sees it, px.
+        mpp: Its resolution, µm/px.
+    """
+
+    grid: Grid
+    cells: NDArray[np.int64]
+    tissue: NDArray[np.float32]
+    features: NDArray[np.float32]
+    patch_px: int
+    mpp: float
+
+    @property
+    def side_level0(self) -> float:
+        """Side of a patch in level-0 pixels."""
+        return self.patch_px * self.mpp / self.grid.slide_mpp
+
+    @property
+    def corners_xy(self) -> NDArray[np.int64]:
+        """Upper left corners, x and y in level-0 pixels, rounded; below 0 where a patch begins outside of the slide."""
+        corners = self.grid.centers_yx(self.cells) - self.side_level0 / 2
+        return np.rint(corners[:, ::-1]).astype(np.int64)
+
+
+def write_features(path: Path, found: PatchFeatures, *, encoder: str, origin: Origin) -> None:
+    """Write the HDF5 of a slide, whole or not at all; equal features give equal bytes.
+
+    Args:
+        path: Called as the slide, `.h5`.
+        found: What to write.
+        encoder: Its name, for readers of the file.
+        origin: What it was made from.
+    """
+    import h5py  # alone here: all else runs without it
+
+    grid = found.grid
+    height, width = grid.size_yx
+    of_coords: dict[str, Any] = {
+        "name": path.stem,
+        "patch_size": found.patch_px,
+        "patch_size_level0": round(found.side_level0),
+        "overlap": max(0, round(found.patch_px - grid.stride_um / found.mpp)),
+        "level0_width": width,
+        "level0_height": height,
+        "level0_magnification": round(_MAGNIFICATION_AT_1_UM / grid.slide_mpp, 3),
+        "target_magnification": round(_MAGNIFICATION_AT_1_UM / found.mpp, 3),
+        "mpp": found.mpp,
+        "level0_mpp": grid.slide_mpp,
+        "stride_um": grid.stride_um,
+    }
+    of_features = {"name": path.stem, "encoder": encoder, MADE_FROM: json.dumps(origin.as_dict())}
+    columns: dict[str, tuple[NDArray[Any], dict[str, Any]]] = {
+        "features": (found.features, of_features),
+        "coords": (found.corners_xy, of_coords),
+        "cells": (found.cells, {}),
+        "tissue": (found.tissue, {}),
+    }
+    with whole_file(path, found.features.nbytes) as draft, h5py.File(draft, "w") as file:
+        for name, (values, about) in columns.items():
+            chunks = (min(len(values), _ROWS_OF_A_CHUNK), *values.shape[1:]) if len(values) else None
+            dataset = file.create_dataset(name, data=values, chunks=chunks)
+            for key, value in about.items():
+                dataset.attrs[key] = value
+
+
+class FeatureFile:
+    """The HDF5 of a slide, read in parts.
+
+    Args:
+        path: Written by `write_features`.
+
+    Raises:
+        InputError: It is missing, damaged, or another kind of file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        import h5py
+
+        self.path = path
+        if not path.is_file():
+            raise InputError(
+                f"{path}: no such file of features; run the embed stage, or histo-monai features"
+            )
+        try:
+            self._file = h5py.File(path, "r")
+            about = self._file["coords"].attrs
+            self.num_patches, self.num_features = self._file["features"].shape
+            self._about = {name: about[name].item() for name in _NEEDED}
+        except (OSError, KeyError, ValueError, AttributeError) as error:
+            what = " ".join(str(error).split())[:200]
+            raise InputError(
+                f"{path}: no features as histo_monai writes them ({what}); remove it and run again"
+            ) from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def features(self) -> NDArray[np.float32]:
+        """Shape (n, D)."""
+        return self._read("features")
+
+    def read(self) -> PatchFeatures:
+        """All of it."""
+        about = self._about
+        size = (int(about["level0_height"]), int(about["level0_width"]))
+        return PatchFeatures(
+            Grid(float(about["stride_um"]), float(about["level0_mpp"]), size),
+            self._read("cells"),
+            self._read("tissue"),
+            self._read("features"),
+            int(about["patch_size"]),
+            float(about["mpp"]),
+        )
+
+    def made_from(self) -> Mapping[str, Any]:
+        """`Origin.as_dict` of what it was made from."""
+        return json.loads(self._file["features"].attrs[MADE_FROM])
+
+    def _read(self, name: str) -> NDArray[Any]:
+        try:
+            return self._file[name][:]
+        except (OSError, KeyError) as error:
+            raise InputError(
+                f"{self.path}: {name} cannot be read ({error}); remove it and run again"
+            ) from None
+
+
+_NEEDED = ("stride_um", "level0_mpp", "level0_height", "level0_width", "patch_size", "mpp")
+
+
+def read_made_from(path: Path) -> Mapping[str, Any] | None:
+    """What a file of features was made from; None where there is none that can be read."""
+    try:
+        with FeatureFile(path) as file:
+            return file.made_from()
+    except (InputError, KeyError, ValueError):
+        return None

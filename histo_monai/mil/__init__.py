@@ -1,0 +1,1 @@
+"""Multiple-instance learning: slides that are known by one label each teach which of their patches matter."""

@@ -1,0 +1,125 @@
+"""Stage `embed`: an encoder and slides -> features of every patch of tissue."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from histo_monai import artifacts
+from histo_monai.engines.maps.features import ENCODER, FeatureWork, sight_of
+from histo_monai.engines.maps.jobs import SlideJob
+from histo_monai.engines.maps.models import MapPlan
+from histo_monai.engines.maps.slides import over_slides
+from histo_monai.engines.resume import fingerprint
+from histo_monai.environment import read_environment, torchrun_rank
+from histo_monai.errors import InputError
+from histo_monai.idle import leave_empty
+from histo_monai.imports import modules_sha256
+from histo_monai.mapping.blocks import whole_stride
+from histo_monai.mapping.patch_features import FeatureFile
+from histo_monai.networks.task_model import load_encoder
+from histo_monai.params import Params, load_params
+from histo_monai.provenance import made_from, write_metrics
+from histo_monai.storage import whole_folder
+from histo_monai.tables.columns import read_whole_slides
+from histo_monai.tables.slide_classes import classes_to_learn
+
+_LOG = logging.getLogger(__name__)
+
+NOT_ASKED = "whole_slides.methods does not name it"
+
+
+def run(method: str, encoder: int) -> None:
+    """Write data/features/<method>-<encoder>: <slide_id>.h5 of every whole slide, metrics.json, summary.json.
+
+    Nothing where no label of a slide can be learned from, or the method is not one of `whole_slides`. A run that was
+    killed goes on after its last finished slide.
+
+    Raises:
+        InputError: the encoder or a slide cannot be used.
+    """
+    params = load_params(artifacts.PARAMS)
+    slides = read_whole_slides(artifacts.WHOLE_SLIDES_CSV)
+    folder = artifacts.features_folder(method, encoder)
+    _, why = classes_to_learn(slides) if params.learns_from_slides(method) else ([], NOT_ASKED)
+    if why:
+        leave_empty(folder, params, why)
+        return
+    path = artifacts.encoder_folder(method, encoder) / artifacts.ENCODER
+    work = FeatureWork(_plan(params, load_encoder(path)[1]))
+    environment = read_environment()
+    environment.use_cpus()
+    jobs = _jobs(slides, {ENCODER: path})
+    stage = f"embed-{method}-{encoder}"
+    decided_by = dataclasses.asdict(work.plan)
+    key = fingerprint(
+        decided_by,
+        [artifacts.WHOLE_SLIDES_CSV, path],
+        modules_sha256(over_slides.__module__, type(work).__module__),
+    )
+    done = artifacts.unfinished_folder(stage) / key[:16]
+    over_slides(
+        jobs,
+        work,
+        done,
+        device=environment.device,
+        workers=environment.workers,
+        ranks=environment.ranks,
+        timeout_s=environment.timeout_s,
+    )
+    if torchrun_rank() > 0:  # Started by torchrun: the first process writes.
+        return
+    provenance = made_from(params, [artifacts.WHOLE_SLIDES_CSV, path], [slides])
+    counts = {"slides": len(jobs), "patches": 0}
+    with whole_folder(folder) as draft:
+        for job in jobs:
+            name = f"{job.slide_id}{work.suffix}"
+            with FeatureFile(done / name) as file:
+                counts["patches"] += file.num_patches
+            _move(done / name, draft / name)
+        write_metrics(draft, {**counts, "plan": decided_by}, provenance, summary=counts)
+    shutil.rmtree(artifacts.unfinished_folder(stage), ignore_errors=True)
+    _LOG.info("%s written: %d slides, %d patches", folder, counts["slides"], counts["patches"])
+
+
+def _plan(params: Params, description: Mapping[str, Any]) -> MapPlan:
+    sight = sight_of(description)
+    mpp = params.embed.mpp or sight.mpp
+    if mpp is None:  # of no encoder of a pretraining
+        raise InputError("embed.mpp is null, and the encoder does not say at what µm/px it was trained")
+    stride_um = params.embed.stride_um or params.patch_px * mpp
+    try:
+        whole_stride(stride_um, mpp)
+    except InputError as error:
+        raise InputError(f"embed: {error}; or to null, the side of a patch") from None
+    return MapPlan(
+        patch_px=params.patch_px,
+        mpp=mpp,
+        stride_um=stride_um,
+        tissue_mpp=params.index.tissue_mpp,
+        min_tissue_fraction=params.heatmap.min_tissue_fraction,
+        batch_size=params.evaluate.batch_size,
+    )
+
+
+def _jobs(slides: pd.DataFrame, models: Mapping[str, Path]) -> list[SlideJob]:
+    return [
+        SlideJob(slide_id, Path(path), None if np.isnan(mpp) else float(mpp), models)
+        for slide_id, path, mpp in zip(slides["slide_id"], slides["path"], slides["mpp"], strict=True)
+    ]
+
+
+def _move(source: Path, target: Path) -> None:
+    """A second name where the disk knows these: what is done stays done until the stage has ended."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy(source, target)

@@ -1,0 +1,215 @@
+"""Stage `mil`: features of slides and their labels -> attention pooling, cross-fitted."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib import image
+from numpy.typing import NDArray
+
+from histo_monai import artifacts
+from histo_monai.artifacts import Run
+from histo_monai.comparison.rows import ATTENTION, SLIDE_ARMS
+from histo_monai.datasets.registry import DATASETS
+from histo_monai.environment import read_environment
+from histo_monai.files.outlines import read_regions
+from histo_monai.idle import leave_empty, why_idle
+from histo_monai.mapping.heatmap import Heatmap, write_heatmap
+from histo_monai.mapping.patch_features import FeatureFile
+from histo_monai.mil.bags import Bags
+from histo_monai.mil.estimates import IN_OUTLINES, attention_in_outlines, slide_estimates
+from histo_monai.mil.training import CrossFitted, Slides, cross_fit
+from histo_monai.networks.checkpoint import save_model
+from histo_monai.params import Params, load_params
+from histo_monai.provenance import made_from, without_ids, write_metrics
+from histo_monai.randomness import derive_seed, generator
+from histo_monai.reports.maps.mosaic import map_mosaic
+from histo_monai.reports.maps.slide_maps import MapStyle, SlidePicture
+from histo_monai.reports.slide_figures import roc
+from histo_monai.slides.annotations import Region
+from histo_monai.storage import whole_folder
+from histo_monai.tables.columns import read_whole_slides
+from histo_monai.tables.folds import assign_folds
+from histo_monai.tables.slide_classes import (
+    NO_FOLD,
+    TEST,
+    SlideClasses,
+    classes_to_learn,
+    read_slide_classes,
+    slide_classes_table,
+)
+from histo_monai.tables.tasks import patient_or_slide
+
+_LOG = logging.getLogger(__name__)
+
+FEW_SLIDES, NUM_SHOWN = 30, 8
+WEIGHTS, NETWORKS = "attention", "networks"
+_FOLDERS = (WEIGHTS, NETWORKS, artifacts.PLOTS)
+
+
+def run(method: str, encoder: int, seed: int) -> None:
+    """Write data/mil/<run>: slides.csv, networks/, attention/, curves.csv, metrics.json, summary.json, plots/.
+
+    Nothing where no label of a slide can be learned from.
+
+    Raises:
+        InputError: features are missing or damaged, or the training diverged.
+    """
+    of_run = Run(method, encoder, seed)
+    params = load_params(artifacts.PARAMS)
+    features = artifacts.features_folder(method, encoder)
+    why = why_idle(features)
+    if why:
+        leave_empty(of_run.mil, params, why, files=(artifacts.MAPPED_CSV, artifacts.CURVES), folders=_FOLDERS)
+        return
+    rows = read_whole_slides(artifacts.WHOLE_SLIDES_CSV)
+    classes, _ = classes_to_learn(rows)
+    paths = [features / f"{slide_id}.h5" for slide_id in rows["slide_id"]]
+    slides, warnings = _slides(rows, classes, Bags(paths), params.mil.num_folds, of_run.derived_seed)
+    environment = read_environment()
+    environment.use_cpus()
+    found = cross_fit(
+        slides, params.mil, seed=derive_seed(of_run.derived_seed, "mil"), device=environment.device
+    )
+    provenance = made_from(params, [artifacts.WHOLE_SLIDES_CSV, *paths], [rows])
+    with whole_folder(of_run.mil) as draft:
+        for name in _FOLDERS:
+            (draft / name).mkdir()
+        table = slide_classes_table(rows, slides.folds, classes, found.probabilities)
+        table.to_csv(draft / artifacts.MAPPED_CSV, index=False, float_format="%.6g")
+        artifacts.write_curves(draft / artifacts.CURVES, found.curves)
+        _write_networks(draft / NETWORKS, found, classes, params, without_ids(provenance))
+        maps = _write_weights(draft / WEIGHTS, rows, paths, found.weights)
+        read = read_slide_classes(draft / artifacts.MAPPED_CSV)
+        metrics = _metrics(read, found, rows, maps, params, warnings)
+        _draw(draft / artifacts.PLOTS, read, rows, maps, params)
+        write_metrics(draft, metrics, provenance, summary=summarize(metrics))
+    for line in metrics["warnings"]:
+        _LOG.warning("%s", line)
+    for name, value in summarize(metrics).items():
+        _LOG.info("%s: %s", name, ", ".join(f"{arm} {x:.3f}" for arm, x in value.items()))
+
+
+def summarize(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """The headlines: {"test_macro_auc": {"attention": 0.9, "moments": 0.8}, ...}."""
+    return {
+        f"{part}_{metric}": {arm: of_arm[metric]["value"] for arm, of_arm in metrics[part].items()}
+        for part in ("test", "cross_fitted")
+        if part in metrics
+        for metric in ("accuracy", "macro_auc")
+    }
+
+
+def _slides(
+    rows: pd.DataFrame, classes: Sequence[str], bags: Bags, num_folds: int, seed: int
+) -> tuple[Slides, list[str]]:
+    """What is learned from, and what a reader must know."""
+    labels = pd.Index(classes).get_indexer(pd.Index(rows["label"])).astype(np.int64)
+    bare = np.array([size == 0 for size in bags.sizes])
+    teaches = (rows["split"] != "test").to_numpy() & (labels >= 0) & ~bare
+    folds = np.full(len(rows), NO_FOLD, np.int64)
+    folds[teaches] = assign_folds(rows[teaches], num_folds, generator(seed, "mil folds"))
+    groups = patient_or_slide(rows).to_numpy(dtype=object)
+    labels = np.where(teaches, labels, -1)  # Those that are tested are not looked at.
+    names = rows.loc[bare, "slide_id"].tolist()
+    warnings = [f"no tissue was found on {', '.join(names[:5])}: taken for what most are"] if names else []
+    return Slides(bags, labels, folds, groups, len(classes)), warnings
+
+
+def _write_networks(
+    folder: Path, found: CrossFitted, classes: Sequence[str], params: Params, provenance: Mapping[str, Any]
+) -> None:
+    for fold, network in found.networks.items():
+        about = {
+            "kind": "attention pooling",
+            "classes": list(classes),
+            "num_features": network.head.in_features,
+            "params": dataclasses.asdict(params.mil),
+            "fold": fold,
+            "provenance": provenance,
+        }
+        save_model(folder / f"{ATTENTION}-{fold}.safetensors", network.state_dict(), about)
+
+
+def _write_weights(
+    folder: Path, rows: pd.DataFrame, paths: Sequence[Path], weights: Sequence[NDArray[np.float32]]
+) -> dict[str, Heatmap]:
+    """A map of each slide: the weights of its patches in parts of the largest."""
+    maps = {}
+    for slide_id, path, of_slide in zip(rows["slide_id"], paths, weights, strict=True):
+        with FeatureFile(path) as file:
+            seen = file.read()
+        largest = of_slide.max(initial=np.float32(1e-30))
+        maps[slide_id] = Heatmap(seen.grid, seen.cells, seen.tissue, {ATTENTION: of_slide / largest})
+        write_heatmap(folder / f"{slide_id}.csv", maps[slide_id])
+    return maps
+
+
+def _metrics(
+    read: SlideClasses,
+    found: CrossFitted,
+    rows: pd.DataFrame,
+    maps: Mapping[str, Heatmap],
+    params: Params,
+    warnings: Sequence[str],
+) -> dict[str, Any]:
+    estimates = slide_estimates(read, seed=params.evaluate.seed)
+    part = "test" if read.part == TEST else "cross_fitted"
+    plain = {arm: {metric: x.as_dict() for metric, x in of_arm.items()} for arm, of_arm in estimates.items()}
+    metrics: dict[str, Any] = {part: plain, "classes": list(read.classes), "moments": found.moments}
+    lesions = rows[
+        rows["exhaustive"] & (rows["annotation"] != "") & rows["slide_id"].isin(read.rows["slide_id"])
+    ]
+    files = dict(zip(lesions["slide_id"], lesions["annotation"], strict=True))
+    truth = {slide_id: _lesions(Path(file), params) for slide_id, file in files.items()}
+    areas = attention_in_outlines({name: maps[name] for name in truth}, ATTENTION, truth)
+    if areas:
+        metrics[IN_OUTLINES] = {"mean_auc": round(float(np.mean(areas)), 6), "num_slides": len(areas)}
+    about = []
+    if read.part != TEST:
+        about = ["no test slide has a label: each slide is scored by a network that has not seen its label"]
+    if len(read.rows) < FEW_SLIDES:
+        about += [f"{len(read.rows)} labeled {read.part} only: intervals are wide"]
+    return metrics | {"warnings": [*warnings, *about]}
+
+
+def _lesions(file: Path, params: Params) -> list[Region]:
+    dataset = DATASETS[params.dataset]
+    return [region for region in read_regions(file) if dataset.is_lesion(region.label, params.positive)]
+
+
+def _draw(
+    folder: Path, read: SlideClasses, rows: pd.DataFrame, maps: Mapping[str, Heatmap], params: Params
+) -> None:
+    """ROC where there are two classes; attention of some slides."""
+    if len(read.classes) == 2 and len(set(read.rows["label"])) == 2:
+        second = read.labels == 1
+        scores = {arm: read.predictions[arm][:, 1] for arm in SLIDE_ARMS}
+        areas = {
+            arm: slide_estimates(read, seed=params.evaluate.seed)[arm]["slide_auc"] for arm in SLIDE_ARMS
+        }
+        image.imsave(folder / "roc.png", roc(second, scores, areas))
+    section = params.heatmap
+    style = MapStyle(
+        (), section.overlay_mpp, section.region_threshold, **dataclasses.asdict(section.detection)
+    )
+    shown = read.rows.assign(turn=read.rows.groupby("label").cumcount()).sort_values("turn", kind="stable")
+    pictures = []
+    of_slide = rows.set_index("slide_id")
+    for slide_id, label in zip(shown["slide_id"][:NUM_SHOWN], shown["label"], strict=False):
+        about, heatmap = of_slide.loc[slide_id], maps[slide_id]
+        reference = read_regions(Path(about["annotation"])) if about["annotation"] else []
+        picture = SlidePicture.read(
+            Path(about["path"]), heatmap, style, reference, is_exhaustive=bool(about["exhaustive"])
+        )
+        drawn = [picture.thumbnail, picture.truth(), picture.blended(heatmap, ATTENTION, ())]
+        pictures.append((f"{slide_id} {label}", drawn))
+    columns = ["slide", "reference", ATTENTION]
+    quantity = "attention, of its highest"
+    image.imsave(folder / "attention.png", map_mosaic(pictures, columns, quantity=quantity))
