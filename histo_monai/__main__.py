@@ -37,6 +37,7 @@ STAGES = {
 COMMANDS = {
     "curves": "draw all experiments together: metrics against labels, mu and n_aug, and the labels saved",
     "map": "map slides of your own choice with a model: scores, TIFF, overlay, GeoJSON",
+    "features": "see slides of your own choice with an encoder: HDF5 as CLAM and TRIDENT read",
     "suggest": "write the regions most worth labeling next as GeoJSON",
     "convert": "turn outlines of ASAP (.xml) into those of QuPath (.geojson), and back",
     "doctor": "look whether this machine and this project are ready to run: PASS, WARN or FAIL, and the remedy",
@@ -52,8 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     arguments = vars(parser.parse_args(argv))
     name = arguments.pop("name")
-    if name == "map" and not (arguments["slides"] or arguments["manifest"]):
-        parser.error("map: no slide is named; give files, or a csv with a column path as --manifest")
+    if name in ("map", "features") and not (arguments["slides"] or arguments["manifest"]):
+        parser.error(f"{name}: no slide is named; give files, or a csv with a column path as --manifest")
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     for noisy in ("monai", "matplotlib", "PIL", "tifffile"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
@@ -162,28 +163,40 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_options(commands: Mapping[str, argparse.ArgumentParser]) -> None:
     """What a command takes beside params.yaml."""
-    curves, mapped, suggest, convert, doctor, verify = (commands[name] for name in COMMANDS)
+    curves, mapped, features, suggest, convert, doctor, verify = (commands[name] for name in COMMANDS)
     curves.add_argument("--all-commits", action="store_true", help="experiments of earlier commits too")
     curves.add_argument(
         "--score",
         type=float,
         help="count the labels that each model needs for it; else for the best score seen",
     )
-    mapped.add_argument("slides", nargs="*", metavar="SLIDE", help="files of slides")
-    mapped.add_argument("--model", required=True, help="model.safetensors of a fine-tuned model or a student")
-    mapped.add_argument(
-        "--folder", required=True, help="where to write; finished slides there are not mapped again"
-    )
-    mapped.add_argument(
-        "--manifest", metavar="CSV", help="slides in a column path, µm per pixel of each in a column mpp"
-    )
+    models = {
+        mapped: "model.safetensors of a fine-tuned model or a student",
+        features: "encoder.safetensors of a pretraining, or model.safetensors of a fine-tuned model or a student",
+    }
+    for looking, model in models.items():
+        looking.add_argument("slides", nargs="*", metavar="SLIDE", help="files of slides")
+        looking.add_argument("--model", required=True, help=model)
+        looking.add_argument(
+            "--folder", required=True, help="where to write; finished slides there are not looked at again"
+        )
+        looking.add_argument(
+            "--manifest", metavar="CSV", help="slides in a column path, µm per pixel of each in a column mpp"
+        )
+        looking.add_argument(
+            "--mpp", type=float, help="µm per pixel at full resolution, for slides that do not tell"
+        )
     mapped.add_argument("--stride-um", type=float, help="side of a cell, µm; that of a patch where not given")
-    mapped.add_argument(
-        "--mpp", type=float, help="µm per pixel at full resolution, for slides that do not tell"
-    )
     mapped.add_argument(
         "--positive",
         help="class whose probability is mapped; else tumor, or all where that is not one of two",
+    )
+    features.add_argument("--patch-px", type=int, help="side of a patch, px; as trained where not given")
+    features.add_argument(
+        "--patch-mpp", type=float, help="µm per pixel of a patch; the finest of the training where not given"
+    )
+    features.add_argument(
+        "--stride-um", type=float, help="from one patch to the next, µm; side by side where not given"
     )
     suggest.add_argument("--num", type=int, default=20, help="regions")
     suggest.add_argument(

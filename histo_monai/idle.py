@@ -37,7 +37,13 @@ def has_patches() -> bool:
 
 
 def leave_empty(
-    folder: Path, params: Params, why: str, *, files: Iterable[str] = (), folders: Iterable[str] = ()
+    folder: Path,
+    params: Params,
+    why: str,
+    *,
+    read: Path = artifacts.PATCHES_CSV,
+    files: Iterable[str] = (),
+    folders: Iterable[str] = (),
 ) -> None:
     """Write the folder of a stage that has nothing to do.
 
@@ -45,6 +51,7 @@ def leave_empty(
         folder: of the stage.
         params: of the run.
         why: in a line.
+        read: the table that tells so.
         files: beside metrics.json and summary.json: models (.safetensors, with .json), .json, .csv, .png.
         folders: in it.
     """
@@ -61,7 +68,7 @@ def leave_empty(
                 image.imsave(path, np.full((1, 1, 3), 255, np.uint8))
             else:
                 path.write_text(f"{REASON}\n", encoding="utf-8")
-        provenance = made_from(params, [artifacts.PATCHES_CSV])
+        provenance = made_from(params, [read])
         write_metrics(draft, {REASON: why}, provenance, summary={})
     _LOG.info("%s: %s", folder, why)
 

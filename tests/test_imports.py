@@ -175,7 +175,7 @@ def test_a_report_that_changes_leaves_unfinished_trainings_and_maps_alone(copied
     _touch(*copied.glob("reports/*.py"))
     after = digests()
     changed = {name for name in before if before[name] != after[name]}
-    assert changed == {"check", "evaluate", "heatmap", "aggregate", "compare"}
+    assert changed == {"check", "evaluate", "heatmap", "aggregate", "mil", "compare"}
     _touch(copied / "engines/fit.py")
     assert {name for name in TRAININGS if stage_sha256(name) == before[name]} == set()
 

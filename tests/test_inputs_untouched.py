@@ -133,8 +133,11 @@ def test_no_stage_and_no_command_changes_an_input(project: Path, monkeypatch: py
             [stage, *RUN]
             for stage in ("finetune", "consistency", "evaluate", "crossfit", "heatmap", "aggregate")
         ),
+        ["embed", *METHOD],
+        ["mil", *RUN],
         ["compare"],
         ["curves"],
+        ["features", *slides, "--model", "data/models/random-0/encoder.safetensors", "--folder", str(OWN)],
         [
             "map",
             *slides,

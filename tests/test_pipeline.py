@@ -58,7 +58,7 @@ def test_every_stage_depends_on_its_code_and_on_the_folders_of_parts_that_it_loa
     wanted = set().union(*(folders[room] for room in loads))
     named = {dep for dep in deps if dep.startswith("histo_monai/")}
     assert {dep for dep in named if not dep.endswith("/dataset.py")} == wanted
-    asks_what_a_dataset_is = {"phantom": 2, "heatmap": 1, "aggregate": 1, "compare": 1}
+    asks_what_a_dataset_is = {"phantom": 2, "heatmap": 1, "aggregate": 1, "mil": 1, "compare": 1}
     assert len(named - wanted) == asks_what_a_dataset_is.get(stage, 0)
 
 

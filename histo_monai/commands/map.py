@@ -6,7 +6,7 @@ import contextlib
 import json
 import logging
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -15,6 +15,7 @@ from histo_monai import artifacts, storage
 from histo_monai.engines.heatmap import map_slides
 from histo_monai.engines.maps.jobs import SlideJob, listed_slides, named_jobs, usable_jobs
 from histo_monai.engines.maps.models import MapPlan, mapped_classes, patches_mpp
+from histo_monai.engines.maps.slides import without_bad
 from histo_monai.environment import Environment, read_environment, torchrun_rank
 from histo_monai.errors import InputError
 from histo_monai.mapping.blocks import whole_stride
@@ -109,7 +110,7 @@ def run(
     environment.use_cpus()
     out = Path(folder)
     is_first = torchrun_rank() == 0  # where torchrun started it, the first process checks and writes
-    with _claimed(out) if is_first else contextlib.nullcontext():
+    with storage.claim_users_folder(out, LOCK, UNFINISHED) if is_first else contextlib.nullcontext():
         _check_one_look(out, jobs, origins)
         for job in jobs:
             _check_outputs(out, job, inputs, style)
@@ -133,28 +134,20 @@ def _mapped(
     environment: Environment,
 ) -> tuple[list[SlideJob], list[str]]:
     """Map slides; those that are done, and why others are not."""
-    left, bad = list(jobs), list[str]()
-    while left:
-        try:
-            map_slides(
-                left,
-                settings,
-                classes,
-                folder,
-                device=environment.device,
-                workers=environment.workers,
-                ranks=environment.ranks,
-                timeout_s=environment.timeout_s,
-            )
-            break
-        except SlideError as error:
-            whole = [job for job in left if job.path != error.path]
-            if len(whole) == len(left):
-                raise
-            _LOG.error("%s", error)
-            bad.append(str(error))
-            left = whole  # Those that are done are not looked at again.
-    return left, bad
+
+    def see(left: Sequence[SlideJob]) -> None:
+        map_slides(
+            left,
+            settings,
+            classes,
+            folder,
+            device=environment.device,
+            workers=environment.workers,
+            ranks=environment.ranks,
+            timeout_s=environment.timeout_s,
+        )
+
+    return without_bad(jobs, see)
 
 
 def _finish(
@@ -198,15 +191,6 @@ def _settings(
         return settings, mapped_classes(description["classes"], positive)
     except InputError as error:
         raise InputError(f"--positive: {model}: {error}") from None
-
-
-@contextlib.contextmanager
-def _claimed(folder: Path) -> Iterator[None]:
-    """Nobody else maps into the folder."""
-    storage.check_folder(folder)
-    with storage.claim(folder, folder / LOCK, replaces=False):
-        storage.check_replaceable(folder / UNFINISHED)
-        yield
 
 
 def _check_outputs(folder: Path, job: SlideJob, inputs: Sequence[Path], style: MapStyle) -> None:

@@ -115,7 +115,7 @@ def _read(params: Params) -> dict[Key, Predictions]:
     read: dict[Key, Predictions] = {}
     for run in runs(params.methods, params.students, params.repeats):
         path = run.evaluation / artifacts.PREDICTIONS
-        if run.evaluation.is_dir() and why_idle(run.evaluation):
+        if (run.evaluation / artifacts.METRICS).is_file() and why_idle(run.evaluation):
             continue
         if not path.is_file():
             raise InputError(f"{path}: not found; run `dvc repro evaluate@{run.name}` first")
@@ -160,11 +160,11 @@ def _diagnoses(params: Params) -> dict[Key, Path]:
 def _learned(params: Params) -> dict[Run, Path]:
     """What was learned from labels of slides, by run."""
     methods = [method for method in params.methods if params.learns_from_slides(method)]
-    return {
-        run: run.mil / artifacts.MAPPED_CSV
-        for run in runs(methods, ("",), params.repeats)
-        if not why_idle(run.mil)
-    }
+    all_runs = runs(methods, ("",), params.repeats)
+    for run in all_runs:
+        if not (run.mil / artifacts.METRICS).is_file():
+            raise InputError(f"{run.mil}: not found; run `dvc repro mil@{run.name}` first")
+    return {run: run.mil / artifacts.MAPPED_CSV for run in all_runs if not why_idle(run.mil)}
 
 
 def _slides_table(params: Params) -> SplitTable | None:

@@ -40,6 +40,7 @@ PARAM_NAMES = (
     "evaluate",
 )
 """What decides the result, as in dvc.yaml."""
+_FILES = (artifacts.MODEL, artifacts.CHOICE, artifacts.CURVES, artifacts.PAIRS)
 
 
 def run(method: str, encoder: int, student: str, seed: int) -> None:
@@ -50,8 +51,7 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
     of_run = Run(method, encoder, seed, student)
     params = load_params(artifacts.PARAMS)
     if not has_patches():
-        files = (artifacts.MODEL, artifacts.CHOICE, artifacts.CURVES, artifacts.PAIRS)
-        leave_empty(of_run.student_folder, params, NO_PATCHES, files=files)
+        leave_empty(of_run.student_folder, params, NO_PATCHES, files=_FILES)
         return
     assembly = Assembly.of(params)
     rows = assembly.rows(of_run.derived_seed, with_unlabeled=True)
@@ -107,5 +107,4 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
         image.imsave(folder / artifacts.PAIRS, result.picture)
         write_metrics(folder, metrics, provenance, summary=metrics)
     artifacts.checkpoint_path(stage).unlink(missing_ok=True)
-    values = ", ".join(f"{name} {value:g}" for name, value in metrics.items())
-    _LOG.info("%s written: %s", of_run.student_folder, values)
+    _LOG.info("%s written: %s", of_run.student_folder, ", ".join(f"{k} {v:g}" for k, v in metrics.items()))

@@ -28,12 +28,14 @@ from histo_monai.mapping.patch_features import FeatureFile
 from histo_monai.networks.task_model import load_encoder
 from histo_monai.params import Params, load_params
 from histo_monai.provenance import made_from, write_metrics
-from histo_monai.storage import whole_folder
+from histo_monai.storage import read_json, whole_folder
 from histo_monai.tables.columns import read_whole_slides
 from histo_monai.tables.slide_classes import classes_to_learn
 
 _LOG = logging.getLogger(__name__)
 
+CODE = "code_of_features"
+"""Key of metrics.json: digest of what looked at the slides."""
 NOT_ASKED = "whole_slides.methods does not name it"
 
 
@@ -51,7 +53,7 @@ def run(method: str, encoder: int) -> None:
     folder = artifacts.features_folder(method, encoder)
     _, why = classes_to_learn(slides) if params.learns_from_slides(method) else ([], NOT_ASKED)
     if why:
-        leave_empty(folder, params, why)
+        leave_empty(folder, params, why, read=artifacts.WHOLE_SLIDES_CSV)
         return
     path = artifacts.encoder_folder(method, encoder) / artifacts.ENCODER
     work = FeatureWork(_plan(params, load_encoder(path)[1]))
@@ -59,13 +61,11 @@ def run(method: str, encoder: int) -> None:
     environment.use_cpus()
     jobs = _jobs(slides, {ENCODER: path})
     stage = f"embed-{method}-{encoder}"
+    code = modules_sha256(over_slides.__module__, type(work).__module__)
     decided_by = dataclasses.asdict(work.plan)
-    key = fingerprint(
-        decided_by,
-        [artifacts.WHOLE_SLIDES_CSV, path],
-        modules_sha256(over_slides.__module__, type(work).__module__),
-    )
+    key = fingerprint(decided_by, [artifacts.WHOLE_SLIDES_CSV, path], code)
     done = artifacts.unfinished_folder(stage) / key[:16]
+    _take_over(folder, done, code)
     over_slides(
         jobs,
         work,
@@ -84,8 +84,8 @@ def run(method: str, encoder: int) -> None:
             name = f"{job.slide_id}{work.suffix}"
             with FeatureFile(done / name) as file:
                 counts["patches"] += file.num_patches
-            _move(done / name, draft / name)
-        write_metrics(draft, {**counts, "plan": decided_by}, provenance, summary=counts)
+            _link(done / name, draft / name)
+        write_metrics(draft, {**counts, "plan": decided_by, CODE: code}, provenance, summary=counts)
     shutil.rmtree(artifacts.unfinished_folder(stage), ignore_errors=True)
     _LOG.info("%s written: %d slides, %d patches", folder, counts["slides"], counts["patches"])
 
@@ -117,8 +117,19 @@ def _jobs(slides: pd.DataFrame, models: Mapping[str, Path]) -> list[SlideJob]:
     ]
 
 
-def _move(source: Path, target: Path) -> None:
-    """A second name where the disk knows these: what is done stays done until the stage has ended."""
+def _take_over(folder: Path, done: Path, code: str) -> None:
+    """What the stage left before, by the same code: of slides that are as they were nothing is looked at again."""
+    about = folder / artifacts.METRICS
+    if not about.is_file() or read_json(about, "remove it").get(CODE) != code:
+        return
+    done.mkdir(parents=True, exist_ok=True)
+    for path in folder.glob(f"*{FeatureWork.suffix}"):
+        if not (done / path.name).exists():
+            _link(path, done / path.name)
+
+
+def _link(source: Path, target: Path) -> None:
+    """A second name where the disk knows these; else a copy."""
     try:
         os.link(source, target)
     except OSError:

@@ -109,6 +109,7 @@ def _labels_and_whole_slides(
     files = pd.concat([some[["path", "mpp"]] for some in (squares, corpus, whole_slides)])
     looks = look_at_slides(files, processes)
     whole_slides, left_out = readable(whole_slides, looks, params.index.skip_bad_slides)
+    whole_slides["content"] = looks["content"].reindex(whole_slides["path"]).to_numpy()
     refuse_unreadable(looks, pd.concat([squares["path"], corpus["path"]]))
     around = Surroundings(
         corpus,

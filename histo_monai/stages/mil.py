@@ -66,7 +66,8 @@ def run(method: str, encoder: int, seed: int) -> None:
     features = artifacts.features_folder(method, encoder)
     why = why_idle(features)
     if why:
-        leave_empty(of_run.mil, params, why, files=(artifacts.MAPPED_CSV, artifacts.CURVES), folders=_FOLDERS)
+        files, table = (artifacts.MAPPED_CSV, artifacts.CURVES), artifacts.WHOLE_SLIDES_CSV
+        leave_empty(of_run.mil, params, why, read=table, files=files, folders=_FOLDERS)
         return
     rows = read_whole_slides(artifacts.WHOLE_SLIDES_CSV)
     classes, _ = classes_to_learn(rows)
@@ -81,8 +82,8 @@ def run(method: str, encoder: int, seed: int) -> None:
     with whole_folder(of_run.mil) as draft:
         for name in _FOLDERS:
             (draft / name).mkdir()
-        table = slide_classes_table(rows, slides.folds, classes, found.probabilities)
-        table.to_csv(draft / artifacts.MAPPED_CSV, index=False, float_format="%.6g")
+        scored = slide_classes_table(rows, slides.folds, classes, found.probabilities)
+        scored.to_csv(draft / artifacts.MAPPED_CSV, index=False, float_format="%.6g")
         artifacts.write_curves(draft / artifacts.CURVES, found.curves)
         _write_networks(draft / NETWORKS, found, classes, params, without_ids(provenance))
         maps = _write_weights(draft / WEIGHTS, rows, paths, found.weights)

@@ -1,7 +1,7 @@
 """Files on disk: written whole or not at all, by one process at a time, under safe names, and known again."""
 
 from histo_monai.storage.atomic import check_replaceable, whole_file, whole_folder, write_json
-from histo_monai.storage.claim import claim
+from histo_monai.storage.claim import claim, claim_users_folder
 from histo_monai.storage.errors import DiskFullError, OutputError, disk_full_in_words
 from histo_monai.storage.handles import HandlePool
 from histo_monai.storage.identity import FileIdentity, identify
@@ -33,6 +33,7 @@ __all__ = [
     "check_own_folder",
     "check_replaceable",
     "claim",
+    "claim_users_folder",
     "disk_full_in_words",
     "file_sha256",
     "identify",

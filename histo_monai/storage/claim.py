@@ -11,6 +11,7 @@ from pathlib import Path
 
 from histo_monai.storage.atomic import check_replaceable
 from histo_monai.storage.errors import OutputError
+from histo_monai.storage.outputs import check_folder
 
 
 @contextmanager
@@ -44,6 +45,24 @@ def claim(folder: Path, lock: Path, *, replaces: bool = True) -> Iterator[None]:
         with contextlib.suppress(OSError):  # A command that was refused leaves no folder behind.
             for place in made:
                 place.rmdir()
+
+
+@contextmanager
+def claim_users_folder(folder: Path, lock: str, unfinished: str) -> Iterator[None]:
+    """Hold a folder that a user may have files in: nobody else writes there, and its place for drafts is ours.
+
+    Args:
+        folder: Need not be there.
+        lock: Name of the file in it, see `claim`.
+        unfinished: Name of the folder in it for what is not finished.
+
+    Raises:
+        OutputError: See `claim`, `check_folder` and `check_replaceable`.
+    """
+    check_folder(folder)
+    with claim(folder, folder / lock, replaces=False):
+        check_replaceable(folder / unfinished)
+        yield
 
 
 def _locked(lock: Path, folder: Path) -> int:

@@ -61,15 +61,24 @@ Texts are empty and numbers missing where a dataset has none."""
 
 WHOLE_SLIDE_COLUMNS = (
     *("slide_id", "path", "patient_id", "mpp", "label", "size", "split", "annotation", "exhaustive"),
+    "content",
 )
 """Slides to map and to diagnose, one row each: `label` and `size` (of the largest metastasis) empty where unknown,
 `mpp` missing where the file must tell it, `annotation` the file with its outlines, empty where it has none,
-`exhaustive` whether these are all that is on it."""
+`exhaustive` whether these are all that is on it, `content` a digest of its bytes, as of `SLIDE_COLUMNS`."""
 
 
 def whole_slide_table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """Rows -> a table with `WHOLE_SLIDE_COLUMNS`, in the order given; it may hold none."""
-    bare = {"patient_id": "", "mpp": None, "label": "", "size": "", "annotation": "", "exhaustive": True}
+    bare = {
+        "patient_id": "",
+        "mpp": None,
+        "label": "",
+        "size": "",
+        "annotation": "",
+        "exhaustive": True,
+        "content": "",
+    }
     full = [{**bare, **row, **{key: str(row.get(key, "")) for key in ("path", "annotation")}} for row in rows]
     return pd.DataFrame(full, columns=list(WHOLE_SLIDE_COLUMNS)).astype(
         {"mpp": "float64", "exhaustive": bool}
@@ -78,7 +87,7 @@ def whole_slide_table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
 
 def corpus_slides(slides: pd.DataFrame) -> pd.DataFrame:
     """The slides of a corpus (`SLIDE_COLUMNS`) as slides to map: BreastPathQ's, which bear no label."""
-    kept = ["slide_id", "path", "patient_id", "mpp", "split"]
+    kept = ["slide_id", "path", "patient_id", "mpp", "split", "content"]
     return whole_slide_table(slides[kept].to_dict("records"))  # type: ignore[arg-type]  # names are texts
 
 

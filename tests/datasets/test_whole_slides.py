@@ -70,6 +70,7 @@ def test_a_corpus_is_mapped_without_labels() -> None:
             "mpp": [0.5],
             "split": ["train"],
             "height_px": [9],
+            "content": ["c0ffee"],
         }
     )
     table = corpus_slides(slides)
@@ -83,6 +84,7 @@ def test_a_corpus_is_mapped_without_labels() -> None:
         "split": "train",
         "annotation": "",
         "exhaustive": True,
+        "content": "c0ffee",
     }
     assert corpus_slides(slides.iloc[:0]).empty
 

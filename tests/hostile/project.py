@@ -28,6 +28,8 @@ STAGES = (
     ("index",),
     ("pretrain", "--method", "random"),
     *((stage, *RUN) for stage in ("finetune", "consistency", "evaluate", "crossfit", "heatmap", "aggregate")),
+    ("embed", "--method", "random"),
+    ("mil", *RUN),
     ("compare",),
 )
 STUDENT = Path("data/models/random-0-paper-0/student/model.safetensors")
@@ -76,6 +78,8 @@ PARAMS: Mapping[str, Any] = {
     "crossfit.num_folds": 2,
     "heatmap.own": {"stride_um": 32.0, "positive": "tumor"},
     "heatmap.detection": {"threshold": 0.2, "radius_um": 64.0, "smoothing_um": 32.0},
+    "mil.num_folds": 2,
+    "mil.epochs": 2,
     "aggregate.C": [1.0],
     "aggregate.gamma": [0.1],
     "aggregate.num_folds": 2,

@@ -55,6 +55,7 @@ def test_a_toy_dataset_goes_through_all_stages(project: Path) -> None:
     stages += [
         (name, *RUN) for name in ("finetune", "consistency", "evaluate", "crossfit", "heatmap", "aggregate")
     ]
+    stages += [("embed", "--method", "random"), ("mil", *RUN)]
     for call in (*stages, ("compare",)):
         assert main(call) == 0, call
     corpus = pd.read_csv("data/index/slides.csv")

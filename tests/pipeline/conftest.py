@@ -90,6 +90,7 @@ def finished(root: Path, shell: Shell, tmp_path_factory: pytest.TempPathFactory)
     counts = {"num_tumor": 16, "num_normal": 16}
     params["crossfit"]["num_folds"] = 2
     params["heatmap"]["seen"] = True
+    params["mil"] |= {"num_folds": 2, "epochs": 2}
     params["aggregate"] |= {"num_folds": 2, "num_permutations": 3}
     params["labels"]["camelyon16"] |= dict.fromkeys(("train", "validation", "test"), counts) | {
         "unlabeled": 24

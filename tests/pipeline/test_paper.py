@@ -14,7 +14,10 @@ import yaml
 from tests.pipeline.names import run_of
 
 METHODS = ("random", "vae", "moco", "rsp")
-OF_METHOD = ("pretrain", "finetune", "consistency", "evaluate", "crossfit", "heatmap", "aggregate")
+OF_METHOD = (
+    *("pretrain", "finetune", "consistency", "evaluate", "crossfit", "heatmap", "aggregate"),
+    *("embed", "mil"),
+)
 
 
 @pytest.mark.slow

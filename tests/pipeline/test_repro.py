@@ -58,7 +58,7 @@ def _of_both(*stages: str) -> set[str]:
 
 
 TRAININGS = _of_both("finetune", "consistency", "evaluate", "crossfit")
-EVERY = TRAININGS | _of_both("heatmap", "aggregate") | {"compare"}
+EVERY = TRAININGS | _of_both("heatmap", "aggregate", "embed", "mil") | {"compare"}
 
 
 @pytest.mark.slow
@@ -200,9 +200,10 @@ def test_a_change_runs_only_what_it_reaches(clone: Path, shell: Shell) -> None:
     assert _would_run(shell, clone, "consistency.camelyon16.epochs", 2) == consistency
     for key, value in (("mu", 3), ("n_aug", 2)):  # which the table tells
         assert _would_run(shell, clone, key, value) == consistency | {"compare"}
-    maps = _of_both("heatmap", "aggregate")
+    maps = _of_both("heatmap", "aggregate", "mil")
     assert _would_run(shell, clone, "heatmap.region_threshold", 0.9) == maps | {"check"}
     assert _would_run(shell, clone, "aggregate.kernel", "linear") == _of_both("aggregate")
+    assert _would_run(shell, clone, "mil.epochs", 3) == _of_both("mil")
     assert "index" not in _would_run(shell, clone, "pretrain.rsp.lr", 0.02)
     assert _would_run(shell, clone, "labels.kather.folder", "NCT-CRC-HE-100K-NONORM") == set()
 
@@ -262,7 +263,7 @@ def test_another_encoder_is_another_run_of_all_that_follows_it(clone: Path, shel
     about = json.loads((clone / "data/models/random-1-0/finetuned/model.json").read_text())
     assert (about["encoder_seed"], about["seed"]) == (1, 0)
     stages = set(shell("dvc stage list --name-only", clone).split())
-    later = ("consistency", "evaluate", "crossfit", "heatmap", "aggregate")
+    later = ("consistency", "evaluate", "crossfit", "heatmap", "aggregate", "embed", "mil")
     for stage in later:
         of_first = run_of(stage, "random")
         assert {of_first, of_first.replace("random-0", "random-1")} <= stages

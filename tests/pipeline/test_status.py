@@ -99,7 +99,7 @@ def test_nothing_has_changed_at_first(clone: Path, shell: Shell) -> None:
 
 
 def test_a_change_in_the_reports_reaches_only_what_draws_results(changed: Callable[..., set[str]]) -> None:
-    assert changed("reports/*.py", "reports/*.csv") == _of_each("evaluate", "heatmap", "aggregate") | {
+    assert changed("reports/*.py", "reports/*.csv") == _of_each("evaluate", "heatmap", "aggregate", "mil") | {
         "check",
         "compare",
     }

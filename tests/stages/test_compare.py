@@ -86,6 +86,9 @@ def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proj
                 folder = tmp_path / f"data/evaluation/{method}-{encoder}-paper-{seed}"
                 folder.mkdir(parents=True, exist_ok=True)
                 write_predictions(folder / "predictions.csv", tables)
+                learned = tmp_path / f"data/mil/{method}-{encoder}-{seed}"
+                learned.mkdir(parents=True, exist_ok=True)
+                (learned / "metrics.json").write_text('{"nothing_done": "no labels"}')
         monkeypatch.chdir(tmp_path)
         return tmp_path
 

@@ -67,7 +67,7 @@ def named_jobs(
     Args:
         slides: path, and µm/px; None where the file knows.
         models: see `SlideJob`.
-        mark: stands behind the name of a map; no slide may have it.
+        mark: stands behind the name of a map, and no slide may have it; empty for none.
 
     Raises:
         InputError: two have one name, or one is called like a map.
@@ -80,13 +80,13 @@ def named_jobs(
                 f"--mpp is {mpp:g}; expected the µm per pixel of a microscope, {low:g} to {high:g}"
             )
         path = Path(name)
-        if path.stem.lower().endswith(mark):
+        if mark and path.stem.lower().endswith(mark):
             raise InputError(f"{path}: is called like a map that this command writes; give it slides")
         check_name(path.stem, f"{name!r}: the slide's name")
         same = jobs.get(path.stem.casefold())
         if same is not None:
             raise InputError(
-                f"{path} and {same.path} have one name, and so would their maps; use two folders"
+                f"{path} and {same.path} have one name, and so would what is written; use two folders"
             )
         jobs[path.stem.casefold()] = SlideJob(f"{path.stem}{mark}", path, mpp, models)
     return list(jobs.values())

@@ -89,6 +89,36 @@ def over_slides(
     run_in_ranks(_share, *arguments, device=device, ranks=ranks, timeout_s=timeout_s)
 
 
+def without_bad(
+    jobs: Sequence[SlideJob], see: Callable[[Sequence[SlideJob]], None]
+) -> tuple[list[SlideJob], list[str]]:
+    """Go on after slides that cannot be read.
+
+    Args:
+        jobs: The slides.
+        see: Looks at some of them, and leaves alone those that are done: `over_slides`.
+
+    Returns:
+        The jobs that are done, and why others are not.
+
+    Raises:
+        SlideError: Of a slide that is none of these.
+    """
+    left, bad = list(jobs), list[str]()
+    while left:
+        try:
+            see(left)
+            break
+        except SlideError as error:
+            whole = [job for job in left if job.path != error.path]
+            if len(whole) == len(left):
+                raise
+            _LOG.error("%s", error)
+            bad.append(str(error))
+            left = whole
+    return left, bad
+
+
 def _share(
     device: torch.device,
     jobs: Sequence[SlideJob],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ from histo_monai.files.processes import map_over_processes
 from histo_monai.index.audit.fingerprints import fingerprint
 from histo_monai.index.images import digest_of
 from histo_monai.slides import open_slide, tissue_mask
+from histo_monai.storage import identify
 from histo_monai.tables.manifests import first_five
 
 _THUMBNAIL_MPP = 32.0
@@ -28,7 +30,8 @@ def look_at_slides(files: pd.DataFrame, processes: int) -> pd.DataFrame:
 
     Returns:
         Index `path`; `digest`, the same text for thumbnails with the same pixels; `fingerprint` of its tissue, in
-        hexadecimal digits; `problem`, why it cannot be read, a line. Texts are empty where there is none.
+        hexadecimal digits; `problem`, why it cannot be read, a line; `content`, a digest of the file's bytes. Texts are
+        empty where there is none.
     """
     files = files.drop_duplicates("path")
     real = [os.path.realpath(path) for path in files["path"]]
@@ -36,7 +39,9 @@ def look_at_slides(files: pd.DataFrame, processes: int) -> pd.DataFrame:
     mpps = [None if np.isnan(mpp) else float(mpp) for mpp in each["mpp"]]
     work = partial(map_over_processes, processes=processes, title="thumbnails", unit="slide")
     seen = list(work(_look, list(each["path"]), mpps))
-    table = pd.DataFrame(seen, columns=["digest", "fingerprint", "problem"], index=each["real"], dtype=str)
+    table = pd.DataFrame(
+        seen, columns=["digest", "fingerprint", "problem", "content"], index=each["real"], dtype=str
+    )
     return table.loc[real].set_axis(pd.Index(files["path"], name="path"))
 
 
@@ -78,13 +83,14 @@ def refuse_unreadable(looks: pd.DataFrame, paths: pd.Series) -> None:
         raise InputError(f"{len(lines)} slides cannot be read: {first_five(lines)}. Mend or remove them")
 
 
-def _look(path: str, mpp: float | None) -> tuple[str, str, str]:
+def _look(path: str, mpp: float | None) -> tuple[str, str, str, str]:
     try:
         with open_slide(path, mpp) as slide:
             pixels = slide.thumbnail(max(_THUMBNAIL_MPP, slide.mpp))
+        content = identify(Path(path)).sample_sha256
     except (InputError, OSError) as error:
-        return "", "", str(error)
-    return digest_of(pixels), fingerprint(tissue_of(pixels)).hex(), ""
+        return "", "", str(error), ""
+    return digest_of(pixels), fingerprint(tissue_of(pixels)).hex(), "", content
 
 
 def tissue_of(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:

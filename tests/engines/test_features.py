@@ -1,0 +1,79 @@
+"""Features of a slide against patches that are read one by one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from histo_monai.engines.maps.features import FeatureWork, sight_of, slide_features
+from histo_monai.engines.maps.jobs import SlideJob
+from histo_monai.engines.maps.models import MapPlan
+from histo_monai.engines.maps.slides import over_slides
+from histo_monai.mapping.patch_features import FeatureFile
+from histo_monai.networks.checkpoint import save_model
+from histo_monai.networks.encoder import build_encoder
+from histo_monai.networks.shared_trunk import folded
+from histo_monai.networks.task_model import load_encoder
+from histo_monai.slides import Box, open_slide
+from tests.hostile.project import slide_pixels, write_slide
+
+CPU = torch.device("cpu")
+PLAN = MapPlan(patch_px=32, mpp=1.0, stride_um=32.0, tissue_mpp=8.0, min_tissue_fraction=0.5, batch_size=50)
+
+
+@pytest.fixture
+def encoder_file(tmp_path: Path) -> Path:
+    torch.manual_seed(0)
+    encoder = build_encoder(img_px=32)
+    about = encoder.description(architecture="", head="linear", patch_px=32, mpps=[1.0, 2.0])
+    path = tmp_path / "encoder.safetensors"
+    state = {f"encoder.{name}": tensor for name, tensor in encoder.state_dict().items()}
+    save_model(path, state, {"kind": "encoder", "method": "", "source": "", "corpus": "", **about})
+    return path
+
+
+def test_they_are_what_the_encoder_gives_of_each_patch_alone(tmp_path: Path, encoder_file: Path) -> None:
+    write_slide(tmp_path / "a.tif", 0, 0.5)
+    encoder, description = load_encoder(encoder_file)
+    encoder.eval()
+    found = slide_features(tmp_path / "a.tif", None, folded(encoder), PLAN, device=CPU, workers=0)
+    assert len(found.cells) > 20
+    assert sight_of(description) == (32, 1.0)
+    with open_slide(tmp_path / "a.tif", None) as slide, torch.inference_mode():
+        for cell, features, (x, y) in zip(found.cells, found.features, found.corners_xy, strict=True):
+            center = (cell + 0.5) * 64  # 32 µm in pixels of 0.5 µm
+            patch = slide.read(Box((float(center[0]), float(center[1])), 32, 1.0))
+            alone = encoder(torch.from_numpy(np.ascontiguousarray(patch))[None].float() / 255)[0]
+            np.testing.assert_allclose(features, alone.numpy(), rtol=2e-4, atol=2e-4)
+            assert (x, y) == tuple(center[::-1] - 32)
+
+
+def test_one_process_or_two_leave_the_same_files_and_look_once(
+    tmp_path: Path, encoder_file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(3):
+        write_slide(tmp_path / f"{number}.tif", number)
+    jobs = [SlideJob(str(i), tmp_path / f"{i}.tif", None, {"encoder": encoder_file}) for i in range(3)]
+    for ranks in (1, 2):
+        over_slides(jobs, FeatureWork(PLAN), tmp_path / f"by {ranks}", device=CPU, workers=0, ranks=ranks)
+    for number in range(3):
+        one, two = (tmp_path / f"by {ranks}/{number}.h5" for ranks in (1, 2))
+        with FeatureFile(one) as first, FeatureFile(two) as second:
+            np.testing.assert_allclose(first.features(), second.features(), atol=1e-5)
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "by 1").iterdir()}
+    pixels = slide_pixels(2)
+    pixels[40:200, 40:200] = 120
+    write_slide(tmp_path / "2.tif", pixels=pixels)
+    with caplog.at_level("INFO"):
+        over_slides(jobs, FeatureWork(PLAN), tmp_path / "by 1", device=CPU, workers=0, ranks=1)
+    changed = {path.name for path, time in before.items() if path.stat().st_mtime_ns != time}
+    assert changed == {"2.h5"}
+    assert "2.tif: looked at again, the slide's content differs" in caplog.text
+    work = FeatureWork(replace(PLAN, stride_um=16.0))
+    with caplog.at_level("INFO"):
+        over_slides(jobs[:1], work, tmp_path / "by 1", device=CPU, workers=0, ranks=1)
+    assert "stride_um was 32.0, now 16.0" in caplog.text

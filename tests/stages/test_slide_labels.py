@@ -1,0 +1,143 @@
+"""Own slides that are known by their label alone: every stage ends, and slides are taken for what they are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from histo_monai.__main__ import main
+from histo_monai.idle import NO_PATCHES
+from histo_monai.mapping.heatmap import read_heatmap
+from tests.hostile.project import (
+    OWN,
+    RUN,
+    STAGES,
+    params_with,
+    slide_pixels,
+    with_cell,
+    write_own_project,
+    write_slide,
+    write_text,
+)
+
+NUM = 16
+MIL = Path("data/mil/random-0-0")
+ORDER = (STAGES[0], ("check",), *STAGES[1:])
+
+
+def _write(tested: int) -> None:
+    """Every second slide has a dark corner, and is called odd; the last ones are tested on."""
+    write_own_project()
+    (OWN / "patches.csv").unlink()
+    rows = ["slide_id,path,label,patient_id,split"]
+    for i in range(NUM):
+        pixels = slide_pixels(i)
+        if i % 2:
+            pixels[300:420, 300:420] = (90, 40, 110)
+        write_slide(OWN / f"s{i}.tif", pixels=pixels)
+        split = "test" if i >= NUM - tested else "validation" if i in (0, 1) else "train"
+        rows.append(f"s{i},s{i}.tif,{'odd' if i % 2 else 'plain'},P{i},{split if tested else ''}")
+    write_text(OWN / "slides.csv", "\n".join(rows) + "\n")
+    params_with(mil__epochs=15, mil__num_folds=3)()
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    _write(tested=6)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("project")
+def test_every_stage_ends_and_the_report_is_of_slides(caplog: pytest.LogCaptureFixture) -> None:
+    for call in ORDER:
+        assert main(call) == 0, call
+    remarks = json.loads(Path("data/check/metrics.json").read_text())["remarks"]
+    assert any("the labels of 16 slides (odd, plain) are what is learned from" in line for line in remarks)
+    table = pd.read_csv(MIL / "slides.csv")
+    assert table["slide_id"].tolist() == [f"s{i}" for i in range(NUM)]
+    assert (table["fold"] == -1).tolist() == [i >= 10 for i in range(NUM)]
+    np.testing.assert_allclose(table["attention:odd"] + table["attention:plain"], 1, atol=1e-5)
+    summary = json.loads((MIL / "summary.json").read_text())
+    assert summary["test_macro_auc"]["attention"] > 0.9
+    report = Path("data/comparison/report.md").read_text()
+    assert "## Test slides: 3 odd, 3 plain slides" in report
+    assert "random frozen, attention" in report
+    for folder in (
+        "models/random-0-0/finetuned",
+        "models/random-0-paper-0/student",
+        "evaluation/random-0-paper-0",
+    ):
+        about = json.loads((Path("data") / folder / "metrics.json").read_text())
+        assert about["nothing_done"] == NO_PATCHES
+    heatmap = read_heatmap(MIL / "attention/s15.csv")
+    place = heatmap.cells[np.argsort(heatmap.values["attention"])[-4:]]
+    assert (place >= 300 // 32 - 1).all()  # the corner is where it looks
+    assert (MIL / "plots/attention.png").is_file()
+    assert len(list((MIL / "networks").glob("*.safetensors"))) == 3
+    assert main(("verify",)) == 0, caplog.text
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("project")
+def test_without_test_slides_all_are_cross_fitted_and_the_title_says_so() -> None:
+    _write(tested=0)
+    for call in ORDER:
+        assert main(call) == 0, call
+    report = Path("data/comparison/report.md").read_text()
+    assert "cross-fitted: no slide was kept for a test" in report.splitlines()[0]
+    assert "## Cross-fitted slides: 8 odd, 8 plain slides" in report
+    metrics = json.loads((MIL / "metrics.json").read_text())
+    assert "test" not in metrics
+    assert metrics["warnings"][0].startswith("no test slide has a label")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("project")
+def test_features_are_made_once_whatever_is_labeled(caplog: pytest.LogCaptureFixture) -> None:
+    for call in (STAGES[0], STAGES[1], ("embed", "--method", "random")):
+        assert main(call) == 0
+    folder = Path("data/features/random-0")
+    files = sorted(folder.glob("*.h5"))
+    assert len(files) == NUM
+    before = {path: path.stat().st_ino for path in files}
+    with_cell(OWN / "slides.csv", 4, "label", "plain")()
+    pixels = slide_pixels(2)
+    pixels[50:90, 50:90] = 60
+    write_slide(OWN / "s2.tif", pixels=pixels)
+    for call in (STAGES[0], ("embed", "--method", "random")):
+        assert main(call) == 0
+    changed = {path.name for path, inode in before.items() if path.stat().st_ino != inode}
+    assert changed == {"s2.h5"}
+
+
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize("damage", ["gone", "cut", "other"])
+def test_features_that_cannot_be_used_are_one_line(damage: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for call in (STAGES[0], STAGES[1], ("embed", "--method", "random")):
+        assert main(call) == 0
+    path = Path("data/features/random-0/s3.h5")
+    if damage == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:900] if damage == "cut" else b"something else")
+    capsys.readouterr()
+    assert main(("mil", *RUN)) == 1
+    assert "data/features/random-0/s3.h5: no " in capsys.readouterr().err.strip().splitlines()[-1]
+    assert not MIL.exists()
+
+
+@pytest.mark.usefixtures("project")
+def test_a_label_of_one_slide_alone_leaves_embed_and_mil_empty_and_says_why() -> None:
+    for row in range(3, NUM + 2, 2):
+        with_cell(OWN / "slides.csv", row, "label", "plain")()
+    with_cell(OWN / "slides.csv", 3, "label", "odd")()
+    for call in (STAGES[0], STAGES[1], ("embed", "--method", "random"), ("mil", *RUN)):
+        assert main(call) == 0
+    why = json.loads((MIL / "metrics.json").read_text())["nothing_done"]
+    assert "'odd' has one slide or patient" in why
+    assert not list(Path("data/features/random-0").glob("*.h5"))
