@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import entr
 
 from histo_monai.errors import InputError
-from histo_monai.products import product
+from histo_monai.process.products import product
 
 MIN_DISTANCE = 0.1
 """Nearer than this two candidates are near-duplicates; 1 is the root mean square distance of two candidates."""

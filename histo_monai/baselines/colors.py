@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.products import product
+from histo_monai.process.products import product
 from histo_monai.transforms.operations.hed import DARKEST, RGB_FROM_HED
 
 MEAN, COLORS, STAINS, BOTH = "mean_color", "color_histogram", "stain_histograms", "color_and_stain_histograms"

@@ -18,7 +18,7 @@ from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from histo_monai.products import product
+from histo_monai.process.products import product
 
 Features = Mapping[str, NDArray]
 """Name of the features -> Shape (n, D)."""

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from histo_monai.comparison.label_counts import LabelsNeeded, LabelsSaved
 from histo_monai.comparison.power_law import PowerLaws
 from histo_monai.metrics import checks
-from histo_monai.products import product
+from histo_monai.process.products import product
 
 FARTHEST = 10.0
 """An extrapolated answer beyond so many times the largest size measured is not given."""

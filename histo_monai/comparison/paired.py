@@ -11,7 +11,7 @@ from scipy import optimize, special
 
 from histo_monai.metrics.bootstrap import Resampling
 from histo_monai.metrics.estimate import Estimate
-from histo_monai.products import product
+from histo_monai.process.products import product
 
 _FEWEST_DEFINED = 0.5
 _SMALLEST_P = 1e-15  # Of several spreads; nothing smaller is reported.

@@ -11,7 +11,7 @@ from histo_monai.metrics import checks
 from histo_monai.metrics.bootstrap import Replicates, Resampling
 from histo_monai.metrics.classification import macro_auc_of_counts, ranked_classes
 from histo_monai.metrics.tallies import Tallies
-from histo_monai.products import product
+from histo_monai.process.products import product
 
 CLASSIFICATION = ("accuracy", "mean_one_versus_rest_accuracy", "weighted_f1", "macro_auc")
 """Metrics of class probabilities, as `metric_replicates` names them; larger is better."""

@@ -20,7 +20,7 @@ from sklearn.svm import SVC
 from histo_monai.errors import InputError
 from histo_monai.metrics import auc
 from histo_monai.networks.checkpoint import load_model, save_model
-from histo_monai.products import product
+from histo_monai.process.products import product
 from histo_monai.randomness import derive_seed, generator
 
 Kernel = Literal["linear", "rbf"]

@@ -22,7 +22,7 @@ def read_annotation(path: Path) -> bytes:
     return read_bytes(path)
 
 
-def read_regions(path: Path) -> list[Region]:
+def read_regions(path: str | Path) -> list[Region]:
     """The regions of an annotation file: ASAP's XML (in a zip too) or QuPath's GeoJSON, by the suffix.
 
     Where some have a class, those without one are none: nobody has labeled them. What has no area is left out,
@@ -31,6 +31,7 @@ def read_regions(path: Path) -> list[Region]:
     Raises:
         InputError: the suffix is another, or the file is not what it says; names it.
     """
+    path = Path(path)
     if path.suffix.lower() == ".xml":
         regions = asap_regions(parse_asap_xml(read_annotation(path), path))
     elif path.suffix.lower() == ".geojson":

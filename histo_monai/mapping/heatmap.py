@@ -85,12 +85,13 @@ def write_heatmap(path: Path, heatmap: Heatmap, origin: Origin | None = None) ->
     write_json(path.with_suffix(".json"), about)
 
 
-def read_heatmap(path: Path) -> Heatmap:
+def read_heatmap(path: str | Path) -> Heatmap:
     """Read what `write_heatmap` wrote.
 
     Raises:
         InputError: a file is missing, or is not what `write_heatmap` writes.
     """
+    path = Path(path)
     try:
         about = read_json(path.with_suffix(".json"), "it describes the scores")
         table = pd.read_csv(path)

@@ -117,10 +117,10 @@ class FeatureFile:
         InputError: It is missing, damaged, or another kind of file.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str | Path) -> None:
         import h5py
 
-        self.path = path
+        self.path = path = Path(path)
         if not path.is_file():
             raise InputError(
                 f"{path}: no such file of features; run the embed stage, or histo-monai features"

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from histo_monai.metrics.estimate import Estimate
-from histo_monai.products import product
+from histo_monai.process.products import product
 from histo_monai.randomness import generator
 
 Replicates = dict[str, tuple[float, NDArray[np.float64]]]

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from histo_monai.metrics.bootstrap import Replicates, Resampling
 from histo_monai.metrics.estimate import Estimate
+from histo_monai.process.products import product
 from histo_monai.process.quiet import quiet_library
-from histo_monai.products import product
 
 FALSE_POSITIVES_PER_SLIDE = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """Where the sensitivity is read off; the score is the mean of these six."""

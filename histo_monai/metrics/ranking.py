@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.products import product
+from histo_monai.process.products import product
 
 _AT_A_TIME = 2**19  # Numbers in each temporary array, 4 MiB.
 _MOST_AT_A_TIME = 2**22  # The same for pairs of rows, 32 MiB.

@@ -14,7 +14,7 @@ from histo_monai.metrics.estimate import Estimate
 from histo_monai.metrics.icc import Form, intraclass_correlation
 from histo_monai.metrics.ranking import ConcordantPairs
 from histo_monai.metrics.tallies import Tallies
-from histo_monai.products import product
+from histo_monai.process.products import product
 
 _ICC_FORMS: dict[str, Form] = {"icc": "ICC2", "icc1": "ICC1", "icc3": "ICC3"}
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from histo_monai.metrics.ranking import ratio
-from histo_monai.products import product
+from histo_monai.process.products import product
 
 
 @dataclass(frozen=True)

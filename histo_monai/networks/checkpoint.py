@@ -45,13 +45,14 @@ def save_model(path: Path, state: Mapping[str, torch.Tensor], description: Mappi
         write_json(path.with_suffix(".json"), sealed(complete, _SEAL))
 
 
-def load_model(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+def load_model(path: str | Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     """Tensors by name, and the description beside them, as they were given to `save_model`.
 
     Raises:
         InputError: a file is missing, is not JSON or safetensors, has another format than this code reads, or
             is not byte for byte what was saved (of the JSON: but for its layout); or a tensor is not finite.
     """
+    path = Path(path)
     if not path.is_file():
         raise InputError(f"{path}: no such model; run the stage that makes it, or `dvc pull`")
     beside = path.with_suffix(".json")

@@ -98,7 +98,7 @@ class TaskModel(nn.Module):
         return self.head(self.encoder(patches))
 
 
-def from_encoder(path: Path, num_outputs: int) -> tuple[TaskModel, dict[str, Any]]:
+def from_encoder(path: str | Path, num_outputs: int) -> tuple[TaskModel, dict[str, Any]]:
     """A model to fine-tune: all that the encoder's file holds is loaded, the rest is random (`torch.manual_seed`).
 
     Args:
@@ -111,6 +111,7 @@ def from_encoder(path: Path, num_outputs: int) -> tuple[TaskModel, dict[str, Any
     Raises:
         InputError: the file is missing, damaged, or not an encoder of this version; names it.
     """
+    path = Path(path)
     state, description = load_model(path)
     check_encoder(description, HEADS, path)
     model = TaskModel(_encoder(description, path), description["head"], num_outputs)
@@ -126,12 +127,13 @@ def from_encoder(path: Path, num_outputs: int) -> tuple[TaskModel, dict[str, Any
     return model, description
 
 
-def from_task_model(path: Path) -> tuple[TaskModel, dict[str, Any]]:
+def from_task_model(path: str | Path) -> tuple[TaskModel, dict[str, Any]]:
     """A fine-tuned model or a student, as its stage wrote it, and its description.
 
     Raises:
         InputError: the file is missing, damaged, or not a model of a task; names it.
     """
+    path = Path(path)
     state, description = load_model(path)
     check_task_model(description, HEADS, path)
     encoder = _encoder(description, path)
@@ -140,12 +142,13 @@ def from_task_model(path: Path) -> tuple[TaskModel, dict[str, Any]]:
     return model, description
 
 
-def load_encoder(path: Path) -> tuple[Encoder, dict[str, Any]]:
+def load_encoder(path: str | Path) -> tuple[Encoder, dict[str, Any]]:
     """The encoder of a pretraining, or that of a fine-tuned model or a student, and the description of the file.
 
     Raises:
         InputError: the file is missing, damaged, or none of these; names it.
     """
+    path = Path(path)
     state, description = load_model(path)
     check = check_task_model if description.get("kind") == "task model" else check_encoder
     check(description, HEADS, path)

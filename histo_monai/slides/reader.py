@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import ceil
 from pathlib import Path
 from types import TracebackType
@@ -33,7 +33,7 @@ _TILE_ROW_PX = 256
 
 
 class Slide:
-    """An open slide. Made by `open_slide`; belongs to the process that opened it.
+    """An open slide. Made by `open_slide`; belongs to the process that opened it. Pickled, it is opened anew there.
 
     Attributes:
         path: The file.
@@ -189,6 +189,10 @@ class Slide:
     def close(self) -> None:
         """Close the file."""
         self._backend.close()
+
+    def __reduce__(self) -> tuple[Callable[..., Slide], tuple[Path, float]]:
+        """Pickles as path and µm/px: another process opens the file itself."""
+        return open_slide, (self.path, self.mpp)
 
     def __enter__(self) -> Self:
         return self

@@ -84,9 +84,7 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
     )
     metrics = {
         **validation_metrics(result.validation),
-        "num_labeled": len(rows.labeled),
-        "num_unlabeled": len(rows.unlabeled),
-        "num_validation": len(rows.validation),
+        **{f"num_{name}": len(getattr(rows, name)) for name in ("labeled", "unlabeled", "validation")},
         "student_chosen": int(choice.chosen == STUDENT),
     }
     settings = dataclasses.asdict(params.consistency.methods[student])

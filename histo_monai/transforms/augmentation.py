@@ -2,11 +2,12 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 import torch
 from monai.transforms import RandomizableTransform
+from numpy.typing import NDArray
 
 from histo_monai.errors import InputError
 from histo_monai.transforms import with_opencv, with_torch
@@ -87,21 +88,25 @@ class Augmentation(RandomizableTransform, Generic[Drawn, Views]):
             What `__call__` returns.
         """
 
-    def __call__(self, patches: torch.Tensor) -> Views:
-        """Augments one batch.
+    def __call__(self, patches: torch.Tensor | NDArray[np.uint8]) -> Views:
+        """Augments one batch, or one image.
 
         Args:
-            patches: Shape (N, S, 3, H, H), uint8, not modified.
+            patches: Shape (N, S, 3, H, H), or (3, H, H) of one image; uint8, not modified.
 
         Returns:
-            Shape (N, S, 3, size_px, size_px), float32, 0..1, on the device of `patches`; a policy of two views
-            returns two of these.
+            Shape (N, S, 3, size_px, size_px), or (3, size_px, size_px) of one image; float32, 0..1, on the device of
+            `patches`; a policy of two views returns two of these.
 
         Raises:
             ValueError: `patches` has another shape or type.
         """
-        check_patches(patches)
-        return self.apply(patches, self.randomize(*patches.shape[:2]))
+        batch, alone = as_batch(patches)
+        views: Any = self.apply(batch, self.randomize(*batch.shape[:2]))
+        if not alone:
+            return views
+        of_one: Any = views[0, 0] if isinstance(views, torch.Tensor) else tuple(view[0, 0] for view in views)
+        return of_one
 
     def _source(self, num_samples: int, num_scales: int) -> Source:
         return Source(self.R, (num_samples, num_scales), self.size_px)
@@ -127,6 +132,34 @@ def render(patches: torch.Tensor, drawn: ViewParameters, size_px: int) -> torch.
     pool = torch.randn(pool_length(size_px) if drawn.needs_normals() else 0, generator=generator)
     views = execution.augment(patches.flatten(0, 1), drawn, pool, size_px)
     return views.unflatten(0, patches.shape[:2])
+
+
+def as_batch(patches: torch.Tensor | NDArray[np.uint8], *, alone: bool = False) -> tuple[torch.Tensor, bool]:
+    """A batch as it is, one image as a batch of one; and whether it was one.
+
+    Args:
+        patches: Shape (N, S, 3, H, H), or (3, H, H); uint8.
+        alone: Whether it must be one image.
+
+    Returns:
+        Shape (N, S, 3, H, H).
+
+    Raises:
+        ValueError: `patches` has another shape or type.
+    """
+    tensor = torch.as_tensor(patches).as_subclass(
+        torch.Tensor
+    )  # of MONAI's, which remember where they came from
+    is_one = tensor.ndim == 3
+    batch = tensor[None, None] if is_one else tensor
+    shape_ok = batch.ndim == 5 and batch.shape[2] == 3 and (is_one or not alone)
+    if tensor.dtype != torch.uint8 or not shape_ok:
+        kinds = "an image (3, H, H)" if alone else "an image (3, H, H) or a batch (N, S, 3, H, H)"
+        raise ValueError(
+            f"{kinds} of uint8, 0..255, channels first, expected, got {tensor.dtype} {tuple(tensor.shape)}"
+        )
+    check_patches(batch)
+    return batch, is_one
 
 
 def check_patches(patches: torch.Tensor) -> None:

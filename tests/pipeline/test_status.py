@@ -44,7 +44,10 @@ def clone(root: Path, shell: Shell, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def _write_outputs(folder: Path, stage: Any) -> None:
-    paths = itertools.chain.from_iterable(stage.get(kind, ()) for kind in ("outs", "metrics", "plots"))
+    kinds = (stage.get(kind, ()) for kind in ("outs", "metrics", "plots"))
+    paths = [
+        next(iter(out)) if isinstance(out, dict) else out for out in itertools.chain.from_iterable(kinds)
+    ]
     for path, method in itertools.product(paths, METHODS):
         for name, value in {"student": "mixed_teacher", "encoder": "0", "seed": "0"}.items():
             path = path.replace(f"${{item.{name}}}", value)

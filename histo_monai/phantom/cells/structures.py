@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from histo_monai.phantom.raster.lattice import F32, Grid, scatter
-from histo_monai.products import product
+from histo_monai.process.products import product
 
 _HARMONICS = np.arange(2, 7)
 FAR_UM = -1e3

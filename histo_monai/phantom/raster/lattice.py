@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
-from histo_monai.products import product
+from histo_monai.process.products import product
 
 F32 = NDArray[np.float32]
 I64 = NDArray[np.int64]
