@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 COLOR_MEAN, COLOR = "color_mean", "color"
 ENCODER_LINEAR, ENCODER_KNN = "encoder_linear", "encoder_knn"
 STACKED = "stacked"
+MAJORITY = "majority"
+"""Of classes: how often each is among the labels, whatever the patch shows. Beside every accuracy, and no arm."""
 ENCODER = "encoder"
 """Name of the features of the pretrained encoder, before any fine-tuning."""
 

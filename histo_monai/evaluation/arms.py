@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from histo_monai.baselines.arms import COLOR, ENCODER, LEARNED, STACKED, stacked
+from histo_monai.baselines.arms import COLOR, ENCODER, LEARNED, MAJORITY, STACKED, stacked
 from histo_monai.baselines.colors import color_features
 from histo_monai.baselines.learners import Chosen, Features, choose_model
 from histo_monai.engines.embedding import encoder_features
@@ -24,7 +24,7 @@ class Arms:
     """What the arms came to.
 
     Attributes:
-        predictions: by split, of every arm.
+        predictions: by split, of every arm; of classes also `MAJORITY`.
         chosen: name of an arm that learns -> what cross-validation chose.
     """
 
@@ -69,6 +69,9 @@ def predict_arms(
         predictions[split][STACKED] = stacked(
             networks[split][STUDENT], predictions[split][COLOR], are_classes=num_classes is not None
         )
+        if num_classes is not None:
+            shares = np.bincount(targets, minlength=num_classes) / len(targets)
+            predictions[split][MAJORITY] = np.tile(shares, (len(loader.targets), 1))
     return Arms(predictions, chosen)
 
 

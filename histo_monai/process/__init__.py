@@ -1,1 +1,1 @@
-"""What a process of ours is like: which libraries are quiet, also in products; what a fork needs; how the machine ends it."""
+"""What a process of ours is like: which libraries are quiet, what a fork needs, how it ends."""

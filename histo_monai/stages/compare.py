@@ -13,7 +13,7 @@ from matplotlib import image
 
 from histo_monai import artifacts
 from histo_monai.artifacts import Run, runs
-from histo_monai.baselines.arms import ARMS
+from histo_monai.baselines.arms import ARMS, MAJORITY
 from histo_monai.comparison.models import VERDICTS, Comparison, ModelValue, PairedTest, compare_models
 from histo_monai.comparison.rows import Row, families
 from histo_monai.errors import InputError
@@ -144,6 +144,10 @@ def _split_table(params: Params, split: str, parts: Mapping[Key, Predictions]) -
     about = f"{len(first.rows)} patches, {_in_words('seed', params.seeds)}"
     if len(params.pretrain.seeds) > 1:
         about += f" of {_in_words('encoder', params.pretrain.seeds)}"
+    if MAJORITY in first.predictions and first.classes is not None:
+        always = first.predictions[MAJORITY].argmax(axis=1)
+        right = float(np.mean(always == first.references[""]))
+        about += f"; always {first.classes[always[0]]!r}, the most frequent label, is right on {right:.3f}"
     if first.unit != "patches":
         about = f"{len(set(first.groups))} {first.unit}, {about}"
     return _table(params, split, about, comparison, over)

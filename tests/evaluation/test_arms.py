@@ -71,7 +71,7 @@ def test_every_arm_predicts_every_patch_of_every_split(wave_task: TaskBuilder, s
     assert set(arms.predictions) == set(SPLITS)
     assert set(arms.chosen) == set(LEARNED)
     for predicted in arms.predictions.values():
-        assert set(predicted) == set(ARMS)
+        assert set(predicted) == {*ARMS, *(() if scores else ("majority",))}
         for values in predicted.values():
             assert values.shape == (24, 1 if scores else 2)
             assert values.min() >= 0
@@ -81,6 +81,9 @@ def test_every_arm_predicts_every_patch_of_every_split(wave_task: TaskBuilder, s
             predicted["stacked"], together / (1 if scores else together.sum(1, keepdims=True))
         )
     assert arms.chosen["encoder_linear"].are_groups_apart  # four patches to a patient
+    if not scores:
+        labels = split_rows(task.patches, "train")["label"].value_counts(normalize=True).sort_index()
+        np.testing.assert_allclose(arms.predictions["test"]["majority"], np.tile(labels.to_numpy(), (24, 1)))
 
 
 @pytest.mark.parametrize("scores", [False, True])

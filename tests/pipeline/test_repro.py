@@ -133,7 +133,11 @@ def test_repro_maps_and_diagnoses_every_slide_once(clone: Path) -> None:
     assert metrics["slide_auc"]["value"] == pytest.approx(area)
     summary = json.loads((clone / "data/comparison/summary.json").read_text())
     assert summary["test_slide_auc"]["rsp-mixed_teacher"] == pytest.approx(area)
-    assert set(summary["test_slide_auc"]) == {"rsp-finetune", "rsp-mixed_teacher"}
+    arms = {"rsp-attention", "rsp-moments"}
+    assert set(summary["test_slide_auc"]) == {"rsp-finetune", "rsp-mixed_teacher", *arms}
+    learned = pd.read_csv(clone / "data/mil/rsp-0-0/slides.csv").query("split == 'test'")
+    area = roc_auc_score(learned["label"] == "tumor", learned["attention:tumor"])
+    assert summary["test_slide_auc"]["rsp-attention"] == pytest.approx(area)
 
 
 @pytest.mark.slow
@@ -149,11 +153,11 @@ def test_every_result_is_verified_and_one_changed_byte_of_each_kind_of_file_is_f
 ) -> None:
     monkeypatch.chdir(clone)
     assert [finding for finding in verify_folder(Path("data")) if finding.status != "PASS"] == []
-    folders = ("evaluation", "heatmaps", "diagnosis", "comparison", "phantom")
+    folders = ("evaluation", "heatmaps", "diagnosis", "comparison", "phantom", "features", "mil")
     files = [path for folder in folders for path in sorted(Path("data", folder).rglob("*.*"))]
     of_each_kind = {path.suffix: path for path in files if path.is_file() and not path.name.startswith(".")}
     assert set(of_each_kind) == {
-        *(".csv", ".json", ".png", ".tif", ".geojson", ".md", ".safetensors", ".xml"),
+        *(".csv", ".json", ".png", ".tif", ".geojson", ".md", ".safetensors", ".xml", ".h5"),
     }
     for path in of_each_kind.values():
         content, mode = path.read_bytes(), path.stat().st_mode
@@ -222,7 +226,12 @@ def test_metrics_and_plots_are_shown(clone: Path, shell: Shell) -> None:
         "encoder_linear",
         "encoder_knn",
         "stacked",
+        "majority",
     }
+    of_test = pd.read_csv(clone / "data/evaluation/rsp-0-mixed_teacher-0/predictions.csv").query(
+        "split == 'test'"
+    )
+    assert summary["test_accuracy"]["majority"] == pytest.approx((of_test["label"] == "normal").mean())
     shell("dvc plots show", clone)
     page = (clone / "dvc_plots/index.html").read_text()
     pictures = ("confusion.png", "reliability.png", "pairs.png", "answers.png", "mosaic.png", "roc.png")
