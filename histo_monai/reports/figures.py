@@ -23,6 +23,7 @@ _MARKERS = "osD^vP"
 _SHARE_FROM = 0.55  # A cell this dark takes white digits.
 _FEWEST_ROWS = 5
 _NUM_TENTHS = 10
+_LEAST_AREA, _MOST_AREA = 16.0, 400.0
 _BAR = 0.86  # Of a bin's width.
 _MOST_LETTERS = 26  # Of level class names side by side under a matrix.
 
@@ -60,7 +61,8 @@ def reliability_diagram(
 ) -> np.ndarray:
     """Accuracy against confidence, a line per model, over a histogram of the confidence.
 
-    On the diagonal a model is as often right as it is sure; below it, it is too sure of itself. The legend
+    On the diagonal a model is as often right as it is sure; below it, it is too sure of itself. Marks are as large as
+    their bins hold rows. The legend
     gives the expected calibration error, which weighs each bin's distance by its rows.
 
     Args:
@@ -186,16 +188,13 @@ def _draw_confusion(axis: Axes, counts: np.ndarray, classes: Sequence[str]) -> N
 
 
 def _draw_reliability(axis: Axes, bins: list[ReliabilityBin], color: str, marker: str, label: str) -> None:
-    axis.plot(
-        [cell.confidence for cell in bins],
-        [cell.accuracy for cell in bins],
-        color=color,
-        marker=marker,
-        markersize=7,
-        markeredgecolor="white",
-        linewidth=1.8,
-        label=label,
-    )
+    """A line, and on it the bins, their areas as their rows: a bin of three patches says little."""
+    where = [cell.confidence for cell in bins], [cell.accuracy for cell in bins]
+    rows = sum(cell.count for cell in bins)
+    areas = [_LEAST_AREA + _MOST_AREA * cell.count / rows for cell in bins]
+    axis.plot(*where, color=color, linewidth=1.4)
+    axis.scatter(*where, s=areas, color=color, marker=marker, edgecolors="white", zorder=3)
+    axis.plot([], [], color=color, marker=marker, markersize=7, linewidth=1.4, label=label)
 
 
 def _draw_histogram(axis: Axes, bins: list[ReliabilityBin], color: str, place: int, num: int) -> None:

@@ -142,7 +142,26 @@ def comparison_report(title: str, splits: Sequence[SplitTable], warnings: Sequen
     rows = [Row.of(model) for split in splits for model in split.models]
     arms = [_ARMS] * any(row.is_arm and row.training not in SLIDE_ARMS for row in rows)
     arms += [_SLIDE_ARMS] * any(row.training in SLIDE_ARMS for row in rows)
-    return "\n\n".join([*parts, _HOW, *arms]) + "\n"
+    return "\n\n".join([*parts, _HOW, *arms, _words(splits)]) + "\n"
+
+
+def _words(splits: Sequence[SplitTable]) -> str:
+    """What stands in the tables and in the title, in a list: those words alone that are used."""
+    shown = {metric for split in splits for metric in split.table["metric"]}
+    trainings = {Row.of(model).training for split in splits for model in split.models}
+    used = [
+        "alpha: fraction of the training labels that is used",
+        "mu: unlabeled images beside each labeled one in a step",
+        "n_aug: operations of a strong view, where students are taught as published",
+        *["CR: consistency training as published"] * any("paper" in name for name in trainings),
+        *["RSP: resolution sequence prediction, in which order patches of several µm/px were shown"],
+        *["macro AUC: mean over the classes, each against the rest"] * any("macro" in name for name in shown),
+        *["slide AUC: how often a positive slide scores above another"] * ("slide_auc" in shown),
+        *["ICC(2,1): absolute agreement with a pathologist, 1 at best"]
+        * any("icc" in name for name in shown),
+        "Holm: p-values are raised with the number of pairs, so that any false verdict is as rare as in one test",
+    ]
+    return "## Words\n\n" + "\n".join(f"- {line}" for line in used) + "\n\nMore: docs/glossary.md."
 
 
 def _values(split: SplitTable) -> str:

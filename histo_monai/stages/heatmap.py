@@ -186,7 +186,7 @@ def _for_mosaic(slides: pd.DataFrame) -> list[int]:
 
 
 def _row_title(row: Mapping[str, Any]) -> str:
-    return " ".join(str(row[name]) for name in ("slide_id", "size") if row[name])
+    return " ".join(str(row[name]) for name in ("slide_id", "size", "split") if row[name])
 
 
 def _write_slide(

@@ -203,14 +203,16 @@ def _draw(
     shown = read.rows.assign(turn=read.rows.groupby("label").cumcount()).sort_values("turn", kind="stable")
     pictures = []
     of_slide = rows.set_index("slide_id")
+    is_outlined = bool((rows["annotation"] != "").any())
     for slide_id, label in zip(shown["slide_id"][:NUM_SHOWN], shown["label"], strict=False):
         about, heatmap = of_slide.loc[slide_id], maps[slide_id]
         reference = read_regions(Path(about["annotation"])) if about["annotation"] else []
         picture = SlidePicture.read(
             Path(about["path"]), heatmap, style, reference, is_exhaustive=bool(about["exhaustive"])
         )
-        drawn = [picture.thumbnail, picture.truth(), picture.blended(heatmap, ATTENTION, ())]
+        reference_or_none = [picture.truth()] if is_outlined else []
+        drawn = [picture.thumbnail, *reference_or_none, picture.blended(heatmap, ATTENTION, ())]
         pictures.append((f"{slide_id} {label}", drawn))
-    columns = ["slide", "reference", ATTENTION]
+    columns = ["slide", *["reference"] * is_outlined, ATTENTION]
     quantity = "attention, of its highest"
     image.imsave(folder / "attention.png", map_mosaic(pictures, columns, quantity=quantity))

@@ -70,14 +70,19 @@ def shell(commands: Path) -> Shell:
     return run
 
 
-@pytest.fixture(scope="session")
-def finished(root: Path, shell: Shell, tmp_path_factory: pytest.TempPathFactory) -> Finished:
-    """The files that git tracks, as they are now, in a repository of their own with tiny params; all stages run."""
-    folder = tmp_path_factory.mktemp("clone")
+def copy_tracked(root: Path, folder: Path, shell: Shell) -> None:
+    """The files that git tracks, as they are now, into a folder."""
     for name in shell("git ls-files --cached --others --exclude-standard", root).split():
         if (root / name).is_file() and name != "dvc.lock":  # the lock of a run in this very checkout
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(root / name, folder / name)
+
+
+@pytest.fixture(scope="session")
+def finished(root: Path, shell: Shell, tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    """The files that git tracks, as they are now, in a repository of their own with tiny params; all stages run."""
+    folder = tmp_path_factory.mktemp("clone")
+    copy_tracked(root, folder, shell)
     params = yaml.safe_load((folder / "params.yaml").read_text())
     params |= {"patch_px": 32, "alpha": 0.25, "mu": 7, "methods": ["random", "rsp"]}
     params["whole_slides"]["methods"] = ["rsp"]
