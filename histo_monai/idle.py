@@ -70,7 +70,7 @@ def leave_empty(
                 path.write_text(f"{REASON}\n", encoding="utf-8")
         provenance = made_from(params, [read])
         write_metrics(draft, {REASON: why}, provenance, summary={})
-    _LOG.info("%s: %s", folder, why)
+    _LOG.log(logging.WARNING if why == NO_PATCHES else logging.INFO, "%s: %s", folder, why)
 
 
 def why_idle(folder: Path) -> str:

@@ -66,6 +66,10 @@ class Dataset(Protocol):
         """The table that would hold the labels, where a folder may have none and has none: it can be pretrained on."""
         return None
 
+    def missing_slides(self, root: Path) -> Path | None:
+        """The table that would name the slides, where a folder may have none and has none: of pictures alone."""
+        return None
+
     def pretraining_slides(self, root: Path, settings: Any) -> pd.DataFrame:
         """The slides to pretrain on, `tables.columns.CORPUS_COLUMNS`; `settings` are its section of `corpora`.
 

@@ -41,7 +41,7 @@ class PretrainResult:
 def pretrain(
     pretext: Pretext,
     training: DataLoader[Any] | None,
-    validation: DataLoader[Any],
+    validation: DataLoader[Any] | None,
     *,
     seed: int,
     device: torch.device,
@@ -57,7 +57,7 @@ def pretrain(
     Args:
         pretext: the method; its network is moved to `device`.
         training: batches of this process; its `batch_sampler` has `set_epoch`. None where `pretext.epochs` is 0.
-        validation: batches of this process, in a fixed order.
+        validation: batches of this process, in a fixed order. None where there is no slide: then nothing is measured.
         seed: of every random decision after initialization.
         device: where the network runs. CUDA uses bfloat16 autocast and channels-last.
         records: where traces are left, see `Records`.
@@ -65,6 +65,10 @@ def pretrain(
     Raises:
         ArithmeticError: the loss is not finite; names epoch, iteration and what to change.
     """
+    if validation is None:
+        if pretext.epochs:
+            raise ValueError("a method that trains needs slides to validate on")
+        return PretrainResult([], 0, {}, np.full((1, 1, 3), 255, np.uint8))
     network = placed(pretext.network, device)
     optimizer = pretext.optimizer(network)
     trainer = _trainer(pretext, network, optimizer, seed, device)

@@ -104,6 +104,15 @@ def _check_resolution(path: Path, level_mpps: tuple[float, ...], mpp: float) -> 
         raise InputError(f"{path}: {error}") from None
 
 
+def no_slides() -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """What `build_pretraining_index` returns, without a row: nothing is pretrained."""
+    return (
+        pd.DataFrame(columns=list(SLIDE_COLUMNS)),
+        pd.DataFrame(columns=list(CENTER_COLUMNS)),
+        pd.DataFrame(columns=["slide_id", "problem"]),
+    )
+
+
 def build_pretraining_index(
     corpus: pd.DataFrame,
     *,

@@ -8,7 +8,7 @@ from histo_monai.settings.registry import Part, Registry
 _HERE = "histo_monai.pretext"
 
 PRETEXTS = Registry(
-    random=Part(f"{_HERE}.random.method:Random", f"{_HERE}.settings:PretextSettings"),
+    random=Part(f"{_HERE}.random.method:Random", f"{_HERE}.settings:UntrainedSettings"),
     pretrained=Part(
         f"{_HERE}.pretrained.method:Pretrained", f"{_HERE}.pretrained.settings:PretrainedSettings"
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from histo_monai.settings.reader import ParamsError
 from histo_monai.settings.rules import Count, Fraction, Positive, Range
@@ -11,7 +11,13 @@ from histo_monai.settings.rules import Count, Fraction, Positive, Range
 
 @dataclass(frozen=True)
 class PretextSettings:
-    """What params can set of a method, in the section `pretrain.<method>`; of itself nothing."""
+    """What params can set of a method, in the section `pretrain.<method>`; of itself nothing.
+
+    Attributes:
+        needs_slides: whether the method learns from the slides of the corpus, so that there must be some.
+    """
+
+    needs_slides: ClassVar[bool] = True
 
     def check(self, *, corpus: str, num_train: int, weights: str | None) -> None:
         """Refuse what does not go with the rest of the params; called when they are read, if the method is in use.
@@ -24,6 +30,13 @@ class PretextSettings:
         Raises:
             ParamsError: one line that begins with the key.
         """
+
+
+@dataclass(frozen=True)
+class UntrainedSettings(PretextSettings):
+    """Of an encoder that is taken as it is: nothing to set, and no slide is needed."""
+
+    needs_slides: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)

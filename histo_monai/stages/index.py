@@ -17,7 +17,7 @@ from histo_monai.errors import InputError
 from histo_monai.index.audit.review import Surroundings, with_splits_of_patches
 from histo_monai.index.audit.views import look_at_slides, readable, refuse_unreadable
 from histo_monai.index.candidates import PLENTY, Search, draw_unlabeled, slides_to_search
-from histo_monai.index.corpus import Placement, build_pretraining_index
+from histo_monai.index.corpus import Placement, build_pretraining_index, no_slides
 from histo_monai.index.labels import Labels, build_labels, count_patches, without_labels
 from histo_monai.index.remarks import remarks_on
 from histo_monai.params import Params, load_params
@@ -40,24 +40,9 @@ def run() -> None:
     """
     params = load_params(artifacts.PARAMS)
     processes = read_environment().cpus
-    corpus = read_corpus(params)
     for name, key in {params.corpus: "corpus", params.dataset: "dataset"}.items():
         DATASETS[name].check_files(_existing_folder(params.source, name, key), processes)
-    section = params.corpus_section
-    slides, centers, skipped = build_pretraining_index(
-        corpus,
-        num={"train": section.num_train, "validation": section.num_validation},
-        placement=Placement(
-            patch_px=params.patch_px,
-            mpps=section.mpps,
-            tissue_mpp=params.index.tissue_mpp,
-            min_tissue_fraction=params.index.min_tissue_fraction,
-        ),
-        validation_fraction=params.index.validation_fraction,
-        seed=params.index.seed,
-        skip_bad_slides=params.index.skip_bad_slides,
-        processes=processes,
-    )
+    slides, centers, skipped = _to_pretrain_on(params, processes)
     for row in skipped.itertuples():
         _LOG.warning("left out: %s", row.problem)
     labels, whole_slides = _labels_and_whole_slides(params, slides, processes)
@@ -85,6 +70,35 @@ def run() -> None:
         write_metrics(folder, counts, provenance, summary=counts)
     numbers = ", ".join(f"{name} {n}" for name, n in counts.items())
     _LOG.info("%s written: %s", artifacts.INDEX, numbers)
+
+
+def _to_pretrain_on(params: Params, processes: int) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """See `build_pretraining_index`; nothing where there are only pictures, and no method learns from slides."""
+    root, section = _existing_folder(params.source, params.corpus, "corpus"), params.corpus_section
+    missing = DATASETS[params.corpus].missing_slides(root)
+    learn = [name for name in params.methods if params.pretrain.methods[name].needs_slides]
+    if missing is not None and learn:
+        raise InputError(
+            f"{missing}: not found, and {', '.join(learn)} learns from slides; list yours there "
+            "(slide_id,path[,patient_id,mpp,label,split,exhaustive,sha256]), or pretrain on none: methods: [random], "
+            "or [pretrained] with a file of weights (docs/encoders.md)"
+        )
+    if missing is not None:
+        return no_slides()
+    return build_pretraining_index(
+        read_corpus(params),
+        num={"train": section.num_train, "validation": section.num_validation},
+        placement=Placement(
+            patch_px=params.patch_px,
+            mpps=section.mpps,
+            tissue_mpp=params.index.tissue_mpp,
+            min_tissue_fraction=params.index.min_tissue_fraction,
+        ),
+        validation_fraction=params.index.validation_fraction,
+        seed=params.index.seed,
+        skip_bad_slides=params.index.skip_bad_slides,
+        processes=processes,
+    )
 
 
 def _labels_and_whole_slides(

@@ -78,7 +78,7 @@ def _train(device: torch.device, method: str, seed: int, params: Params, environ
     result = pretrain(
         pretext,
         load("train") if pretext.epochs else None,
-        load("validation"),
+        load("validation") if len(centers) else None,
         seed=seed,
         device=device,
         records=Records(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -53,6 +54,10 @@ class Own(Dataset):
     LabelSettings: ClassVar = OwnLabels
     MapSettings: ClassVar = OwnMaps
 
+    def missing_slides(self, root: Path) -> Path | None:
+        """slides.csv, where it is not there."""
+        return None if os.path.lexists(root / "slides.csv") else root / "slides.csv"
+
     def pretraining_slides(self, root: Path, settings: Any) -> pd.DataFrame:
         """See `reader.pretraining_slides`."""
         from histo_monai.datasets.own import reader
@@ -84,9 +89,11 @@ class Own(Dataset):
         return labels.unlabeled
 
     def whole_slides(self, reading: Reading) -> tuple[pd.DataFrame, list[str]]:
-        """See `reader.whole_slides`."""
+        """See `reader.whole_slides`; none where there is no slides.csv."""
         from histo_monai.datasets.own import reader
 
+        if self.missing_slides(reading.root) is not None:
+            return reader.no_slides(), []
         return reader.whole_slides(reading.root)
 
     def is_lesion(self, label: str, positive: str) -> bool:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from histo_monai.pretext.settings import PretextSettings
+from histo_monai.pretext.settings import UntrainedSettings
 from histo_monai.settings.reader import ParamsError
 
 
 @dataclass(frozen=True)
-class PretrainedSettings(PretextSettings):
+class PretrainedSettings(UntrainedSettings):
     """Nothing to set: the encoder stays as its file says."""
 
     def check(self, *, corpus: str, num_train: int, weights: str | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from histo_monai.networks.start import EncoderStart
-from histo_monai.pretext.settings import PretextSettings
+from histo_monai.pretext.settings import PretextSettings, UntrainedSettings
 from histo_monai.pretext.untrained import Untrained
 
 
@@ -20,7 +20,7 @@ class Random(Untrained):
         settings: none.
     """
 
-    Settings: ClassVar[type[PretextSettings]] = PretextSettings
+    Settings: ClassVar[type[PretextSettings]] = UntrainedSettings
 
     def __init__(
         self,

@@ -117,7 +117,9 @@ def _by_split(checked: Checked) -> pd.DataFrame:
         "of them with a label": of["label"].agg(lambda labels: int((labels != "").sum())),
         "places to pretrain on": centers,
     }
-    table = pd.DataFrame({name: row.reindex(SPLITS, fill_value=0) for name, row in rows.items()}).T
+    table = pd.DataFrame(
+        {name: row.astype(int).reindex(SPLITS, fill_value=0) for name, row in rows.items()}
+    ).T
     return table.astype(int)
 
 
