@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks and times everything that a GPU does, in one call, on a machine that has one: some ten minutes.
 #     benchmarks/gpu.sh [folder for the logs]
-# Needs pytest, hypothesis and the packages of pyproject.toml (ruamel.yaml among them), but not DVC.
+# Needs pytest, hypothesis, h5py and the packages of pyproject.toml (ruamel.yaml among them), but not DVC.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root=$PWD
@@ -61,4 +61,7 @@ for stage in heatmap aggregate; do
     time "$python" -m histo_monai "$stage" --method rsp --seed 0 2>&1 | tr '\r' '\n' | grep -a "100%.*patch/s\|auc\|written" |
         tee -a "$logs/stage.log"
 done
+echo "== features of whole slides, and what their labels alone teach"
+time "$python" -m histo_monai embed --method rsp 2>&1 | tr '\r' '\n' | grep -a "100%.*patch/s\|written" | tee -a "$logs/stage.log"
+time "$python" -m histo_monai mil --method rsp --seed 0 2>&1 | grep -a "auc" | tee -a "$logs/stage.log"
 cat data/evaluation/rsp-0-paper-0/summary.json data/diagnosis/rsp-0-paper-0/summary.json

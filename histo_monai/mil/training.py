@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,11 @@ from tqdm import tqdm
 from histo_monai.baselines.learners import choose_model
 from histo_monai.comparison.rows import ATTENTION, MOMENTS
 from histo_monai.engines.handlers import stop_when_not_finite
+from histo_monai.errors import InputError
 from histo_monai.mil.bags import Bags
 from histo_monai.mil.network import AttentionPooling
 from histo_monai.mil.settings import MilSettings
+from histo_monai.networks.checkpoint import load_model, save_model
 from histo_monai.randomness import derive_seed, generator
 from histo_monai.schedule import Schedule
 
@@ -65,7 +68,38 @@ class CrossFitted:
     moments: Mapping[str, Any]
 
 
-def cross_fit(slides: Slides, settings: MilSettings, *, seed: int, device: torch.device) -> CrossFitted:
+@dataclass(frozen=True)
+class Kept:
+    """Networks that are done, so that a killed run goes on after its last finished fold.
+
+    Attributes:
+        folder: of their files.
+        fingerprint: of everything that decides them; those under another are taught again.
+    """
+
+    folder: Path
+    fingerprint: str
+
+    def load(self, fold: int) -> tuple[dict[str, torch.Tensor], list[float]] | None:
+        """Weights and losses of a fold; None where they are not there, or were made from something else."""
+        try:
+            state, about = load_model(self._path(fold))
+        except InputError:
+            return None
+        return (state, list(about["losses"])) if about.get("fingerprint") == self.fingerprint else None
+
+    def save(self, fold: int, network: AttentionPooling, losses: Sequence[float]) -> None:
+        """Keep a network that has learned."""
+        about = {"fingerprint": self.fingerprint, "losses": list(losses)}
+        save_model(self._path(fold), network.state_dict(), about)
+
+    def _path(self, fold: int) -> Path:
+        return self.folder / f"{fold}.safetensors"
+
+
+def cross_fit(
+    slides: Slides, settings: MilSettings, *, seed: int, device: torch.device, kept: Kept | None = None
+) -> CrossFitted:
     """Teach a network without each fold, and score every slide.
 
     Args:
@@ -73,22 +107,31 @@ def cross_fit(slides: Slides, settings: MilSettings, *, seed: int, device: torch
         settings: see `MilSettings`.
         seed: of initializations and orders.
         device: where networks learn.
+        kept: those that are done already; None keeps none.
 
     Raises:
         ArithmeticError: a loss is not finite; names epoch, iteration and what to change.
     """
     networks, curves = {}, []
     for fold in sorted(set(slides.folds.tolist()) - {-1}):
-        learning = np.flatnonzero((slides.folds >= 0) & (slides.folds != fold))
-        network, losses = teach(
-            slides.bags,
-            learning,
-            slides.labels[learning],
-            slides.num_classes,
-            settings,
-            seed=derive_seed(seed, "fold", fold),
-            device=device,
-        )
+        done = kept.load(fold) if kept else None
+        if done is None:
+            learning = np.flatnonzero((slides.folds >= 0) & (slides.folds != fold))
+            network, losses = teach(
+                slides.bags,
+                learning,
+                slides.labels[learning],
+                slides.num_classes,
+                settings,
+                seed=derive_seed(seed, "fold", fold),
+                device=device,
+            )
+            if kept:
+                kept.save(fold, network, losses)
+        else:
+            network, losses = _new(slides.bags, slides.num_classes, settings), done[1]
+            network.load_state_dict(done[0])
+            network.to(device).eval().requires_grad_(False)
         networks[fold] = network
         curves += [{"fold": fold, "epoch": epoch, "loss": loss} for epoch, loss in enumerate(losses, start=1)]
     known = np.flatnonzero(slides.folds >= 0)
@@ -129,9 +172,7 @@ def teach(
         ArithmeticError: see `cross_fit`.
     """
     torch.manual_seed(derive_seed(seed, "initialization"))
-    network = AttentionPooling(
-        bags.num_features, num_classes, hidden=settings.hidden, dropout=settings.dropout
-    )
+    network = _new(bags, num_classes, settings)
     network.mean, network.scale = bags.moments(which.tolist())
     network.to(device).train()
     schedule = Schedule(settings.epochs, "adamw", settings.lr, settings.weight_decay, warmup=_WARMUP)
@@ -168,6 +209,10 @@ def teach(
         losses.append(float(np.mean(of_epoch)))
         of_epoch.clear()
     return network.eval().requires_grad_(False), losses
+
+
+def _new(bags: Bags, num_classes: int, settings: MilSettings) -> AttentionPooling:
+    return AttentionPooling(bags.num_features, num_classes, hidden=settings.hidden, dropout=settings.dropout)
 
 
 def _some(bag: torch.Tensor, most: int, drawn: np.random.Generator) -> torch.Tensor:

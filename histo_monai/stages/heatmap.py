@@ -166,8 +166,14 @@ def _write_maps(
     done = list(
         map_over_processes(work, *jobs, processes=processes, title="maps", unit="slide", start="spawn")
     )
-    pictures = [(_row_title(rows[i]), done[i][1]) for i in shown]
     titles = ["slide", "reference", *MODELS]
+    kept = list(range(len(titles)))
+    if (
+        not (slides["annotation"] != "").any() and not slides["exhaustive"].any()
+    ):  # Nobody has outlined anything.
+        kept = [0, *range(2, len(titles))]
+    pictures = [(_row_title(rows[i]), [done[i][1][column] for column in kept]) for i in shown]
+    titles = [titles[column] for column in kept]
     picture = map_mosaic(pictures, titles, quantity=style.quantity, classes=style.classes)
     image.imsave(folder / artifacts.PLOTS / MOSAIC, picture)
     return slides.assign(num_cells=[num for num, _ in done])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,16 @@ from histo_monai import artifacts
 from histo_monai.artifacts import Run
 from histo_monai.comparison.rows import ATTENTION, SLIDE_ARMS
 from histo_monai.datasets.registry import DATASETS
+from histo_monai.engines.resume import fingerprint
 from histo_monai.environment import read_environment
 from histo_monai.files.outlines import read_regions
 from histo_monai.idle import leave_empty, why_idle
+from histo_monai.imports import modules_sha256
 from histo_monai.mapping.heatmap import Heatmap, write_heatmap
 from histo_monai.mapping.patch_features import FeatureFile
 from histo_monai.mil.bags import Bags
 from histo_monai.mil.estimates import IN_OUTLINES, attention_in_outlines, slide_estimates
-from histo_monai.mil.training import CrossFitted, Slides, cross_fit
+from histo_monai.mil.training import CrossFitted, Kept, Slides, cross_fit
 from histo_monai.networks.checkpoint import save_model
 from histo_monai.params import Params, load_params
 from histo_monai.provenance import made_from, without_ids, write_metrics
@@ -75,8 +78,16 @@ def run(method: str, encoder: int, seed: int) -> None:
     slides, warnings = _slides(rows, classes, Bags(paths), params.mil.num_folds, of_run.derived_seed)
     environment = read_environment()
     environment.use_cpus()
+    stage = f"mil-{of_run.name}"
+    decided_by = [*of_run, dataclasses.asdict(params.mil), rows["content"].tolist()]
+    read = [artifacts.WHOLE_SLIDES_CSV, features / artifacts.METRICS]
+    key = fingerprint(decided_by, read, modules_sha256(cross_fit.__module__))
     found = cross_fit(
-        slides, params.mil, seed=derive_seed(of_run.derived_seed, "mil"), device=environment.device
+        slides,
+        params.mil,
+        seed=derive_seed(of_run.derived_seed, "mil"),
+        device=environment.device,
+        kept=Kept(artifacts.unfinished_folder(stage), key),
     )
     provenance = made_from(params, [artifacts.WHOLE_SLIDES_CSV, *paths], [rows])
     with whole_folder(of_run.mil) as draft:
@@ -87,10 +98,11 @@ def run(method: str, encoder: int, seed: int) -> None:
         artifacts.write_curves(draft / artifacts.CURVES, found.curves)
         _write_networks(draft / NETWORKS, found, classes, params, without_ids(provenance))
         maps = _write_weights(draft / WEIGHTS, rows, paths, found.weights)
-        read = read_slide_classes(draft / artifacts.MAPPED_CSV)
-        metrics = _metrics(read, found, rows, maps, params, warnings)
-        _draw(draft / artifacts.PLOTS, read, rows, maps, params)
+        known = read_slide_classes(draft / artifacts.MAPPED_CSV)
+        metrics = _metrics(known, found, rows, maps, params, warnings)
+        _draw(draft / artifacts.PLOTS, known, rows, maps, params)
         write_metrics(draft, metrics, provenance, summary=summarize(metrics))
+    shutil.rmtree(artifacts.unfinished_folder(stage), ignore_errors=True)
     for line in metrics["warnings"]:
         _LOG.warning("%s", line)
     for name, value in summarize(metrics).items():

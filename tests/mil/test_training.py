@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +15,10 @@ from histo_monai.mapping.grid import Grid
 from histo_monai.mapping.origin import Origin
 from histo_monai.mapping.patch_features import PatchFeatures, write_features
 from histo_monai.metrics import auc
+from histo_monai.mil import training
 from histo_monai.mil.bags import Bags
 from histo_monai.mil.settings import MilSettings
-from histo_monai.mil.training import CrossFitted, Slides, cross_fit
+from histo_monai.mil.training import CrossFitted, Kept, Slides, cross_fit, teach
 
 NUM_SLIDES, NUM_FEATURES, NUM_TESTED = 40, 12, 10
 SETTINGS = MilSettings(
@@ -120,6 +122,38 @@ def test_labels_of_test_slides_bear_on_nothing(write: Write) -> None:
     assert set(slides.labels[-NUM_TESTED:]) == {-1}
     summed = slides.bags.summaries()["mean_and_sd"]
     np.testing.assert_allclose(summed[3], np.r_[bags[3].mean(0), bags[3].std(0)], rtol=1e-5, atol=1e-6)
+
+
+def test_a_killed_run_goes_on_after_its_last_fold_and_ends_in_the_same(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bags, labels, _ = _cohort()
+    slides = _slides(write(bags), labels)
+    taught: list[int] = []
+
+    def spy(*arguments: Any, **options: Any) -> Any:
+        taught.append(len(taught))
+        if len(taught) == 3:
+            raise KeyboardInterrupt
+        return teach(*arguments, **options)
+
+    def fit(fingerprint: str) -> CrossFitted:
+        kept = Kept(tmp_path / "kept", fingerprint)
+        return cross_fit(slides, SETTINGS, seed=0, device=torch.device("cpu"), kept=kept)
+
+    monkeypatch.setattr(training, "teach", spy)
+    with pytest.raises(KeyboardInterrupt):
+        fit("a")
+    again = fit("a")
+    assert len(taught) == 4  # two, the one that was killed, and that again
+    whole = _fit(slides)
+    for arm, shares in whole.probabilities.items():
+        np.testing.assert_array_equal(shares, again.probabilities[arm])
+    assert list(whole.curves) == list(again.curves)
+    taught.clear()
+    taught.extend(range(9))
+    fit("b")
+    assert len(taught) == 12
 
 
 def test_files_give_the_same_bytes_as_memory_and_so_does_the_same_seed(write: Write) -> None:
