@@ -158,7 +158,8 @@ def test_no_stage_and_no_command_changes_an_input(project: Path, monkeypatch: py
         assert {name: after[name] for name in before} == before, call
     new = {Path(name).name for name in set(after) - set(before)}
     maps = {f"{name}.map.{suffix}" for name in SPLITS for suffix in ("csv", "geojson", "json", "png", "tif")}
-    assert new == maps | {"converted.geojson"}
+    features = {f"{name}.{suffix}" for name in SPLITS for suffix in ("h5", "features.json")}
+    assert new == maps | features | {"converted.geojson"}
     for name in SPLITS:
         assert len(read_heatmap(OWN / f"{name}.map.csv").cells)
     scores = {path.name for path in Path("data/heatmaps/random-0-paper-0/scores").iterdir()}

@@ -19,6 +19,7 @@ ENCODER = {
     "head": "pair",
     "architecture": "resnet18",
     "mpps": [1.0, 2.0, 4.0],
+    "patch_px": 64,
     "encoder": build_encoder().description(architecture="", head="", patch_px=64, mpps=[])["encoder"],
     "source": "phantom",
     "corpus": "camelyon16",
