@@ -155,6 +155,10 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         all_of(NO_MAPS, with_cell(PATCHES, 2, "label", "necrosis")),
         r"class 'necrosis' is in train but not in validation",
     ),
+    "slides that no encoder can see as asked": (
+        all_of(PATCHES.unlink, _slide_labels("tntntnt"), params_with(embed__mpp=0.5)),
+        r"7 of 7 slides cannot be seen at 0\.5 µm/px .*\(embed\.mpp\): s0: .*whole_slides\.methods",
+    ),
     "alpha that leaves nothing": (
         params_with(alpha=0.01),
         r"alpha 0\.01 leaves class '(normal|tumor)' without a label: .*raise alpha to",
@@ -189,6 +193,18 @@ REMARKED: dict[str, tuple[Callable[[], object], str]] = {
     "slide labels of other names": (
         _slide_labels("cncncnc"),
         r"no diagnosis of slides: .*known to be 'tumor'.*heatmap\.own\.positive",
+    ),
+    "a label that one slide has": (
+        _slide_labels("tnn----"),
+        r"nothing is learned from labels of slides: 'tumor' has one slide or patient.*label two or more",
+    ),
+    "test slides of another label": (
+        _slide_labels("tntn-cn"),
+        r"nothing is learned from labels of slides: test slides are labeled 'cancer', and no other is",
+    ),
+    "labels of slides alone, and no test": (
+        all_of(_without("split"), PATCHES.unlink, _slide_labels("tntntnt")),
+        r"no patch is labeled: the labels of 7 slides \(normal, tumor\) .*the column split names those",
     ),
     "outlines of glass": (
         _on_glass,

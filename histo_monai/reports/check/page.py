@@ -60,9 +60,7 @@ def check_page(checked: Checked) -> str:
         _lines("To mend", checked.problems, "bad"),
         _lines("To know", checked.remarks),
         "<h2>Labeled patches</h2>",
-        _table(_by_class(checked.patches))
-        if len(checked.patches)
-        else "<p>None: slides can be pretrained on.</p>",
+        _table(_by_class(checked.patches)) if len(checked.patches) else "<p>None.</p>",
         "<h2>Slides</h2>",
         _table(_by_split(checked)),
         _pictures(checked),
