@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.reports.maps.overlay import Canvas, draw_class_key, draw_color_bar
+from histo_monai.reports.maps.overlay import UNCOLORED, Canvas, draw_class_key, draw_color_bar
 from histo_monai.slides.annotations import Region, rasterize_regions
 
 Pixels = NDArray[np.uint8]
@@ -73,7 +73,9 @@ def map_mosaic(
         top += height + _GAP
     if len(classes) > 1:
         draw_class_key(canvas, (top + _LINE, left), classes, 1)
+        canvas.write(top + _LINE, right - _GAP, UNCOLORED, 0.85 * _TEXT, "right")
     else:
+        canvas.write(top + _FOOT / 2, left, UNCOLORED, 0.85 * _TEXT)
         draw_color_bar(canvas, (top + _FOOT / 2, right - _GAP), quantity, 1)
     return canvas.drawn()
 

@@ -25,6 +25,7 @@ _FAINTEST, _STRONGEST, _FULL_FROM = 0.18, 0.62, 0.6
 _OPACITY = np.interp(np.arange(256), [1, 1 + 254 * _FULL_FROM], [_FAINTEST, _STRONGEST])
 _OPACITY[0] = 0  # What was not looked at stays as it is.
 _LINE, _HALO = (0, 220, 60), (0, 0, 0)
+UNCOLORED = "uncolored: not looked at"
 _MARGIN, _TITLE, _FOOT, _TEXT = 14, 34, 62, 14  # px at a picture up to a thousand px wide.
 _BAR_PX, _NARROWEST, _KEY_LINE = 170, 460, 22
 _SUBPIXELS = 4  # OpenCV's fixed point: sixteenths.
@@ -148,6 +149,8 @@ def overlay(
         draw_class_key(canvas, (foot + _FOOT * scale / 2, margin), classes, scale)
     else:
         draw_color_bar(canvas, (foot, plan.canvas_yx[1] - margin), quantity, scale)
+    bottom, right = plan.canvas_yx
+    canvas.write(bottom - 0.6 * margin, right - margin, UNCOLORED, 0.85 * _TEXT * scale, "right")
     return canvas.drawn()
 
 
