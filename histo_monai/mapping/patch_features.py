@@ -15,6 +15,7 @@ an `Origin`. CLAM reads `features` and `coords`; what else there is neither look
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -125,6 +126,7 @@ class FeatureFile:
             raise InputError(
                 f"{path}: no such file of features; run the embed stage, or histo-monai features"
             )
+        self._file: Any = contextlib.nullcontext()
         try:
             self._file = h5py.File(path, "r")
             about = self._file["coords"].attrs
@@ -132,6 +134,7 @@ class FeatureFile:
             self._about = {name: about[name].item() for name in _NEEDED}
         except (OSError, KeyError, ValueError, AttributeError) as error:
             what = " ".join(str(error).split())[:200]
+            self.__exit__()
             raise InputError(
                 f"{path}: no features as histo_monai writes them ({what}); remove it and run again"
             ) from None
@@ -140,7 +143,7 @@ class FeatureFile:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
+        self._file.__exit__(None, None, None)
 
     def features(self) -> NDArray[np.float32]:
         """Shape (n, D)."""
