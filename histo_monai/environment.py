@@ -20,11 +20,20 @@ import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 import torch
 
 from histo_monai.errors import InputError
+
+
+class Sharing(TypedDict):
+    """See `Environment.sharing`."""
+
+    device: torch.device
+    workers: int
+    ranks: int
+    timeout_s: float
 
 
 @dataclass(frozen=True)
@@ -36,6 +45,13 @@ class Environment:
     workers: int
     cpus: int
     timeout_s: int
+
+    @property
+    def sharing(self) -> Sharing:
+        """How work on slides is shared: the keyword arguments of `engines.maps.slides.over_slides`."""
+        return Sharing(
+            device=self.device, workers=self.workers, ranks=self.ranks, timeout_s=float(self.timeout_s)
+        )
 
     def use_cpus(self, processes: int = 1) -> None:
         """Share the cores among this many training processes; a GPU needs no say in it."""

@@ -18,7 +18,7 @@ from histo_monai.networks.checkpoint import save_model
 from histo_monai.params import Params
 from histo_monai.provenance import made_from, write_metrics
 from histo_monai.storage import read_json, whole_folder, write_json
-from histo_monai.tables.patches import read_patches
+from histo_monai.tables.columns import PATCH_COLUMNS
 
 _LOG = logging.getLogger(__name__)
 
@@ -28,12 +28,13 @@ NO_PATCHES = "no patch is labeled, so there is nothing to learn from or to predi
 
 
 def has_patches() -> bool:
-    """Whether data/index/patches.csv holds a labeled patch.
-
-    Raises:
-        InputError: it cannot be read.
-    """
-    return len(read_patches(artifacts.PATCHES_CSV)) > 0
+    """Whether data/index/patches.csv holds more than its header; where it is no such table, its reader tells."""
+    path = artifacts.PATCHES_CSV
+    if not path.is_file():
+        return True
+    header = ",".join(PATCH_COLUMNS).encode()
+    with path.open("rb") as file:
+        return file.readline(len(header) + 2).strip() != header or bool(file.read(1))
 
 
 def leave_empty(

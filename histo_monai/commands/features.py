@@ -108,10 +108,7 @@ def run(
             over_slides,
             work=work,
             folder=out / UNFINISHED,
-            device=environment.device,
-            workers=environment.workers,
-            ranks=environment.ranks,
-            timeout_s=environment.timeout_s,
+            **environment.sharing,
         )
         done, damaged = without_bad(left, see)
         if is_first:

@@ -141,10 +141,7 @@ def _mapped(
             settings,
             classes,
             folder,
-            device=environment.device,
-            workers=environment.workers,
-            ranks=environment.ranks,
-            timeout_s=environment.timeout_s,
+            **environment.sharing,
         )
 
     return without_bad(jobs, see)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -13,6 +14,7 @@ if TYPE_CHECKING:  # reading params imports no reader
     import pandas as pd
 
     from histo_monai.phantom import Cohort
+    from histo_monai.slides.annotations import Region
     from histo_monai.tables.patches import LabeledDataset
 
 
@@ -93,6 +95,10 @@ class Dataset(Protocol):
     def is_lesion(self, label: str, positive: str) -> bool:
         """Whether an outline of this class is of what is diagnosed; all are, where only that is outlined."""
         return True
+
+    def lesions(self, regions: Iterable[Region], positive: str) -> list[Region]:
+        """Those of the outlines that are of what is diagnosed, see `is_lesion`."""
+        return [region for region in regions if self.is_lesion(region.label, positive)]
 
     def check_files(self, root: Path, processes: int) -> None:
         """Compare files with what their manifest says of them, where it does.

@@ -13,7 +13,12 @@ def to_device(network: nn.Module, device: torch.device) -> None:
     """Move a network; channels-last on a GPU."""
     network.to(device)
     if device.type == "cuda":
-        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in the stubs
+        channels_last(network)
+
+
+def channels_last(network: nn.Module) -> None:
+    """The memory order that convolutions without gradient are fastest in, on a CPU too."""
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in the stubs
 
 
 def precision(device: torch.device) -> AbstractContextManager[Any]:

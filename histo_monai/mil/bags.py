@@ -16,7 +16,7 @@ MOST_BYTES = 2 * 2**30
 """Of features that are kept in memory."""
 
 
-class Bags(Sequence[torch.Tensor]):
+class Bags:
     """One bag of features for each slide; empty where no tissue was found.
 
     Args:
@@ -47,7 +47,7 @@ class Bags(Sequence[torch.Tensor]):
     def __len__(self) -> int:
         return len(self.paths)
 
-    def __getitem__(self, index: int) -> torch.Tensor:  # type: ignore[override]
+    def __getitem__(self, index: int) -> torch.Tensor:
         """Features of the patches of a slide, shape (n, D), float32."""
         return _read(self.paths[index]) if self._kept is None else self._kept[index]
 

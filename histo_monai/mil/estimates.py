@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from histo_monai.diagnosis.diagnose import cell_auc
 from histo_monai.mapping.heatmap import Heatmap
 from histo_monai.metrics import Estimate, auc, classification_estimates
-from histo_monai.slides.annotations import Region, rasterize_regions
+from histo_monai.slides.annotations import Region
 from histo_monai.tables.slide_classes import SlideClasses
+
+Estimates = dict[str, dict[str, Estimate]]
+"""Name of an arm -> name of a metric -> value and interval."""
 
 IN_OUTLINES = "attention_in_outlines"
 
 
-def slide_estimates(slides: SlideClasses, *, seed: int) -> dict[str, dict[str, Estimate]]:
+def slide_estimates(slides: SlideClasses, *, seed: int) -> Estimates:
     """Arm -> metric -> estimate, as `classification_estimates` has them; of two classes `slide_auc` beside them.
 
     The latter has DeLong's interval. Scores of a fold come from a network of their own: where slides were
@@ -26,7 +29,7 @@ def slide_estimates(slides: SlideClasses, *, seed: int) -> dict[str, dict[str, E
         seed: of the bootstrap.
     """
     labels, several = slides.labels, len(set(slides.rows["label"])) > 1
-    estimates = {}
+    estimates: Estimates = {}
     for arm, shares in slides.predictions.items():
         estimates[arm] = classification_estimates(labels, shares, slides.groups, seed=seed)
         if len(slides.classes) == 2 and several:
@@ -47,11 +50,5 @@ def attention_in_outlines(
     Returns:
         One AUC for each slide that has cells of both kinds; 0.5 says that attention lies anywhere.
     """
-    found = []
-    for slide_id, heatmap in maps.items():
-        grid = heatmap.grid
-        mask = rasterize_regions(truth[slide_id], downsample=grid.downsample, shape=grid.shape)
-        inside: NDArray[np.bool_] = mask[tuple(heatmap.cells.T)]
-        if inside.any() and not inside.all():
-            found.append(auc(inside, heatmap.values[column]).value)
-    return found
+    areas = [cell_auc({name: heatmap}, {name: column}, truth) for name, heatmap in maps.items()]
+    return [area for area in areas if np.isfinite(area)]

@@ -159,7 +159,11 @@ def _diagnose(
     is_tumor = (slides["label"] == params.positive).to_numpy()
     test = (slides["split"] == "test").to_numpy()
     files = dict(zip(slides["slide_id"], slides["annotation"], strict=True))
-    truth = {slide_id: _lesions_in(Path(file), params) if file else [] for slide_id, file in files.items()}
+    dataset = DATASETS[params.dataset]
+    truth = {
+        slide_id: dataset.lesions(read_regions(Path(file)), params.positive) if file else []
+        for slide_id, file in files.items()
+    }
     outlined = slides[test & slides["exhaustive"].to_numpy()]
     masks = {slide_id: _lesion_mask(maps[slide_id].grid, truth[slide_id]) for slide_id in outlined.index}
     estimates: dict[str, dict[str, Estimate]] = {}
@@ -197,11 +201,6 @@ def _diagnose(
         "warnings": _warnings(slides[test]),
     }
     return pd.concat([table.add_prefix(f"{name}_") for name, table in scores.items()], axis=1), metrics
-
-
-def _lesions_in(file: Path, params: Params) -> list[Region]:
-    dataset = DATASETS[params.dataset]
-    return [region for region in read_regions(file) if dataset.is_lesion(region.label, params.positive)]
 
 
 def _lesion_mask(grid: Grid, regions: list[Region]) -> LesionMask:

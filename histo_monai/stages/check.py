@@ -104,8 +104,8 @@ def _learned_from_slides(
     methods = [method for method in params.methods if params.learns_from_slides(method)]
     classes, why = classes_to_learn(whole)
     if why or not methods:
-        told = [why] if why and methods and (whole["label"] != "").any() else []
-        return [], told + [NO_LABELS] * no_patches
+        reasons = [why] if why and methods and (whole["label"] != "").any() else []
+        return [], reasons + [NO_LABELS] * no_patches
     mpp = params.embed.mpp or min(params.corpus_section.mpps)
     problems = slides_too_coarse(whole, finest, mpp, "features of slides (embed.mpp)", NO_FEATURES)
     if not no_patches:

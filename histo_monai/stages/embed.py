@@ -70,10 +70,7 @@ def run(method: str, encoder: int) -> None:
         jobs,
         work,
         done,
-        device=environment.device,
-        workers=environment.workers,
-        ranks=environment.ranks,
-        timeout_s=environment.timeout_s,
+        **environment.sharing,
     )
     if torchrun_rank() > 0:  # Started by torchrun: the first process writes.
         return

@@ -26,7 +26,7 @@ from histo_monai.imports import modules_sha256
 from histo_monai.mapping.heatmap import Heatmap, write_heatmap
 from histo_monai.mapping.patch_features import FeatureFile
 from histo_monai.mil.bags import Bags
-from histo_monai.mil.estimates import IN_OUTLINES, attention_in_outlines, slide_estimates
+from histo_monai.mil.estimates import IN_OUTLINES, Estimates, attention_in_outlines, slide_estimates
 from histo_monai.mil.training import CrossFitted, Kept, Slides, cross_fit
 from histo_monai.networks.checkpoint import save_model
 from histo_monai.params import Params, load_params
@@ -35,7 +35,6 @@ from histo_monai.randomness import derive_seed, generator
 from histo_monai.reports.maps.mosaic import map_mosaic
 from histo_monai.reports.maps.slide_maps import MapStyle, SlidePicture
 from histo_monai.reports.slide_figures import roc
-from histo_monai.slides.annotations import Region
 from histo_monai.storage import whole_folder
 from histo_monai.tables.columns import read_whole_slides
 from histo_monai.tables.folds import assign_folds
@@ -99,8 +98,9 @@ def run(method: str, encoder: int, seed: int) -> None:
         _write_networks(draft / NETWORKS, found, classes, params, without_ids(provenance))
         maps = _write_weights(draft / WEIGHTS, rows, paths, found.weights)
         known = read_slide_classes(draft / artifacts.MAPPED_CSV)
-        metrics = _metrics(known, found, rows, maps, params, warnings)
-        _draw(draft / artifacts.PLOTS, known, rows, maps, params)
+        estimates = slide_estimates(known, seed=params.evaluate.seed)
+        metrics = _metrics(known, estimates, found, rows, maps, params, warnings)
+        _draw(draft / artifacts.PLOTS, known, estimates, rows, maps, params)
         write_metrics(draft, metrics, provenance, summary=summarize(metrics))
     shutil.rmtree(artifacts.unfinished_folder(stage), ignore_errors=True)
     for line in metrics["warnings"]:
@@ -166,13 +166,13 @@ def _write_weights(
 
 def _metrics(
     read: SlideClasses,
+    estimates: Estimates,
     found: CrossFitted,
     rows: pd.DataFrame,
     maps: Mapping[str, Heatmap],
     params: Params,
     warnings: Sequence[str],
 ) -> dict[str, Any]:
-    estimates = slide_estimates(read, seed=params.evaluate.seed)
     part = "test" if read.part == TEST else "cross_fitted"
     plain = {arm: {metric: x.as_dict() for metric, x in of_arm.items()} for arm, of_arm in estimates.items()}
     metrics: dict[str, Any] = {part: plain, "classes": list(read.classes), "moments": found.moments}
@@ -180,7 +180,11 @@ def _metrics(
         rows["exhaustive"] & (rows["annotation"] != "") & rows["slide_id"].isin(read.rows["slide_id"])
     ]
     files = dict(zip(lesions["slide_id"], lesions["annotation"], strict=True))
-    truth = {slide_id: _lesions(Path(file), params) for slide_id, file in files.items()}
+    dataset = DATASETS[params.dataset]
+    truth = {
+        slide_id: dataset.lesions(read_regions(Path(file)), params.positive)
+        for slide_id, file in files.items()
+    }
     areas = attention_in_outlines({name: maps[name] for name in truth}, ATTENTION, truth)
     if areas:
         metrics[IN_OUTLINES] = {"mean_auc": round(float(np.mean(areas)), 6), "num_slides": len(areas)}
@@ -192,21 +196,19 @@ def _metrics(
     return metrics | {"warnings": [*warnings, *about]}
 
 
-def _lesions(file: Path, params: Params) -> list[Region]:
-    dataset = DATASETS[params.dataset]
-    return [region for region in read_regions(file) if dataset.is_lesion(region.label, params.positive)]
-
-
 def _draw(
-    folder: Path, read: SlideClasses, rows: pd.DataFrame, maps: Mapping[str, Heatmap], params: Params
+    folder: Path,
+    read: SlideClasses,
+    estimates: Estimates,
+    rows: pd.DataFrame,
+    maps: Mapping[str, Heatmap],
+    params: Params,
 ) -> None:
     """ROC where there are two classes; attention of some slides."""
     if len(read.classes) == 2 and len(set(read.rows["label"])) == 2:
         second = read.labels == 1
         scores = {arm: read.predictions[arm][:, 1] for arm in SLIDE_ARMS}
-        areas = {
-            arm: slide_estimates(read, seed=params.evaluate.seed)[arm]["slide_auc"] for arm in SLIDE_ARMS
-        }
+        areas = {arm: estimates[arm]["slide_auc"] for arm in SLIDE_ARMS}
         image.imsave(folder / "roc.png", roc(second, scores, areas))
     section = params.heatmap
     style = MapStyle(

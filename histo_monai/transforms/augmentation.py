@@ -147,9 +147,8 @@ def as_batch(patches: torch.Tensor | NDArray[np.uint8], *, alone: bool = False) 
     Raises:
         ValueError: `patches` has another shape or type.
     """
-    tensor = torch.as_tensor(patches).as_subclass(
-        torch.Tensor
-    )  # of MONAI's, which remember where they came from
+    # MONAI's tensors remember where they came from; views do not.
+    tensor = torch.as_tensor(patches).as_subclass(torch.Tensor)
     is_one = tensor.ndim == 3
     batch = tensor[None, None] if is_one else tensor
     shape_ok = batch.ndim == 5 and batch.shape[2] == 3 and (is_one or not alone)

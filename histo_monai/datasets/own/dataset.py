@@ -91,9 +91,10 @@ class Own(Dataset):
     def whole_slides(self, reading: Reading) -> tuple[pd.DataFrame, list[str]]:
         """See `reader.whole_slides`; none where there is no slides.csv."""
         from histo_monai.datasets.own import reader
+        from histo_monai.tables.columns import whole_slide_table
 
         if self.missing_slides(reading.root) is not None:
-            return reader.no_slides(), []
+            return whole_slide_table([]), []
         return reader.whole_slides(reading.root)
 
     def is_lesion(self, label: str, positive: str) -> bool:

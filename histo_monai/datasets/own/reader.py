@@ -67,11 +67,6 @@ def whole_slides(root: Path) -> tuple[pd.DataFrame, list[str]]:
     return whole_slide_table(rows), []
 
 
-def no_slides() -> pd.DataFrame:
-    """The table of `whole_slides` of a folder of pictures."""
-    return whole_slide_table([])
-
-
 def labeled_patches(
     root: Path,
     *,

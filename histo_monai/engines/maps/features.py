@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import torch
 
-from histo_monai.engines.device import precision
+from histo_monai.engines.device import channels_last, precision
 from histo_monai.engines.maps.jobs import SlideJob
 from histo_monai.engines.maps.models import MapPlan
 from histo_monai.engines.maps.slides import Advance
@@ -99,7 +99,8 @@ class FeatureWork:
     def load(self, models: Mapping[str, Path], device: torch.device) -> Encoder:
         """The encoder of a job, its batch-norms folded."""
         encoder = folded(load_encoder(models[ENCODER])[0])
-        encoder.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in the stubs
+        encoder.to(device)
+        channels_last(encoder)
         return encoder
 
     def look(

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from histo_monai.engines.device import channels_last
 from histo_monai.errors import InputError
 from histo_monai.losses import Classification, Objective, Regression
 from histo_monai.mapping.heatmap import column_of
@@ -146,5 +147,5 @@ def load_models(
             raise InputError(f"{path}: {error}") from None
         known.append(classes)
     network = SharedTrunk(networks).to(device)
-    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in the stubs
+    channels_last(network)
     return PatchModels(tuple(paths), network, values, mapped)
