@@ -16,6 +16,7 @@ from histo_monai import artifacts
 from histo_monai.errors import InputError
 from histo_monai.params import check_run, load_params
 from histo_monai.process.failures import machine_failure
+from histo_monai.process.garbage import lasting
 from histo_monai.storage import check_apart, claim
 
 STAGES = {
@@ -60,7 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         logging.getLogger(noisy).setLevel(logging.WARNING)
     logging.getLogger("ignite").setLevel(logging.CRITICAL)  # it logs a traceback of what is raised anyway
     room = "stages" if name in STAGES else "commands"
-    run = importlib.import_module(f"histo_monai.{room}.{name}").run
+    with lasting():
+        run = importlib.import_module(f"histo_monai.{room}.{name}").run
     try:
         if "method" in arguments:
             asked = {

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from histo_monai.errors import InputError
+from histo_monai.loading.kept import MAX_BYTES, KeptPixels
 from histo_monai.randomness import generator
 from histo_monai.slides import SlidePool, concentric_boxes
 
@@ -31,6 +33,7 @@ class ConcentricPatches(Dataset[Patches]):
         mpps: S resolutions in µm/px, finest first.
         patch_px: P.
         max_open_slides: handles that one process keeps open.
+        max_kept_bytes: of pixels that are kept in memory, see `KeptPixels`.
 
     Raises:
         InputError: a center names a slide that is not in `slides`.
@@ -44,6 +47,7 @@ class ConcentricPatches(Dataset[Patches]):
         mpps: Sequence[float],
         patch_px: int,
         max_open_slides: int = 32,
+        max_kept_bytes: int = MAX_BYTES,
     ) -> None:
         rows = pd.Index(slides["slide_id"]).get_indexer(pd.Index(centers["slide_id"]))
         if (rows < 0).any():
@@ -58,6 +62,7 @@ class ConcentricPatches(Dataset[Patches]):
         self.mpps = tuple(float(mpp) for mpp in mpps)
         self.patch_px = patch_px
         self._pool = SlidePool(max_open_slides)
+        self._kept = KeptPixels(len(rows), (len(self.mpps), 3, patch_px, patch_px), max_kept_bytes)
 
     def __len__(self) -> int:
         return len(self.slide_row)
@@ -69,6 +74,9 @@ class ConcentricPatches(Dataset[Patches]):
     def __getitems__(self, indices: Sequence[int]) -> Patches:
         """A batch, in the order of `indices`."""
         rows = np.asarray(indices, dtype=np.int64)
+        return torch.from_numpy(self._kept.get(rows, self._read)), torch.from_numpy(rows)
+
+    def _read(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
         num_scales, side = len(self.mpps), self.patch_px
         patches = np.empty((len(rows), num_scales, 3, side, side), dtype=np.uint8)
         of_slide = self.slide_row[rows]
@@ -81,7 +89,7 @@ class ConcentricPatches(Dataset[Patches]):
                 for box in concentric_boxes((float(y), float(x)), side, self.mpps)
             ]
             patches[where] = slide.read_many(boxes).reshape(len(where), num_scales, 3, side, side)
-        return torch.from_numpy(patches), torch.from_numpy(rows)
+        return patches
 
 
 class EpochBatches(Sampler[list[int]]):

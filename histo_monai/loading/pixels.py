@@ -14,6 +14,7 @@ from torch.utils.data import Dataset
 
 from histo_monai.errors import InputError
 from histo_monai.files.trees import MAX_ASPECT, read_image
+from histo_monai.loading.kept import MAX_BYTES, KeptPixels
 from histo_monai.loading.loaders import Patches
 from histo_monai.slides import Box, SlidePool
 
@@ -27,9 +28,17 @@ class LabeledPatches(Dataset[Patches]):
         table: `tables.columns.PATCH_COLUMNS`; a row with `y` and `x` is a square of a slide, one without an image file.
         patch_px: P, to which every patch is resized.
         max_open_slides: handles that one process keeps open.
+        max_kept_bytes: of pixels that are kept in memory, see `KeptPixels`.
     """
 
-    def __init__(self, table: pd.DataFrame, *, patch_px: int, max_open_slides: int = 32) -> None:
+    def __init__(
+        self,
+        table: pd.DataFrame,
+        *,
+        patch_px: int,
+        max_open_slides: int = 32,
+        max_kept_bytes: int = MAX_BYTES,
+    ) -> None:
         self.paths, self._files = pd.factorize(table["path"])
         self.patch_px = patch_px
         self.center_yx = table[["y", "x"]].to_numpy(np.float64)
@@ -37,6 +46,7 @@ class LabeledPatches(Dataset[Patches]):
         self.mpp = table["mpp"].to_numpy(np.float64)
         self.slide_mpp = table["slide_mpp"].to_numpy(np.float64)
         self._pool = SlidePool(max_open_slides)
+        self._kept = KeptPixels(len(table), (3, patch_px, patch_px), max_kept_bytes)
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -52,6 +62,9 @@ class LabeledPatches(Dataset[Patches]):
             InputError: a file cannot be read, or an image is no square; names it.
         """
         rows = np.asarray(indices, dtype=np.int64)
+        return torch.from_numpy(self._kept.get(rows, self._read)[:, None]), torch.from_numpy(rows)
+
+    def _read(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
         patches = np.empty((len(rows), 3, self.patch_px, self.patch_px), dtype=np.uint8)
         is_square = ~np.isnan(self.center_yx[rows, 0])
         for place in np.flatnonzero(~is_square):
@@ -61,7 +74,7 @@ class LabeledPatches(Dataset[Patches]):
         for group in np.unique(groups[is_square], axis=0):
             places = np.flatnonzero(is_square & (groups == group).all(axis=1))
             patches[places] = self._squares(rows[places])
-        return torch.from_numpy(patches[:, None]), torch.from_numpy(rows)
+        return patches
 
     def _squares(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
         """Squares of one slide and of one side."""
