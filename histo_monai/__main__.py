@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from histo_monai import artifacts
+from histo_monai.environment import torchrun_rank
 from histo_monai.errors import InputError
 from histo_monai.params import check_run, load_params
 from histo_monai.process.failures import machine_failure
@@ -87,10 +88,6 @@ def _claimed(stage: str, arguments: Mapping[str, Any]) -> contextlib.AbstractCon
     """A stage holds the folder that it writes; under torchrun its first process does, for all of them."""
     if stage not in STAGES:
         return contextlib.nullcontext()
-    from histo_monai.environment import (
-        torchrun_rank,
-    )  # imports torch, which stages have and `--help` need not
-
     if torchrun_rank() > 0:
         return contextlib.nullcontext()
     folder = artifacts.output_folder(stage, **arguments)

@@ -20,11 +20,12 @@ import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypedDict
-
-import torch
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from histo_monai.errors import InputError
+
+if TYPE_CHECKING:  # takes a second, which stages without a network spare
+    import torch
 
 
 class Sharing(TypedDict):
@@ -55,6 +56,8 @@ class Environment:
 
     def use_cpus(self, processes: int = 1) -> None:
         """Share the cores among this many training processes; a GPU needs no say in it."""
+        import torch
+
         if self.device.type == "cpu":
             torch.set_num_threads(max(1, self.cpus // processes))
 
@@ -65,7 +68,9 @@ def read_environment() -> Environment:
     Raises:
         InputError: a variable holds what it cannot mean, or asks for a device that is not there.
     """
-    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    import torch
+
+    available = _available()
     device = _device(os.environ.get("HISTO_MONAI_DEVICE", ""))
     gpus = torch.cuda.device_count() if device.type == "cuda" and device.index is None else 1
     ranks = _count("HISTO_MONAI_RANKS", default=gpus, low=1)
@@ -74,9 +79,18 @@ def read_environment() -> Environment:
         device=device,
         ranks=ranks,
         workers=_count("HISTO_MONAI_WORKERS", default=default_workers, low=0),
-        cpus=_count("HISTO_MONAI_CPUS", default=available, low=1),
+        cpus=num_cpus(),
         timeout_s=_count("HISTO_MONAI_TIMEOUT_S", default=1800, low=1),
     )
+
+
+def num_cpus() -> int:
+    """`Environment.cpus` by itself.
+
+    Raises:
+        InputError: HISTO_MONAI_CPUS is no such number.
+    """
+    return _count("HISTO_MONAI_CPUS", default=_available(), low=1)
 
 
 def torchrun_rank() -> int:
@@ -124,7 +138,13 @@ def _git(folder: Path, *arguments: str) -> str | None:
         return None
 
 
+def _available() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def _device(text: str) -> torch.device:
+    import torch
+
     if not text:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

@@ -14,7 +14,6 @@ import numpy as np
 from matplotlib import image
 
 from histo_monai import artifacts
-from histo_monai.networks.checkpoint import save_model
 from histo_monai.params import Params
 from histo_monai.provenance import made_from, write_metrics
 from histo_monai.storage import read_json, whole_folder, write_json
@@ -62,6 +61,8 @@ def leave_empty(
         for name in files:
             path = draft / name
             if path.suffix == ".safetensors":
+                from histo_monai.networks.checkpoint import save_model  # imports torch
+
                 save_model(path, {}, {"kind": "none", REASON: why})
             elif path.suffix == ".json":
                 write_json(path, {REASON: why})

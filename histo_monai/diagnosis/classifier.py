@@ -10,7 +10,6 @@ from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import cdist
 from sklearn.model_selection import StratifiedKFold
@@ -122,6 +121,8 @@ class SlideClassifier:
 
     def save(self, path: Path, provenance: Mapping[str, Any] | None = None) -> None:
         """Write safetensors and JSON, see `networks.checkpoint.save_model`; where it comes from, if that is given."""
+        import torch
+
         tensors = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in self.arrays.items()}
         about = {
             "kind": _KIND,

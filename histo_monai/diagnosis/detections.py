@@ -11,6 +11,7 @@ from scipy import ndimage
 from histo_monai.errors import InputError
 from histo_monai.mapping.grid import Grid
 from histo_monai.mapping.heatmap import Heatmap
+from histo_monai.process.garbage import lasting
 from histo_monai.process.quiet import quiet_library
 from histo_monai.slides.annotations import Point, Region, mask_regions
 
@@ -51,7 +52,7 @@ def find_detections(
     seen = ~np.isnan(raster)
     # Here and not in MONAI, whose filter does nothing to a map without batch and channel (1.6.1).
     smooth = ndimage.gaussian_filter(np.where(seen, raster, 0), smoothing_um / stride_um, mode="constant")
-    with quiet_library():  # MONAI loads nvImageCodec, which prints warnings where there is no GPU.
+    with quiet_library(), lasting():  # MONAI loads nvImageCodec, which prints warnings where there is no GPU.
         from monai.transforms import ProbNMS
     suppress = ProbNMS(prob_threshold=threshold, box_size=2 * int(radius_um / stride_um + 1e-6) + 1)
     maxima = suppress(np.where(seen, smooth, 0))

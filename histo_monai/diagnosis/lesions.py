@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from histo_monai.errors import InputError
 from histo_monai.metrics import SlideDetections
+from histo_monai.process.garbage import lasting
 from histo_monai.process.quiet import quiet_library
 from histo_monai.slides.annotations import Outline, Point, rasterize
 
@@ -21,10 +22,6 @@ ISOLATED_UM = 200.0
 """A lesion whose long axis is shorter is isolated tumor cells."""
 MASK_MPP = 0.243 * 2**5
 """Resolution of the challenge's masks, µm/px."""
-
-with quiet_library():  # MONAI loads nvImageCodec, which prints warnings where there is no GPU.
-    from monai.apps.pathology.utils import compute_isolated_tumor_cells, compute_multi_instance_mask
-    from monai.metrics.froc import compute_fp_tp_probs_nd
 
 
 @dataclass(frozen=True)
@@ -82,6 +79,8 @@ def evaluation_mask(
     labels = np.zeros((height, width), np.int64)
     if not tumor.any():
         return LesionMask(labels, (), downsample)
+    with quiet_library(), lasting():  # MONAI loads nvImageCodec, which prints warnings where there is no GPU.
+        from monai.apps.pathology.utils import compute_isolated_tumor_cells, compute_multi_instance_mask
     reach = MERGE_UM / 2 / mask_mpp
     window = _around(tumor, math.ceil(reach) + 1)
     labels[window] = compute_multi_instance_mask(tumor[window], reach)
@@ -116,6 +115,8 @@ def match(points: Sequence[Point], mask: LesionMask, *, measurement: str = "prob
     )  # MONAI's type for hits.
     places = np.array([point.yx for point in points], np.float64).reshape(-1, 2)
     pixels = np.minimum(places / mask.downsample, np.array(mask.labels.shape) - 1).astype(np.int64)
+    with quiet_library(), lasting():  # as above
+        from monai.metrics.froc import compute_fp_tp_probs_nd
     false, hits, _ = compute_fp_tp_probs_nd(scores, pixels, mask.labels, list(mask.isolated))
     return SlideDetections(false, np.delete(hits, np.array(mask.isolated, np.int64) - 1))
 

@@ -12,7 +12,7 @@ from matplotlib import image
 
 from histo_monai import artifacts
 from histo_monai.artifacts import Run
-from histo_monai.environment import read_environment
+from histo_monai.environment import num_cpus
 from histo_monai.errors import InputError
 from histo_monai.files.processes import map_over_processes
 from histo_monai.index.foresight import Ahead, MapsAhead, problems_ahead, remarks_ahead, slides_too_coarse
@@ -60,7 +60,7 @@ def run() -> None:
         shown = _shown(every, params.check.num_pictures)
         surveys = _surveys(every, centers, patches, params.index.tissue_mpp, colors)
         pictures = [draft / PICTURES / f"{i}.jpg" if i in shown else None for i in range(len(every))]
-        processes = read_environment().cpus
+        processes = num_cpus()
         looks = map_over_processes(
             _look, surveys, pictures, processes=processes, title="slides", unit="slide"
         )

@@ -10,21 +10,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from histo_monai import artifacts
 from histo_monai.artifacts import Run
-from histo_monai.assembly import Assembly
-from histo_monai.engines.fit import Records
-from histo_monai.engines.resume import fingerprint
 from histo_monai.errors import InputError
-from histo_monai.finetuning import finetune_encoder
 from histo_monai.idle import NO_PATCHES, has_patches, leave_empty
-from histo_monai.networks.checkpoint import save_model
-from histo_monai.params import load_params
+from histo_monai.params import Params, load_params
 from histo_monai.params.selection import selected
 from histo_monai.provenance import made_from, without_ids, write_metrics
 from histo_monai.randomness import derive_seed, generator
@@ -32,8 +27,11 @@ from histo_monai.roles import FINETUNED, STUDENT
 from histo_monai.storage import whole_folder
 from histo_monai.tables.columns import read_whole_slides
 from histo_monai.tables.folds import COLUMNS, assign_folds, slides_to_fold
+from histo_monai.tables.patches import read_patches
 from histo_monai.tables.tasks import split_rows
-from histo_monai.teaching import student_code, teach_student
+
+if TYPE_CHECKING:  # takes seconds, which a run without folds spares
+    from histo_monai.assembly import Assembly
 
 _LOG = logging.getLogger(__name__)
 
@@ -70,8 +68,7 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
     if not has_patches():
         leave_empty(of_run.folds, params, NO_PATCHES, files=(artifacts.FOLDS_CSV,))
         return
-    assembly = Assembly.of(params)
-    patches = assembly.patches
+    patches = read_patches(artifacts.PATCHES_CSV)
     slides = slides_to_fold(read_whole_slides(artifacts.WHOLE_SLIDES_CSV), patches, params.positive)
     if not params.is_mapped_by(method, student):
         slides = slides.iloc[:0]
@@ -79,13 +76,11 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
     used = [split_rows(patches, split) for split in ("train", "validation")]
     tables = [artifacts.PATCHES_CSV, artifacts.UNLABELED_CSV, artifacts.WHOLE_SLIDES_CSV]
     provenance = made_from(params, [*tables, of_run.encoder_path], used)
-    metrics = {}
+    metrics: dict[str, Any] = {}
     with whole_folder(of_run.folds) as draft:
         folds.to_csv(draft / artifacts.FOLDS_CSV, index=False)
-        for fold, held_out in folds.groupby("fold")["slide_id"]:
-            metrics[f"fold_{fold}"] = _train_fold(
-                draft, of_run, fold, set(held_out), assembly, without_ids(provenance)
-            )
+        if len(folds):
+            metrics = _train_folds(draft, of_run, folds, params, without_ids(provenance))
         write_metrics(draft, metrics, provenance)
     for fold in range(params.crossfit.num_folds):
         for name in (FINETUNED, STUDENT):
@@ -99,10 +94,28 @@ def _folds(slides: pd.DataFrame, num_folds: int, seed: int) -> pd.Series:
     return assign_folds(slides, num_folds, generator(seed, "folds"))
 
 
+def _train_folds(
+    folder: Path, run: Run, folds: pd.DataFrame, params: Params, provenance: Mapping[str, Any]
+) -> dict[str, Any]:
+    from histo_monai.assembly import Assembly
+
+    assembly = Assembly.of(params)
+    return {
+        f"fold_{fold}": _train_fold(folder, run, fold, set(held_out), assembly, provenance)
+        for fold, held_out in folds.groupby("fold")["slide_id"]
+    }
+
+
 def _train_fold(
     folder: Path, run: Run, fold: Any, held_out: set[str], assembly: Assembly, provenance: Mapping[str, Any]
 ) -> dict[str, float]:
     """Fine-tuned model and student without the slides held out; their measures on validation."""
+    from histo_monai.engines.fit import Records
+    from histo_monai.engines.resume import fingerprint
+    from histo_monai.finetuning import finetune_encoder
+    from histo_monai.networks.checkpoint import save_model
+    from histo_monai.teaching import student_code, teach_student
+
     params = assembly.params
     try:
         rows = assembly.rows(run.derived_seed, with_unlabeled=True, without_slides=held_out)
@@ -117,16 +130,13 @@ def _train_fold(
         student_code("crossfit", run.student),
     )
 
-    def records(name: str) -> Records:
-        return Records(resume=_checkpoint(run, fold, name), fingerprint=key)
-
     model, description, finetuned = finetune_encoder(
         assembly,
         run.encoder_path,
         rows,
         seed=derive_seed(run.derived_seed, "fold", fold, "finetune"),
         picture=_no_picture,
-        records=records(FINETUNED),
+        records=Records(resume=_checkpoint(run, fold, FINETUNED), fingerprint=key),
     )
     described = {
         **description,
@@ -145,7 +155,7 @@ def _train_fold(
         rows,
         seed=derive_seed(run.derived_seed, "fold", fold, "consistency"),
         picture=_no_picture,
-        records=records(STUDENT),
+        records=Records(resume=_checkpoint(run, fold, STUDENT), fingerprint=key),
     )
     save_model(folder / artifacts.fold_model(STUDENT, fold), model.state_dict(), described)
     quality = assembly.task.objective.MEASURES[1]

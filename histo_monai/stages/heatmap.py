@@ -24,15 +24,15 @@ from histo_monai.engines.maps.models import MapPlan, mapped_classes, patches_mpp
 from histo_monai.engines.resume import fingerprint
 from histo_monai.environment import torchrun_rank
 from histo_monai.errors import InputError
-from histo_monai.files.outlines import read_regions
 from histo_monai.files.processes import map_over_processes
 from histo_monai.idle import has_patches
 from histo_monai.imports import modules_sha256
-from histo_monai.mapping.heatmap import SEEN, read_heatmap
+from histo_monai.mapping.heatmap import SEEN
 from histo_monai.params import Params, load_params
 from histo_monai.provenance import made_from, write_metrics
 from histo_monai.reports.maps.mosaic import map_mosaic
-from histo_monai.reports.maps.slide_maps import MapStyle, SlidePicture, write_slide_maps
+from histo_monai.reports.maps.of_slide import row_title, write_maps_of_slide
+from histo_monai.reports.maps.slide_maps import MapStyle
 from histo_monai.roles import FINETUNED, MODELS
 from histo_monai.storage import whole_folder
 from histo_monai.tables.columns import read_whole_slides
@@ -158,7 +158,7 @@ def _write_maps(
     )
     shown = _for_mosaic(slides)
     rows: list[dict[str, Any]] = slides.to_dict("records")  # type: ignore[assignment]
-    work = partial(_write_slide, folder=folder, style=style)
+    work = partial(write_maps_of_slide, folder=folder, scores=folder / artifacts.SCORES, style=style)
     jobs = (rows, [i in shown for i in range(len(rows))])
     done = list(
         map_over_processes(work, *jobs, processes=processes, title="maps", unit="slide", start="spawn")
@@ -169,7 +169,7 @@ def _write_maps(
         not (slides["annotation"] != "").any() and not slides["exhaustive"].any()
     ):  # Nobody has outlined anything.
         kept = [0, *range(2, len(titles))]
-    pictures = [(_row_title(rows[i]), [done[i][1][column] for column in kept]) for i in shown]
+    pictures = [(row_title(rows[i]), [done[i][1][column] for column in kept]) for i in shown]
     titles = [titles[column] for column in kept]
     picture = map_mosaic(pictures, titles, quantity=style.quantity, classes=style.classes)
     image.imsave(folder / artifacts.PLOTS / MOSAIC, picture)
@@ -186,25 +186,3 @@ def _for_mosaic(slides: pd.DataFrame) -> list[int]:
         }
     ).sort_values(["split", "label", "size"], kind="stable")
     return [int(i) for i in order.index[:NUM_IN_MOSAIC]]
-
-
-def _row_title(row: Mapping[str, Any]) -> str:
-    return " ".join(str(row[name]) for name in ("slide_id", "size", "split") if row[name])
-
-
-def _write_slide(
-    row: Mapping[str, Any], is_shown: bool, *, folder: Path, style: MapStyle
-) -> tuple[int, list[np.ndarray]]:
-    """TIFF, GeoJSON and PNG of every model; how many cells there are, and the pictures for the mosaic."""
-    slide_id = row["slide_id"]
-    heatmap = read_heatmap(folder / artifacts.SCORES / f"{slide_id}.csv")
-    reference = read_regions(Path(row["annotation"])) if row["annotation"] else []
-    all_known = bool(row["exhaustive"])
-    picture = SlidePicture.read(Path(row["path"]), heatmap, style, reference, is_exhaustive=all_known)
-    for name in MODELS:
-        title = f"{_row_title(row)}, {name}"
-        write_slide_maps(folder / name, slide_id, title, heatmap, name, picture, style)
-    if not is_shown:
-        return len(heatmap.cells), []
-    maps = [picture.blended(heatmap, name, style.classes) for name in MODELS]
-    return len(heatmap.cells), [picture.thumbnail, picture.truth(), *maps]

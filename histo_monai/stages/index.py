@@ -12,7 +12,7 @@ import pandas as pd
 from histo_monai import artifacts
 from histo_monai.datasets.protocol import Reading
 from histo_monai.datasets.registry import DATASETS
-from histo_monai.environment import read_environment
+from histo_monai.environment import num_cpus
 from histo_monai.errors import InputError
 from histo_monai.index.audit.review import Surroundings, with_splits_of_patches
 from histo_monai.index.audit.views import look_at_slides, readable, refuse_unreadable
@@ -39,7 +39,7 @@ def run() -> None:
         InputError: slides, images or labels cannot be used, or what is tested on has a part in training.
     """
     params = load_params(artifacts.PARAMS)
-    processes = read_environment().cpus
+    processes = num_cpus()
     for name, key in {params.corpus: "corpus", params.dataset: "dataset"}.items():
         DATASETS[name].check_files(_existing_folder(params.source, name, key), processes)
     slides, centers, skipped = _to_pretrain_on(params, processes)

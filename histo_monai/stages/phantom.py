@@ -7,7 +7,7 @@ import logging
 
 from histo_monai import artifacts
 from histo_monai.datasets.registry import DATASETS
-from histo_monai.environment import read_environment
+from histo_monai.environment import num_cpus
 from histo_monai.params import load_params
 from histo_monai.phantom import CohortSize, write_cohort
 from histo_monai.provenance import made_from, write_metrics
@@ -27,5 +27,5 @@ def run() -> None:
         for name in sorted({params.dataset, params.corpus}):
             cohort = loaded(DATASETS[name].phantom)
             size = CohortSize(**dataclasses.asdict(params.phantom))
-            write_cohort(folder / name, cohort, size, read_environment().cpus)
+            write_cohort(folder / name, cohort, size, num_cpus())
         write_metrics(folder, {}, made_from(params))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pandas as pd
-import torch
 
 from histo_monai.errors import InputError
+
+if TYPE_CHECKING:  # takes a second, which stages without a network spare
+    import torch
 
 
 def task_classes(table: pd.DataFrame) -> list[str] | None:
@@ -24,6 +28,8 @@ def task_classes(table: pd.DataFrame) -> list[str] | None:
 
 def task_targets(table: pd.DataFrame, classes: list[str] | None) -> torch.Tensor:
     """Class numbers, int64, or scores, float32. Shape (rows,)."""
+    import torch
+
     if classes is None:
         return torch.tensor(table["score"].to_numpy(np.float32))
     return torch.from_numpy(pd.Index(classes).get_indexer(pd.Index(table["label"])).astype(np.int64))

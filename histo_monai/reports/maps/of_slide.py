@@ -1,0 +1,45 @@
+"""Everything that is drawn of one slide from its scores; by a process of its own, which loads no network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from histo_monai.files.outlines import read_regions
+from histo_monai.mapping.heatmap import read_heatmap
+from histo_monai.reports.maps.slide_maps import MapStyle, SlidePicture, write_slide_maps
+from histo_monai.roles import MODELS
+
+
+def row_title(row: Mapping[str, Any]) -> str:
+    """Slide, size of its metastases and split, as far as they are known."""
+    return " ".join(str(row[name]) for name in ("slide_id", "size", "split") if row[name])
+
+
+def write_maps_of_slide(
+    row: Mapping[str, Any], is_shown: bool, *, folder: Path, scores: Path, style: MapStyle
+) -> tuple[int, list[np.ndarray]]:
+    """TIFF, GeoJSON and PNG of every model; how many cells there are, and the pictures for the mosaic.
+
+    Args:
+        row: of whole_slides.csv.
+        is_shown: whether pictures are wanted.
+        folder: a folder for each model in it.
+        scores: folder of what `write_heatmap` wrote.
+        style: of the maps.
+    """
+    slide_id = row["slide_id"]
+    heatmap = read_heatmap(scores / f"{slide_id}.csv")
+    reference = read_regions(Path(row["annotation"])) if row["annotation"] else []
+    all_known = bool(row["exhaustive"])
+    picture = SlidePicture.read(Path(row["path"]), heatmap, style, reference, is_exhaustive=all_known)
+    for name in MODELS:
+        title = f"{row_title(row)}, {name}"
+        write_slide_maps(folder / name, slide_id, title, heatmap, name, picture, style)
+    if not is_shown:
+        return len(heatmap.cells), []
+    maps = [picture.blended(heatmap, name, style.classes) for name in MODELS]
+    return len(heatmap.cells), [picture.thumbnail, picture.truth(), *maps]
