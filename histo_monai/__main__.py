@@ -35,6 +35,7 @@ STAGES = {
     "embed": "see whole slides with an encoder as it is: one vector for each patch of tissue",
     "mil": "learn from the labels of slides alone: attention pooling, cross-fitted",
     "compare": "put all methods, encoders, students and seeds into one table, with paired tests between any two",
+    "report": "write one page of the whole run, with charts and a viewer of slides, which opens from disk",
 }
 COMMANDS = {
     "curves": "draw all experiments together: metrics against labels, mu and n_aug, and the labels saved",
@@ -55,6 +56,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     arguments = vars(parser.parse_args(argv))
     name = arguments.pop("name")
+    if name == "report" and arguments.pop("serve"):
+        name = "serve"
+    elif name == "report":
+        arguments.pop("port")
     if name in ("map", "features") and not (arguments["slides"] or arguments["manifest"]):
         parser.error(f"{name}: no slide is named; give files, or a csv with a column path as --manifest")
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
@@ -162,6 +167,13 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_options(commands: Mapping[str, argparse.ArgumentParser]) -> None:
     """What a command takes beside params.yaml."""
+    page = commands["report"]
+    page.add_argument(
+        "--serve",
+        action="store_true",
+        help="show the page that is there, to this machine alone, until Ctrl-C",
+    )
+    page.add_argument("--port", type=int, default=0, help="of --serve; any that is free where not given")
     curves, mapped, features, suggest, convert, doctor, verify = (commands[name] for name in COMMANDS)
     curves.add_argument("--all-commits", action="store_true", help="experiments of earlier commits too")
     curves.add_argument(

@@ -20,6 +20,7 @@ PHANTOM = DATA / "phantom"
 INDEX = DATA / "index"
 CHECK = DATA / "check"
 COMPARISON = DATA / "comparison"
+REPORT = DATA / "report"
 CURVES_OF_EXPERIMENTS = DATA / "curves"
 SLIDES_CSV = INDEX / "slides.csv"
 CENTERS_CSV = INDEX / "centers.csv"
@@ -171,6 +172,7 @@ def runs(methods: Iterable[str], students: Iterable[str], repeats: Iterable[tupl
 def output_folder(stage: str, method: str = "", encoder: int = 0, student: str = "", seed: int = 0) -> Path:
     """The one folder that a stage replaces when it ends."""
     of_all = {"code": CODE, "phantom": PHANTOM, "index": INDEX, "check": CHECK, "compare": COMPARISON}
+    of_all |= {"report": REPORT}
     of_all |= {"pretrain": encoder_folder(method, encoder), "embed": features_folder(method, encoder)}
     return (of_all | Run(method, encoder, seed, student).folders)[stage]
 

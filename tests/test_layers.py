@@ -13,7 +13,7 @@ def test_imports_go_downwards_only(root: Path) -> None:
 
 
 def test_files_functions_and_rooms_stay_small(root: Path) -> None:
-    """330 lines a file, 60 lines of code a function (its docstring apart), 15 files a room."""
+    """330 lines a file, 60 lines of code a function (its docstring apart), 15 files a room beside its `__init__.py`."""
     package = root / "histo_monai"
     too_large = []
     for path in package.rglob("*.py"):
@@ -25,5 +25,5 @@ def test_files_functions_and_rooms_stay_small(root: Path) -> None:
                 num = node.body[-1].end_lineno - node.lineno + 1 - (words.count("\n") + 1 if words else 0)
                 too_large += [f"{path}: {node.name}"] * (num > 60)
     rooms = {path.parent for path in package.rglob("*.py")}
-    too_large += [room for room in rooms if len(list(room.glob("*.py"))) > 15]
+    too_large += [room for room in rooms if len(list(room.glob("[!_]*.py"))) > 15]
     assert not too_large

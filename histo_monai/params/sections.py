@@ -27,6 +27,7 @@ from histo_monai.settings.rules import (
     Count,
     CountOrZero,
     Fraction,
+    MicronsPerPixel,
     Milestones,
     NamedIn,
     Positive,
@@ -43,6 +44,21 @@ class CheckParams:
     """The page that shows what will be trained on: of how many slides a picture."""
 
     num_pictures: CountOrZero
+
+
+@dataclass(frozen=True)
+class ReportParams:
+    """The page of the whole run: how many slides can be panned and zoomed in, and how finely.
+
+    Attributes:
+        num_slides: in the viewer, those first that a diagnosis is farthest off on.
+        slide_mpp: their finest micrometers per pixel.
+        max_side_px: a larger slide is shown coarser.
+    """
+
+    num_slides: CountOrZero
+    slide_mpp: MicronsPerPixel
+    max_side_px: Count
 
 
 @dataclass(frozen=True)
@@ -173,6 +189,7 @@ class Params:
     embed: EmbedParams
     mil: MilSettings
     compare: CompareParams
+    report: ReportParams
 
     @property
     def repeats(self) -> tuple[tuple[int, int], ...]:

@@ -91,11 +91,17 @@ def run() -> None:
         report = comparison_report(_title(params), tables[::-1], warnings)
         (draft / REPORT).write_text(report, encoding="utf-8")
         image.imsave(draft / PICTURE, forest(_title(params), tables[::-1]))
-        write_metrics(draft, summarize(headline), provenance, summary=summarize(headline))
+        summary = summarize(headline)
+        told = {
+            "title": _title(params),
+            "warnings": warnings,
+            "about": {part.split: part.about for part in tables},
+        }
+        write_metrics(draft, told | summary, provenance, summary=summary)
     for line in warnings:
         _LOG.warning("%s", line)
     splits = " and ".join(part.split for part in headline)
-    _LOG.info("%s: verdicts %s", splits, summarize(headline)["verdicts"])
+    _LOG.info("%s: verdicts %s", splits, summary["verdicts"])
 
 
 def summarize(parts: Sequence[SplitTable]) -> dict[str, dict[str, Any]]:

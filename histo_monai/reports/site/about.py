@@ -1,0 +1,117 @@
+"""What the results rest on: the data, the models in a card each, and the run itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from histo_monai.reports.site.blocks import (
+    Block,
+    Cell,
+    Code,
+    Facts,
+    Lines,
+    Picture,
+    Pictures,
+    Section,
+    Table,
+    missing,
+)
+from histo_monai.tables.columns import SPLITS
+
+INTENDED = (
+    "For research on slides like those that it was trained on. It was not tested on other scanners, stains or "
+    "laboratories unless this page says so, and it decides nothing about a patient."
+)
+
+
+def data_section(
+    slides: pd.DataFrame,
+    patches: pd.DataFrame,
+    counts: Mapping[str, Any],
+    audit: Sequence[str],
+    pictures: Sequence[Picture],
+) -> Section:
+    """The section.
+
+    Args:
+        slides: every slide once: `split`, `label`.
+        patches: labeled: `split`, `label`, `slide_id`, `patient_id`.
+        counts: of the index, by name.
+        audit: what its readers must know, a line each.
+        pictures: of slides with tissue and what is sampled.
+    """
+    blocks: list[Block] = []
+    if len(slides):
+        blocks.append(_by_split("Slides", slides, "label"))
+    if len(patches):
+        what = "label" if (patches["label"] != "").any() else ""
+        blocks.append(_by_split("Labeled patches", patches, what))
+    shown = {name: value for name, value in counts.items() if isinstance(value, int)}
+    rows = [[Cell(name.replace("_", " ")), Cell(f"{value:,}", float(value))] for name, value in shown.items()]
+    blocks.append(Table("Everything that was counted", ["", "number"], rows, folded=True))
+    told = list(audit) or ["No label leaks from one side to the other, as far as can be seen."]
+    blocks.append(Lines(["What the audit found", *told], "warning" if audit else ""))
+    if pictures:
+        note = "Pale: no tissue. Dots: places to pretrain on. Squares: labeled patches."
+        blocks.append(Pictures("Tissue, and what is sampled", pictures, note, large=True))
+    return Section("data", "Data", blocks)
+
+
+def _by_split(title: str, table: pd.DataFrame, by: str) -> Table:
+    splits = [split for split in SPLITS if (table["split"] == split).any()]
+    names = sorted(set(table[by])) if by else [""]
+    rows = []
+    for name in names:
+        some = table[table[by] == name] if by else table
+        numbers = [int((some["split"] == split).sum()) for split in splits]
+        cells = [Cell(f"{num:,}", float(num)) for num in (*numbers, sum(numbers))]
+        rows.append([Cell(name or "without a label" if by else "scored"), *cells])
+    return Table(title, ["", *splits, "all"], rows)
+
+
+def cards_section(descriptions: Mapping[str, Mapping[str, Any]]) -> Section:
+    """A card for each model: name -> its description, as it lies beside its weights."""
+    blocks: list[Block] = []
+    for name, about in descriptions.items():
+        encoder = about.get("encoder") or {}
+        classes = about.get("classes")
+        metrics = about.get("metrics") or {}
+        start = encoder.get("weights") or "random weights"
+        facts = {
+            "gives": f"probabilities of {', '.join(classes)}" if classes else "a score",
+            "takes": f"RGB patches of {about.get('patch_px')} px at {about.get('mpp') or 'several'} µm/px",
+            "network": f"{encoder.get('name', about.get('architecture'))}, started from {start}",
+            "pretraining": f"{about.get('method')} on slides of {about.get('corpus')}, {about.get('source')}",
+            "labels": f"{metrics.get('num_labeled', '—')} of {about.get('dataset')} (alpha {about.get('alpha')})",
+            "validation": ", ".join(
+                f"{key} {value}" for key, value in metrics.items() if key.startswith("validation")
+            ),
+            "meant for": INTENDED,
+            "SHA-256 of the weights": str(about.get("sha256", "—")),
+        }
+        blocks.append(Facts(name, facts))
+    return Section("models", "Models", blocks or [missing("No model", "nothing was trained on labels")])
+
+
+def run_section(params: str, provenance: Mapping[str, Any]) -> Section:
+    """Params as they were written, and the record of the comparison."""
+    dirty = provenance.get("git_dirty")
+    commit = provenance.get("git_commit")
+    state = "" if dirty is None else ", with changes that are not committed" if dirty else ", as committed"
+    facts = {
+        "commit": f"{commit}{state}" if commit else "not in a git repository",
+        "SHA-256 of the code": str(provenance.get("code_sha256")),
+        "SHA-256 of the params": str(provenance.get("params_sha256")),
+    }
+    packages = provenance.get("packages") or {}
+    blocks: list[Block] = [
+        Facts("What was run", facts),
+        Code("params.yaml", params),
+        Code("What the comparison was made from (SHA-256)", json.dumps(provenance.get("inputs"), indent=2)),
+        Code("Versions", "\n".join(f"{name} {version}" for name, version in packages.items())),
+    ]
+    return Section("run", "The run", blocks)

@@ -1,0 +1,146 @@
+"""Where a run's models are right and wrong: confusion or scores, calibration, and patches to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from histo_monai.metrics import intraclass_correlation, reliability
+from histo_monai.reports.figures import confusion_counts
+from histo_monai.reports.site import charts
+from histo_monai.reports.site.blocks import Block, Chart, Lines, Picture, Pictures, Section, missing, number
+from histo_monai.roles import MODELS, STUDENT
+from histo_monai.tables.predictions import Predictions
+
+NUM_CASES = 8
+_NUM_BINS = 15
+
+
+@dataclass(frozen=True)
+class Case:
+    """A patch to look at.
+
+    Attributes:
+        row: of the predictions.
+        caption: what it is, and what it was taken for.
+    """
+
+    row: int
+    caption: str
+
+
+def cases(part: Predictions) -> dict[str, list[Case]]:
+    """Patches that the student is surest of and wrong about, those it is right about, and those it is unsure of.
+
+    Args:
+        part: of one split.
+
+    Returns:
+        Title -> cases, the clearest first; scores: the farthest off, and the nearest.
+    """
+    given = part.predictions[STUDENT]
+    if part.classes is None:
+        known = next(iter(part.references.values()))
+        off = np.abs(given - known)
+        order = np.argsort(off, kind="stable")
+        ids = {"Farthest off": order[::-1], "Nearest": order}
+        return {
+            title: [Case(int(i), f"{known[i]:.2f}, predicted {given[i]:.2f}") for i in rows[:NUM_CASES]]
+            for title, rows in ids.items()
+        }
+    known = part.references[""]
+    taken, sure = given.argmax(axis=1), given.max(axis=1)
+    wrong, order = taken != known, np.argsort(-sure, kind="stable")
+    kinds = {
+        "Sure and wrong": order[wrong[order]],
+        "Sure and right": _spread(order[~wrong[order]], known),
+        "Not sure": order[::-1],
+    }
+    return {
+        title: [
+            Case(int(i), f"{part.classes[known[i]]}, taken for {part.classes[taken[i]]} ({sure[i]:.2f})")
+            for i in rows[:NUM_CASES]
+        ]
+        for title, rows in kinds.items()
+    }
+
+
+def _spread(order: NDArray[np.int64], known: NDArray) -> NDArray[np.int64]:
+    """In the same order, but one of each class in turn."""
+    turns = np.zeros(len(order), np.int64)
+    for label in np.unique(known[order]):
+        of_label = known[order] == label
+        turns[of_label] = np.arange(of_label.sum())
+    return order[np.argsort(turns, kind="stable")]
+
+
+def answers_section(part: Predictions | None, run: str, pictures: Mapping[str, Sequence[Picture]]) -> Section:
+    """The section.
+
+    Args:
+        part: predictions of one split; None where no patch was labeled.
+        run: whose they are.
+        pictures: of the cases, by title.
+    """
+    title = "Where it is right and wrong"
+    if part is None:
+        return Section("answers", title, [missing("No patch was labeled", "answers of patches are not here")])
+    split = part.rows["split"].iloc[0]
+    blocks: list[Block] = [Lines([f"{run}, {len(part.rows)} {split} patches."])]
+    blocks += _of_scores(part) if part.classes is None else _of_classes(part, part.classes)
+    blocks += [Pictures(name, some, "As the network saw them.") for name, some in pictures.items()]
+    return Section("answers", title, blocks)
+
+
+def _of_classes(part: Predictions, classes: Sequence[str]) -> list[Block]:
+    known = part.references[""]
+    blocks: list[Block] = []
+    for name in MODELS:
+        counts = confusion_counts(known, part.predictions[name].argmax(axis=1), len(classes))
+        right = np.trace(counts) / counts.sum()
+        words = f"{name}: {right:.1%} right. Numbers are patches, the shade is the share of the true class."
+        blocks.append(Chart(f"Confusion, {name}", charts.confusion(counts, classes), words))
+    bins = [
+        {
+            "name": name,
+            "confidence": round(each.confidence, 4),
+            "accuracy": round(each.accuracy, 4),
+            "patches": each.count,
+        }
+        for name in MODELS
+        for each in reliability(known, part.predictions[name], _NUM_BINS)
+        if each.count
+    ]
+    words = (
+        "As often right as sure, on the dashed line; below it a model is too sure of itself. Marks are as large as "
+        "their bins hold patches."
+    )
+    return [*blocks, Chart("Calibration", charts.reliability(bins), words, wide=True)]
+
+
+def _of_scores(part: Predictions) -> list[Block]:
+    blocks: list[Block] = []
+    for ending, known in part.references.items():
+        whose = f"score by pathologist {ending[1:].upper()}" if ending else "score by the pathologist"
+        for name in MODELS:
+            icc = intraclass_correlation(np.stack([known, part.predictions[name]], axis=1), form="ICC2")
+            told = number(icc.value, icc.low, icc.high).text
+            words = f"{name}: ICC(2,1) {told}. On the dashed line both agree."
+            spec = charts.scatter(known, part.predictions[name], whose)
+            blocks.append(Chart(f"{name[0].upper()}{name[1:]} against {whose}", spec, words))
+    raters = list(part.references.values())
+    if len(raters) == 2:
+        icc = intraclass_correlation(np.stack(raters, axis=1), form="ICC2")
+        agreed = number(icc.value, icc.low, icc.high).text
+        told = f"The two pathologists agree with each other to {agreed}: what a model can be asked for."
+        blocks.insert(0, Lines([told]))
+    return blocks
+
+
+def path_of(title: str, number: int) -> Path:
+    """Where the picture of a case lies, relative to the page."""
+    return Path("cases", f"{title.lower().replace(' ', '-')}-{number}.png")

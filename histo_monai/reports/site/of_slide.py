@@ -1,0 +1,132 @@
+"""A slide for the viewer: tiles and the script that tells the rest; by a process of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import pandas as pd
+
+from histo_monai.files.outlines import read_regions
+from histo_monai.mapping.heatmap import read_heatmap
+from histo_monai.reports.site.tiles import Pyramid, write_tiles
+from histo_monai.reports.site.viewer import SlideEntry, slide_script
+from histo_monai.roles import MODELS
+from histo_monai.slides import open_slide
+from histo_monai.slides.annotations import read_geojson
+
+_DONE = "pyramid.json"
+VERSION = 1
+"""Of the tiles; another makes them anew."""
+
+
+@dataclass(frozen=True)
+class ShownSlide:
+    """A slide and its maps.
+
+    Attributes:
+        slide_id: as in the tables.
+        path: of the file.
+        mpp: of level 0, where the file does not tell; else None.
+        about: split, label and size, in words.
+        content: digest of the file.
+        annotation: outlines that somebody has drawn; None where nobody has.
+        heatmaps: folder of the maps: scores/, and a folder for each model.
+        radius_um: of a detection.
+    """
+
+    slide_id: str
+    path: Path
+    mpp: float | None
+    about: str
+    content: str
+    annotation: Path | None
+    heatmaps: Path
+    radius_um: float
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any], heatmaps: Path, radius_um: float) -> Self:
+        """From a row of whole_slides.csv."""
+        return cls(
+            slide_id=str(row["slide_id"]),
+            path=Path(row["path"]),
+            mpp=None if pd.isna(row["mpp"]) else float(row["mpp"]),
+            about=", ".join(str(row[name]) for name in ("split", "label", "size") if row[name]),
+            content=str(row["content"]),
+            annotation=Path(row["annotation"]) if row["annotation"] else None,
+            heatmaps=heatmaps,
+            radius_um=radius_um,
+        )
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Where tiles go, and how fine they are.
+
+    Attributes:
+        page: folder of the page that is being written.
+        before: of the page that it replaces: tiles of the same slide at the same size are taken from there.
+        folder: for slides, in both.
+        mpp: finest micrometers per pixel.
+        max_side_px: see `Pyramid.of`.
+    """
+
+    page: Path
+    before: Path
+    folder: str
+    mpp: float
+    max_side_px: int
+
+    def of(self, slide: ShownSlide) -> tuple[Pyramid, str]:
+        """Tiles of a slide, made or taken over; their folder, relative to the page."""
+        made_from = [VERSION, slide.content, slide.mpp, self.mpp, self.max_side_px]
+        name = f"{self.folder}/{_short(json.dumps(made_from))}"
+        tiles, kept = self.page / name, self.before / name
+        if (kept / _DONE).is_file():
+            shutil.copytree(kept, tiles, copy_function=_linked, dirs_exist_ok=True)
+            return Pyramid(**json.loads((tiles / _DONE).read_text(encoding="utf-8"))), name
+        with open_slide(slide.path, slide.mpp) as opened:
+            pyramid = Pyramid.of(opened, self.mpp, self.max_side_px)
+            write_tiles(opened, pyramid, tiles)
+        (tiles / _DONE).write_text(json.dumps(asdict(pyramid)), encoding="utf-8")
+        return pyramid, name
+
+
+def write_shown_slide(slide: ShownSlide, *, tiling: Tiling) -> tuple[SlideEntry, tuple[str, ...]]:
+    """Write tiles and script; what the viewer lists, and the classes whose probabilities are mapped."""
+    heatmap = read_heatmap(slide.heatmaps / "scores" / f"{slide.slide_id}.csv")
+    pyramid, tiles = tiling.of(slide)
+    outlines = read_regions(slide.annotation) if slide.annotation else []
+    found = {name: read_geojson(slide.heatmaps / name / f"{slide.slide_id}.geojson")[1] for name in MODELS}
+    detections = {
+        name: [point for point in points if "probability" in point.measurements]
+        for name, points in found.items()
+    }
+    script = f"{tiling.folder}/{_short(slide.slide_id)}.js"
+    told = slide_script(slide.slide_id, pyramid, f"{tiles}/", heatmap, outlines, detections, slide.radius_um)
+    (tiling.page / script).write_text(told, encoding="utf-8")
+    classes = tuple(dict.fromkeys(name.partition(":")[2] for name in heatmap.values if ":" in name))
+    title = f"{slide.slide_id} ({slide.about})" if slide.about else slide.slide_id
+    size = " × ".join(f"{side * pyramid.mpp / 1000:.1f}" for side in (pyramid.width, pyramid.height))
+    about = (
+        f"{slide.slide_id}: {size} mm, shown to {pyramid.mpp:.3g} µm/px, {len(heatmap.cells):,} cells mapped"
+    )
+    return SlideEntry(slide.slide_id, title, about, script), classes
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _linked(source: str, target: str) -> None:
+    """The same file under a second name, where the disk can; else a copy."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)

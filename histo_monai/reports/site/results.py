@@ -1,0 +1,185 @@
+"""The first section: what the labels bought, and how far to trust it; then the comparison in full."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pandas as pd
+
+from histo_monai.comparison.models import ALIKE, BETTER, WORSE
+from histo_monai.comparison.rows import FINETUNE, REFERENCE, Row
+from histo_monai.reports.site import charts
+from histo_monai.reports.site.blocks import Block, Cell, Chart, Lines, Section, Table, missing, number
+from histo_monai.reports.tables import METRICS, SplitTable, in_words
+
+CONTROL = "supervised"
+"""The student that learns nothing from patches without labels."""
+_KINDS = ("network", "color alone", "costs seconds")
+
+
+def results_section(
+    splits: Sequence[SplitTable], warnings: Sequence[str], labels: str, majority: str
+) -> Section:
+    """The story and its chart.
+
+    Args:
+        splits: of the comparison, the one to look at first foremost.
+        warnings: what not to believe, a line each.
+        labels: which part of the labels was used, in a sentence.
+        majority: how right it would be to give every patch the most frequent label; empty where that is no question.
+    """
+    if not splits:
+        none = missing("No comparison", "nothing was learned from labels of patches or slides")
+        return Section("results", "Results", [none])
+    first = splits[0]
+    blocks: list[Block] = [Lines([*story(first), labels, *([majority] if majority else [])], "lead")]
+    blocks.append(Lines(["What not to believe", *warnings], "warning") if warnings else Lines([]))
+    blocks.append(_values_chart(first))
+    differences = _differences_chart(first)
+    blocks += [differences] if differences else []
+    blocks.append(
+        Lines(
+            [
+                "How many labels a method saves is known once several fractions were run: "
+                "`dvc exp run --queue -S alpha=0.05,0.1,0.2,1.0`, `dvc queue start`, then `histo-monai curves`."
+            ]
+        )
+    )
+    return Section("results", "What the labels bought", blocks)
+
+
+def comparison_section(splits: Sequence[SplitTable]) -> Section:
+    """Every model, metric and test."""
+    blocks: list[Block] = []
+    for split in splits:
+        title = f"{split.split.capitalize()}: {split.about}"
+        blocks += [_values(split, title), _tests(split)]
+    if not blocks:
+        blocks = [missing("No comparison", "see data/comparison")]
+    words = (
+        "Intervals are 95 % and not adjusted; p is adjusted after Holm. Not distinguishable means that these data do "
+        "not tell, not that the models are equal."
+    )
+    return Section("comparison", "All models", [*blocks, Lines([words])])
+
+
+def story(split: SplitTable) -> Iterator[str]:
+    """The best network, whether color alone is as good, and what semi-supervised training adds to its encoder."""
+    metric = split.metrics[0]
+    name = METRICS.get(metric, metric)
+    networks = [model for model in split.models if Row.of(model).is_network]
+    known = [model for model in networks if not pd.isna(split.row(model, metric).value)]
+    if not known:
+        yield f"No network was tested on {split.split}."
+        return
+    best = max(known, key=lambda model: float(split.row(model, metric).value))
+    row = split.row(best, metric)
+    value = number(row.value, row.low, row.high).text
+    yield f"{in_words(best)} does best of the networks: {name} {value} on {split.split}."
+    if REFERENCE.id in split.models:
+        verdict = _verdict(split, best, REFERENCE.id, metric)
+        yield f"{verdict} (histograms of colors and stains, which train no network)."
+    method = Row.of(best).method
+    parent, control = Row(method, FINETUNE).id, Row(method, CONTROL).id
+    students = [model for model in networks if Row.of(model).method == method and Row.of(model).student]
+    for model in students:
+        if parent in networks and model != control:
+            yield f"{_verdict(split, model, parent, metric)}, from which it started."
+        if control in networks and model != control:
+            yield f"{_verdict(split, model, control, metric)}: the same steps without unlabeled patches."
+
+
+def _verdict(split: SplitTable, model: str, other: str, metric: str) -> str:
+    """ "RSP + MoCo + mixed_teacher is better than color alone, +0.18 (0.10 to 0.26)"."""
+    difference, low, high, _, verdict = split.against(model, other, metric)
+    words = {
+        BETTER: "is better than",
+        WORSE: "is worse than",
+        ALIKE: "is not distinguishable from",
+    }.get(verdict, "was not tested against")
+    size = "" if pd.isna(difference) else f", {difference:+.3f}"
+    ends = "" if pd.isna(low) else f" ({low:+.2f} to {high:+.2f})"
+    return f"{in_words(model)} {words} {in_words(other)}{size}{ends}"
+
+
+def _kind(model: str) -> str:
+    row = Row.of(model)
+    return _KINDS[0] if row.is_network else _KINDS[1] if model == REFERENCE.id else _KINDS[2]
+
+
+def _known(value: Any) -> float | None:
+    return None if pd.isna(value) else round(float(value), 6)
+
+
+def _values_chart(split: SplitTable) -> Chart:
+    metric = split.metrics[0]
+    name = METRICS.get(metric, metric)
+    rows = [
+        {
+            "name": in_words(model),
+            "kind": _kind(model),
+            **{key: _known(getattr(split.row(model, metric), key)) for key in ("value", "low", "high")},
+        }
+        for model in split.models
+    ]
+    words = (
+        f"{name[0].upper()}{name[1:]} of every model on {split.split}, with 95 % intervals: {split.about}."
+    )
+    return Chart(f"{name[0].upper()}{name[1:]}, {split.split}", charts.intervals(rows, name), words, wide=True)
+
+
+def _differences_chart(split: SplitTable) -> Chart | None:
+    metric = split.metrics[0]
+    name = METRICS.get(metric, metric)
+    networks = [model for model in split.models if Row.of(model).is_network]
+    pairs = []
+    for model in networks:
+        row = Row.of(model)
+        others = [Row(row.method, FINETUNE).id, Row(row.method, CONTROL).id] if row.student else []
+        pairs += [
+            (model, other) for other in (*others, REFERENCE.id) if other != model and other in split.models
+        ]
+    rows = []
+    for model, other in pairs:
+        difference, low, high, _, verdict = split.against(model, other, metric)
+        if not pd.isna(difference):
+            ends = {"value": _known(difference), "low": _known(low), "high": _known(high)}
+            rows.append({"name": f"{in_words(model)} − {in_words(other)}", "kind": verdict, **ends})
+    if not rows:
+        return None
+    words = f"Paired differences of {name} on {split.split}, with 95 % intervals; to the right of 0 the first is ahead."
+    spec = charts.intervals(rows, f"difference of {name}", zero=True)
+    return Chart("Who is ahead of whom", spec, words, wide=True)
+
+
+def _values(split: SplitTable, title: str) -> Table:
+    rows = []
+    for model in split.models:
+        cells = [Cell(in_words(model))]
+        for metric in split.metrics:
+            row = split.row(model, metric)
+            cells.append(number(row.value, row.low, row.high, strong=row.value == split.best(metric)))
+            if not pd.isna(row.paper_value):
+                cells[-1] = Cell(
+                    f"{cells[-1].text}; paper {row.paper_value:.3f}", cells[-1].value, cells[-1].strong
+                )
+        rows.append(cells)
+    return Table(title, ["model", *(METRICS.get(metric, metric) for metric in split.metrics)], rows)
+
+
+def _tests(split: SplitTable) -> Table:
+    tests: Iterable[Any] = split.tests.itertuples()
+    rows = [
+        [
+            Cell(METRICS.get(test.metric, test.metric)),
+            Cell(in_words(test.first)),
+            Cell(in_words(test.second)),
+            number(test.difference, test.low, test.high),
+            Cell("—" if pd.isna(test.p_holm) else f"{test.p_holm:.3g}", _known(test.p_holm)),
+            Cell(test.verdict, None, test.verdict in (BETTER, WORSE)),
+        ]
+        for test in tests
+    ]
+    head = ["metric", "first", "second", "first − second", "p (Holm)", "first is"]
+    return Table(f"All {len(rows)} tests, {split.split}", head, rows, folded=True)

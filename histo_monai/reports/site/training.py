@@ -1,0 +1,90 @@
+"""How models came about: curves of the student, of the fine-tuning and of the pretraining, and what they were shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from histo_monai.reports.site import charts
+from histo_monai.reports.site.blocks import Block, Chart, Lines, Picture, Pictures, Section, missing
+
+WORDS = {
+    "loss": "loss",
+    "accuracy": "accuracy",
+    "supervised": "loss of labeled patches",
+    "unlabeled": "loss of unlabeled patches",
+    "consistency": "loss of unlabeled patches",
+    "confidence": "confidence of the guesses",
+    "used": "part of the guesses that is used",
+    "by_sharpness": "accuracy of sharpness alone",
+    "by_contrast": "accuracy of contrast alone",
+    "contrast": "contrastive loss",
+    "nearest": "own pair is the nearest",
+    "mae": "mean absolute error",
+}
+_SHARES = ("accuracy", "confidence", "used", "by_sharpness", "by_contrast", "nearest")
+
+
+def training_section(
+    student: pd.DataFrame | None, finetuned: pd.DataFrame | None, run: str, pairs: str, choice: Sequence[str]
+) -> Section:
+    """Of a run: the student, what it was shown, and the fine-tuned model that it started from.
+
+    Args:
+        student: its curves, a row per epoch; None or empty where nothing was trained.
+        finetuned: those of the fine-tuned model.
+        run: whose they are.
+        pairs: path of the picture of what the student was shown, relative to the page; empty where there is none.
+        choice: which of the two is kept, and why.
+    """
+    title = "Students and teachers"
+    if student is None or student.empty:
+        return Section("training", title, [missing("No student was trained", "no patch is labeled")])
+    blocks: list[Block] = [Lines([run, *choice])]
+    blocks += course(student, "Student")
+    if finetuned is not None and not finetuned.empty:
+        blocks += course(finetuned, "Fine-tuned model")
+    if pairs:
+        alt = "Unlabeled patches as the teacher and the student saw them, with the answers of both"
+        blocks.append(Pictures("What the student was shown", [Picture(pairs, alt)], alt + ".", large=True))
+    return Section("training", title, blocks)
+
+
+def pretraining_section(curves: dict[str, pd.DataFrame], pictures: Sequence[Picture]) -> Section:
+    """Of every encoder: `curves` by its name, a row per epoch; nothing where it was not trained."""
+    title = "Pretraining"
+    trained = {name: table for name, table in curves.items() if not table.empty}
+    blocks: list[Block] = []
+    for name, table in trained.items():
+        blocks += course(table, name)
+    untrained = [name for name in curves if name not in trained]
+    if untrained:
+        blocks.append(Lines([f"Not trained, as it is: {', '.join(untrained)}."]))
+    if pictures:
+        blocks.append(Pictures("What encoders were asked, and what they answered", pictures, large=True))
+    return Section("pretraining", title, blocks or [missing("No encoder", "see data/models")])
+
+
+def course(table: pd.DataFrame, name: str) -> list[Block]:
+    """Charts of a training's curves: losses in one, shares from 0 to 1 in the other."""
+    measured: dict[bool, list[dict[str, Any]]] = {False: [], True: []}
+    for column in table.columns:
+        part, _, measure = str(column).partition("_")
+        if part not in ("train", "validation"):
+            continue
+        told = f"{part}: {WORDS.get(measure, measure.replace('_', ' '))}"
+        measured[measure in _SHARES] += [
+            {"epoch": int(epoch), "name": told, "value": round(float(value), 6)}
+            for epoch, value in zip(table["epoch"], table[column], strict=True)
+            if pd.notna(value)
+        ]
+    blocks: list[Block] = []
+    for is_share, rows in measured.items():
+        if rows:
+            what = "shares" if is_share else "losses"
+            words = f"{name}, {what} at the end of each of {len(table)} epochs."
+            axis = "share" if is_share else "loss"
+            blocks.append(Chart(f"{name}: {what}", charts.curves(rows, axis, len(table)), words))
+    return blocks

@@ -1,0 +1,149 @@
+"""Libraries of the browser that the report's page brings along: fetched when the package is built, and never at run.
+
+    python -m histo_monai.reports.site.vendor    # by hand, where the registry could not be reached then
+
+Nothing but Python's own library is imported, since this runs before anything is installed.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import urllib.request
+from pathlib import Path
+from typing import NamedTuple
+
+FOLDER = Path(__file__).resolve().parent / "vendor"
+REGISTRY = "https://registry.npmjs.org"
+"""Where packages are fetched from on a machine without npm; npm itself knows the registry of the house."""
+TIMEOUT_S = 120.0
+
+
+class Library(NamedTuple):
+    """A package of the npm registry.
+
+    Attributes:
+        name: of the package, and of the file that it leaves here, with `.js`.
+        version: that is fetched.
+        sha512: of the package as the registry tells it, base64.
+        script: path in the package.
+        license: the same, of its license.
+    """
+
+    name: str
+    version: str
+    sha512: str
+    script: str
+    license: str
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Path in the package -> name here."""
+        return {self.script: f"{self.name}.js", self.license: f"{self.name}.LICENSE"}
+
+
+LIBRARIES = (
+    Library(
+        "openseadragon",
+        "6.1.1",
+        "g4iKe2q8B642SaBT3+x4ZF3/8b1TxPPydyjmtrOLgDrlYWMKd9ZXM+1Cb/xa9DVySkvs/7l6HR1nHKfD5F3Tsw==",
+        "build/openseadragon/openseadragon.min.js",
+        "LICENSE.txt",
+    ),
+    Library(
+        "vega",
+        "6.4.0",
+        "rHXCq2LpEWCLMjXBEj7hocY9G0/i5TGYRayGGSj06VTF4+l2IG2Z7oeZKCjWbUh/7hTE/mVhbaOPB72wCElh6g==",
+        "build/vega.min.js",
+        "LICENSE",
+    ),
+    Library(
+        "vega-lite",
+        "6.5.0",
+        "fMXF6s0MrIg0UTWnLIfeFtgSLzVhyzSKobzGrh5rhS+mL6FOYFG3m7ouJ4U23gj65EK+gl9FIIT5w7wLNaAzkA==",
+        "build/vega-lite.min.js",
+        "LICENSE",
+    ),
+    Library(
+        "vega-embed",
+        "7.3.0",
+        "wQ8s5GaSzqoKgmRfbRolgBrjE2CP7ZKHXqH7NijxMqPjpdWxSs4Dn8tvp9g0giQvh2cK+3p56sxjWWM0wNngGw==",
+        "build/vega-embed.min.js",
+        "LICENSE",
+    ),
+)
+"""In the order in which a page loads them."""
+
+
+def missing(folder: Path = FOLDER) -> list[str]:
+    """Names of files that are not there."""
+    return [name for library in LIBRARIES for name in library.files.values() if not (folder / name).is_file()]
+
+
+def fetch(folder: Path = FOLDER) -> None:
+    """Fetch what is missing, by npm where there is one, else from its public registry.
+
+    Args:
+        folder: where scripts and licenses are left.
+
+    Raises:
+        OSError: the registry cannot be reached, or what came is not what it was when this was written.
+    """
+    for library in LIBRARIES:
+        if all((folder / name).is_file() for name in library.files.values()):
+            continue
+        package = _by_npm(library) if shutil.which("npm") else _by_url(library)
+        digest = base64.b64encode(hashlib.sha512(package).digest()).decode()
+        if digest != library.sha512:
+            raise OSError(
+                f"{library.name} {library.version}: the registry gave another package than expected "
+                f"(sha512 {digest[:12]}...)"
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        with tarfile.open(fileobj=io.BytesIO(package)) as files:
+            for path, name in library.files.items():
+                member = files.extractfile(f"package/{path}")
+                assert member is not None  # a file of a package whose digest is known
+                draft = folder / f".{name}"
+                draft.write_bytes(member.read())
+                draft.replace(folder / name)
+
+
+def _by_npm(library: Library) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        command = [
+            "npm",
+            "pack",
+            f"{library.name}@{library.version}",
+            "--silent",
+            "--pack-destination",
+            folder,
+        ]
+        try:
+            subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=TIMEOUT_S)
+            return next(Path(folder).glob("*.tgz")).read_bytes()
+        except (subprocess.SubprocessError, StopIteration) as error:
+            told = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
+            raise OSError(
+                f"npm could not fetch {library.name} {library.version}: {told[-1] if told else error!r}"
+            ) from None
+
+
+def _by_url(library: Library) -> bytes:
+    url = f"{REGISTRY}/{library.name}/-/{library.name}-{library.version}.tgz"
+    with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
+        content: bytes = answer.read()
+    return content
+
+
+if __name__ == "__main__":
+    try:
+        fetch()
+    except OSError as error:
+        sys.exit(f"{error}; is the registry of npm reachable from here?")

@@ -1,0 +1,119 @@
+"""What the viewer is told of a slide: where its tiles lie, its maps as numbers, outlines and detections."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from histo_monai.mapping.heatmap import Heatmap
+from histo_monai.reports.site.tiles import FORMAT, TILE_PX, Pyramid
+from histo_monai.slides.annotations import Point, Region
+
+NOT_SEEN = 255
+"""Of a map: no network looked at the cell."""
+_STEPS = 254
+_MOST_OUTLINES = 200
+
+
+@dataclass(frozen=True)
+class SlideEntry:
+    """A slide in the viewer's list.
+
+    Attributes:
+        slide_id: as in the tables.
+        title: in the list.
+        about: below the picture.
+        script: path of what `slide_script` gives, relative to the page.
+    """
+
+    slide_id: str
+    title: str
+    about: str
+    script: str
+
+    def as_dict(self) -> dict[str, str]:
+        """For the page."""
+        return {"slide_id": self.slide_id, "title": self.title, "about": self.about, "script": self.script}
+
+
+def slide_script(
+    slide_id: str,
+    pyramid: Pyramid,
+    tiles: str,
+    heatmap: Heatmap,
+    outlines: Sequence[Region],
+    detections: Mapping[str, Sequence[Point]],
+    radius_um: float,
+) -> str:
+    """A script that tells the page all of a slide.
+
+    Args:
+        slide_id: as in the tables.
+        pyramid: its tiles.
+        tiles: their folder, relative to the page, with a slash at its end.
+        heatmap: scores of its cells.
+        outlines: what somebody has drawn; holes are left out.
+        detections: name of a model -> points, in level-0 pixels, with a measurement "probability".
+        radius_um: of a detection's circle.
+    """
+    scale = heatmap.grid.slide_mpp
+    rows, columns = heatmap.grid.shape
+    largest = sorted(outlines, key=lambda region: -_side(region))[:_MOST_OUTLINES]
+    content = {
+        "tiles": {
+            "url": tiles,
+            "format": FORMAT,
+            "tile_px": TILE_PX,
+            "width": pyramid.width,
+            "height": pyramid.height,
+        },
+        "width_um": pyramid.width * pyramid.mpp,
+        "height_um": pyramid.height * pyramid.mpp,
+        "radius_um": radius_um,
+        "grid": {"rows": rows, "columns": columns, "stride_um": heatmap.grid.stride_um},
+        "maps": {name: _packed(heatmap.raster(name)) for name in heatmap.values},
+        "outlines": [_outline(region, scale) for region in largest],
+        "detections": {name: _places(points, scale) for name, points in detections.items()},
+    }
+    return f"histoSlide({_json(slide_id)},{_json(content)});\n"
+
+
+def _packed(raster: NDArray[np.float32]) -> str:
+    """A byte for each cell, row by row: 0..254 for 0..1, and `NOT_SEEN`."""
+    steps = np.where(np.isnan(raster), NOT_SEEN, np.round(np.nan_to_num(raster) * _STEPS)).astype(np.uint8)
+    return base64.b64encode(steps.tobytes()).decode()
+
+
+def _outline(region: Region, scale: float) -> dict[str, Any]:
+    corners = region.exterior_yx * scale
+    (top, left), (bottom, right) = corners.min(axis=0), corners.max(axis=0)
+    return {
+        "name": region.name or region.label or "outline",
+        "points": " ".join(f"{x:.1f},{y:.1f}" for y, x in corners),
+        "x": round((left + right) / 2, 1),
+        "y": round((top + bottom) / 2, 1),
+        "side": round(float(max(right - left, bottom - top)), 1),
+    }
+
+
+def _places(points: Sequence[Point], scale: float) -> list[dict[str, float]]:
+    """Detections, the surest first, in µm."""
+    found = [(point.measurements["probability"], *point.yx) for point in points]
+    return [
+        {"x": round(x * scale, 1), "y": round(y * scale, 1), "score": round(score, 4)}
+        for score, y, x in sorted(found, reverse=True)
+    ]
+
+
+def _side(region: Region) -> float:
+    return float((region.exterior_yx.max(axis=0) - region.exterior_yx.min(axis=0)).max())
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")

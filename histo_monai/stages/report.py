@@ -1,0 +1,271 @@
+"""Stage `report`: all that a run has left -> one page that opens from disk, with charts and a viewer of slides."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from PIL import Image
+
+from histo_monai import artifacts
+from histo_monai.artifacts import Run, encoder_folder, runs
+from histo_monai.baselines.arms import MAJORITY
+from histo_monai.comparison.rows import Row
+from histo_monai.environment import num_cpus
+from histo_monai.errors import InputError
+from histo_monai.files.processes import map_over_processes
+from histo_monai.idle import REASON, why_idle
+from histo_monai.params import Params, load_params
+from histo_monai.provenance import made_from, write_metrics
+from histo_monai.reports.site.about import cards_section, data_section, run_section
+from histo_monai.reports.site.answers import answers_section, cases, path_of
+from histo_monai.reports.site.blocks import SCRIPT, STYLE, VIEWER_SCRIPT, Picture, Section, render
+from histo_monai.reports.site.of_slide import ShownSlide, Tiling, write_shown_slide
+from histo_monai.reports.site.results import comparison_section, results_section
+from histo_monai.reports.site.training import pretraining_section, training_section
+from histo_monai.reports.site.vendor import FOLDER, LIBRARIES
+from histo_monai.reports.site.vendor import missing as missing_libraries
+from histo_monai.reports.site.whole import in_order_of_interest, slides_section
+from histo_monai.reports.tables import SplitTable
+from histo_monai.roles import FINETUNED, STUDENT
+from histo_monai.storage import read_json, whole_folder
+from histo_monai.tables.columns import read_surveyed_slides, read_whole_slides
+from histo_monai.tables.patches import read_patches
+from histo_monai.tables.predictions import Predictions, read_predictions
+
+_LOG = logging.getLogger(__name__)
+
+PAGE, ASSETS, PICTURES, SLIDES = "index.html", "assets", "pictures", "slides"
+NO_LIBRARIES = (
+    "charts and the viewer of slides are missing from this installation: run `python -m "
+    "histo_monai.reports.site.vendor` where the npm registry can be reached, then `dvc repro -s -f report`"
+)
+
+
+def run() -> None:
+    """Write data/report: index.html, and beside it assets/, pictures/, cases/, slides/; metrics.json.
+
+    Raises:
+        InputError: what a stage before it leaves is missing, or is not what it leaves.
+    """
+    params = load_params(artifacts.PARAMS)
+    told = read_json(artifacts.COMPARISON / artifacts.METRICS, "run `dvc repro compare` again", ["about"])
+    main = _main_run(params)
+    predictions = _predictions(main)
+    warnings = [NO_LIBRARIES] if missing_libraries() else []
+    files = [artifacts.PARAMS, artifacts.COMPARISON / artifacts.METRICS, artifacts.INDEX / artifacts.METRICS]
+    provenance = made_from(params, files)
+    with whole_folder(artifacts.REPORT) as draft:
+        assets = _copy_assets(draft / ASSETS)
+        (draft / PICTURES).mkdir()
+        sections = [
+            _results(told, predictions, main, warnings),
+            comparison_section(_splits(told)),
+            _whole_slides(draft, params, main),
+            _answers(draft, predictions, main),
+            _training(draft, main),
+            _pretraining(draft, params),
+            _data(draft),
+            cards_section(_cards(main)),
+            run_section(artifacts.PARAMS.read_text(encoding="utf-8"), told["provenance"]),
+        ]
+        page = render(told["title"], _subtitle(params, main), sections, assets)
+        (draft / PAGE).write_text(page, encoding="utf-8")
+        write_metrics(draft, {"run": main.name, "warnings": warnings}, provenance)
+    for line in warnings:
+        _LOG.warning("%s", line)
+    _LOG.info("%s written; open it, or run `python -m histo_monai report --serve`", artifacts.REPORT / PAGE)
+
+
+def _main_run(params: Params) -> Run:
+    """The run whose details are shown: the first that maps slides, or the first of all."""
+    mapped = runs(*params.mapping, params.repeats)
+    return (mapped or runs(params.methods[-1:], params.students, params.repeats))[0]
+
+
+def _subtitle(params: Params, main: Run) -> str:
+    kind = "a simulated cohort" if params.source == "phantom" else "slides of your own"
+    num = len(runs(params.methods, params.students, params.repeats))
+    return f"{params.dataset}, {kind}. {num} run{'s' * (num > 1)}; where one is shown in detail, it is {main.name}."
+
+
+def _copy_assets(folder: Path) -> list[str]:
+    """What the page needs of a browser's language, as it lies here; paths of the scripts, in their order."""
+    folder.mkdir()
+    here = FOLDER.parent
+    for name in (STYLE, SCRIPT, VIEWER_SCRIPT):
+        shutil.copyfile(here / name, folder / name)
+    scripts = []
+    if not missing_libraries():
+        for library in LIBRARIES:
+            for name in library.files.values():
+                shutil.copyfile(FOLDER / name, folder / name)
+            scripts.append(f"{ASSETS}/{library.name}.js")
+    return [*scripts, f"{ASSETS}/{SCRIPT}", f"{ASSETS}/{VIEWER_SCRIPT}"]
+
+
+def _splits(told: Mapping[str, Any]) -> list[SplitTable]:
+    """The tables of the comparison, the one to look at first foremost."""
+    if not told["about"]:
+        return []
+    table = pd.read_csv(artifacts.COMPARISON / "table.csv", dtype={"method": str, "training": str})
+    tests = pd.read_csv(artifacts.COMPARISON / "tests.csv")
+    table["model"] = [
+        Row(*names).id for names in table[["method", "training"]].fillna("").itertuples(index=False)
+    ]
+    parts = [
+        SplitTable(split, about, table[table["split"] == split], tests[tests["split"] == split])
+        for split, about in told["about"].items()
+    ]
+    order = {"test": 0, "validation": 2}
+    return sorted(parts, key=lambda part: order.get(part.split, 1))
+
+
+def _results(
+    told: Mapping[str, Any], predictions: Predictions | None, main: Run, warnings: Sequence[str]
+) -> Section:
+    labels = read_json(artifacts.LABELS_JSON, "run `dvc repro index` again")
+    counts = read_json(artifacts.INDEX / artifacts.METRICS, "run `dvc repro index` again")
+    trained = read_json(main.student_folder / artifacts.METRICS, "run consistency again")
+    used = trained.get("num_labeled", 0)
+    unlabeled = trained.get("num_unlabeled", used) - used
+    of_all = f"{used:,} of {counts.get('patches_train', 0):,} labels were used"
+    beside = f", and {unlabeled:,} patches beside them whose labels nobody looked at" if unlabeled else ""
+    known = [*warnings, *told["warnings"], *labels.get("warnings", [])]
+    return results_section(_splits(told), known, f"{of_all}{beside}.", _majority(predictions))
+
+
+def _majority(part: Predictions | None) -> str:
+    """How right it is to look at nothing."""
+    if part is None or part.classes is None or MAJORITY not in part.predictions:
+        return ""
+    always = part.predictions[MAJORITY].argmax(axis=1)
+    right = float((always == part.references[""]).mean())
+    return f"To call every patch {part.classes[always[0]]}, the most frequent label, is right on {right:.3f}."
+
+
+def _predictions(main: Run) -> Predictions | None:
+    """Of the run shown; the test patches, or those of the validation where there is no test. None: of none."""
+    if why_idle(main.evaluation):
+        return None
+    predictions = read_predictions(main.evaluation / artifacts.PREDICTIONS)
+    return predictions.of_split(predictions.splits[-1])
+
+
+def _answers(draft: Path, part: Predictions | None, main: Run) -> Section:
+    if part is None:
+        return answers_section(None, main.name, {})
+    from histo_monai.loading.pixels import LabeledPatches  # imports torch
+
+    patches = read_patches(artifacts.PATCHES_CSV).set_index("patch_id", drop=False)
+    params = load_params(artifacts.PARAMS)
+    pictures = {}
+    (draft / "cases").mkdir()
+    for title, some in cases(part).items():
+        rows = patches.loc[part.rows["patch_id"].iloc[[case.row for case in some]]]
+        pixels, _ = LabeledPatches(rows, patch_px=params.patch_px).__getitems__(range(len(rows)))
+        paths = [path_of(title, i) for i in range(len(some))]
+        for path, patch in zip(paths, pixels.squeeze(1).numpy(), strict=True):
+            Image.fromarray(patch.transpose(1, 2, 0)).save(draft / path)
+        pictures[title] = [
+            Picture(path.as_posix(), f"Patch: {case.caption}", case.caption, pixels=True)
+            for path, case in zip(paths, some, strict=True)
+        ]
+    return answers_section(part, main.name, pictures)
+
+
+def _training(draft: Path, main: Run) -> Section:
+    if why_idle(main.student_folder):
+        return training_section(None, None, main.name, "", [])
+    choice = read_json(
+        main.student_folder / artifacts.CHOICE, "run consistency again", ["chosen", "difference"]
+    )
+    difference = choice["difference"]
+    ends = (
+        f"{difference['low']:+.3f} to {difference['high']:+.3f}"
+        if difference.get("low") is not None
+        else "no interval"
+    )
+    kept = {FINETUNED: "the fine-tuned model", STUDENT: "the student"}[choice["chosen"]]
+    why = (
+        f"On validation the student is ahead by {difference['value']:+.3f} ({ends}) in {choice['measure']}; "
+        f"kept is {kept}: a student is chosen only where that interval lies above 0."
+    )
+    pairs = _copied(draft, main.student_folder / artifacts.PAIRS, "pairs.png")
+    student, finetuned = (
+        pd.read_csv(folder / artifacts.CURVES) for folder in (main.student_folder, main.finetuned)
+    )
+    return training_section(student, finetuned, main.name, pairs, [why])
+
+
+def _pretraining(draft: Path, params: Params) -> Section:
+    curves, pictures = {}, []
+    for method in params.methods:
+        folder = encoder_folder(method, params.pretrain.seeds[0])
+        curves[folder.name] = pd.read_csv(folder / artifacts.CURVES)
+        if len(curves[folder.name]) and (folder / artifacts.ANSWERS).is_file():
+            path = _copied(draft, folder / artifacts.ANSWERS, f"answers-{folder.name}.png")
+            pictures.append(Picture(path, f"Questions and answers of {folder.name}", folder.name))
+    return pretraining_section(curves, pictures)
+
+
+def _whole_slides(draft: Path, params: Params, main: Run) -> Section:
+    counted = pd.read_csv(main.heatmaps / artifacts.MAPPED_CSV, dtype={"slide_id": str})
+    num_cells = counted.set_index("slide_id")["num_cells"] if len(counted) else pd.Series(dtype=int)
+    whole = read_whole_slides(artifacts.WHOLE_SLIDES_CSV)
+    mapped = whole[whole["slide_id"].isin(num_cells.index)]
+    mapped = mapped.assign(num_cells=num_cells.reindex(mapped["slide_id"]).to_numpy(int))
+    scores = pd.read_csv(
+        main.diagnosis / artifacts.MAPPED_CSV, dtype={"slide_id": str}, keep_default_na=False
+    )
+    estimates = read_json(main.diagnosis / artifacts.METRICS, "run aggregate again").get("test", {})
+    shown = in_order_of_interest(mapped, scores, params.positive).head(params.report.num_slides)
+    rows: list[dict[str, Any]] = shown.to_dict("records")  # type: ignore[assignment]  # its keys are texts
+    radius_um = params.heatmap.detection.radius_um
+    jobs = [ShownSlide.of(row, main.heatmaps, radius_um) for row in rows]
+    (draft / SLIDES).mkdir()
+    tiling = Tiling(draft, artifacts.REPORT, SLIDES, params.report.slide_mpp, params.report.max_side_px)
+    write = partial(write_shown_slide, tiling=tiling)
+    made = list(map_over_processes(write, jobs, processes=num_cpus(), title="tiles", unit="slide"))
+    entries = [entry for entry, _ in made]
+    classes = made[0][1] if made else ()
+    return slides_section(mapped, scores, main.name, entries, classes, estimates, params.positive)
+
+
+def _data(draft: Path) -> Section:
+    whole = read_whole_slides(artifacts.WHOLE_SLIDES_CSV)
+    corpus = read_surveyed_slides(artifacts.SLIDES_CSV).assign(label="")
+    slides = pd.concat([whole, corpus])[["slide_id", "path", "split", "label"]].drop_duplicates("path")
+    counts = read_json(artifacts.INDEX / artifacts.METRICS, "run `dvc repro index` again")
+    audit = read_json(artifacts.LABELS_JSON, "run `dvc repro index` again").get("warnings", [])
+    remarks = read_json(artifacts.CHECK / artifacts.METRICS, "run `dvc repro check` again").get("remarks", [])
+    drawn = sorted((artifacts.CHECK / SLIDES).glob("*.jpg"), key=lambda path: int(path.stem))
+    pictures = [
+        Picture(_copied(draft, path, f"slide-{path.name}"), "A slide, its tissue and what is sampled")
+        for path in drawn
+    ]
+    patches = read_patches(artifacts.PATCHES_CSV)
+    told = list(dict.fromkeys([*audit, *remarks]))
+    return data_section(slides, patches, counts, told, pictures)
+
+
+def _cards(main: Run) -> dict[str, Mapping[str, Any]]:
+    described: dict[str, Mapping[str, Any]] = {}
+    for name, path in main.models.items():
+        about = read_json(path.with_suffix(".json"), "run its stage again")
+        if REASON not in about:
+            described[f"{main.name}, {name}"] = about
+    return described
+
+
+def _copied(draft: Path, path: Path, name: str) -> str:
+    """A picture of another stage, beside the page; its path there."""
+    if not path.is_file():
+        raise InputError(f"{path}: not found; run the stage that draws it again")
+    shutil.copyfile(path, draft / PICTURES / name)
+    return f"{PICTURES}/{name}"
