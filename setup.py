@@ -10,7 +10,7 @@ from typing import ClassVar
 from setuptools import Command, setup
 from setuptools.command.build import build
 
-VENDOR = Path("histo_monai", "reports", "site", "vendor.py")
+SITE = Path("histo_monai", "reports", "site")
 
 
 class BuildVendor(Command):
@@ -25,9 +25,9 @@ class BuildVendor(Command):
 
     def run(self) -> None:
         """Fetch."""
-        fetch = runpy.run_path(str(VENDOR))["fetch"]
+        fetch = runpy.run_path(str(SITE / "vendor.py"))["fetch"]
         try:
-            fetch(Path.cwd() / VENDOR.with_suffix(""))
+            fetch(Path.cwd() / SITE / "vendored")
         except OSError as error:
             if not self.editable_mode:
                 raise

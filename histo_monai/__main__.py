@@ -9,7 +9,8 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from histo_monai import artifacts
@@ -56,26 +57,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     arguments = vars(parser.parse_args(argv))
     name = arguments.pop("name")
-    if name == "report" and arguments.pop("serve"):
-        name = "serve"
-    elif name == "report":
-        arguments.pop("port")
     if name in ("map", "features") and not (arguments["slides"] or arguments["manifest"]):
         parser.error(f"{name}: no slide is named; give files, or a csv with a column path as --manifest")
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     for noisy in ("monai", "matplotlib", "PIL", "tifffile"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     logging.getLogger("ignite").setLevel(logging.CRITICAL)  # it logs a traceback of what is raised anyway
-    room = "stages" if name in STAGES else "commands"
+    is_stage = name in STAGES and not arguments.pop("serve", False)
     with lasting():
-        run = importlib.import_module(f"histo_monai.{room}.{name}").run
+        run = _run_of(name, arguments, is_stage)
     try:
         if "method" in arguments:
             asked = {
                 key: arguments[key] for key in ("method", "encoder", "student", "seed") if key in arguments
             }
             arguments |= check_run(load_params(artifacts.PARAMS), **asked)
-        with _claimed(name, arguments):
+        with _claimed(name, arguments) if is_stage else contextlib.nullcontext():
             status: int | None = run(**arguments)
     except KeyboardInterrupt:
         print(f"histo-monai {name}: stopped", file=sys.stderr)
@@ -89,10 +86,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status or 0
 
 
+_SERVER = "histo_monai.reports.site.server"  # by name, as stages are: none of these runs its code
+
+
+def _run_of(name: str, arguments: dict[str, Any], is_stage: bool) -> Callable[..., int | None]:
+    """What a stage or command runs; `report --serve` shows what the stage has left."""
+    port = arguments.pop("port", 0)
+    if name in STAGES and not is_stage:
+        return partial(importlib.import_module(_SERVER).serve, artifacts.REPORT, port)
+    run: Callable[..., int | None] = importlib.import_module(
+        f"histo_monai.{'stages' if is_stage else 'commands'}.{name}"
+    ).run
+    return run
+
+
 def _claimed(stage: str, arguments: Mapping[str, Any]) -> contextlib.AbstractContextManager[None]:
     """A stage holds the folder that it writes; under torchrun its first process does, for all of them."""
-    if stage not in STAGES:
-        return contextlib.nullcontext()
     if torchrun_rank() > 0:
         return contextlib.nullcontext()
     folder = artifacts.output_folder(stage, **arguments)

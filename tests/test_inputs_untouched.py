@@ -136,6 +136,7 @@ def test_no_stage_and_no_command_changes_an_input(project: Path, monkeypatch: py
         ["embed", *METHOD],
         ["mil", *RUN],
         ["compare"],
+        ["report"],
         ["curves"],
         ["features", *slides, "--model", "data/models/random-0/encoder.safetensors", "--folder", str(OWN)],
         [

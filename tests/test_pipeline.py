@@ -111,4 +111,5 @@ def test_alpha_mu_and_n_aug_reach_neither_index_nor_pretrain(stage: str, pipelin
     expected["crossfit"] = expected["consistency"]
     expected["check"] = {"alpha", "students", "seeds"}  # it reads no slide but for a look
     expected["compare"] = {"alpha", "mu", "n_aug", "students", "seeds"}
+    expected["report"] = {"students", "seeds"}
     assert used == expected.get(stage, set())

@@ -58,7 +58,7 @@ def run() -> None:
     main = _main_run(params)
     predictions = _predictions(main)
     warnings = [NO_LIBRARIES] if missing_libraries() else []
-    files = [artifacts.PARAMS, artifacts.COMPARISON / artifacts.METRICS, artifacts.INDEX / artifacts.METRICS]
+    files = [artifacts.COMPARISON / artifacts.METRICS, artifacts.INDEX / artifacts.METRICS]
     provenance = made_from(params, files)
     with whole_folder(artifacts.REPORT) as draft:
         assets = _copy_assets(draft / ASSETS)
@@ -243,7 +243,11 @@ def _data(draft: Path) -> Section:
     slides = pd.concat([whole, corpus])[["slide_id", "path", "split", "label"]].drop_duplicates("path")
     counts = read_json(artifacts.INDEX / artifacts.METRICS, "run `dvc repro index` again")
     audit = read_json(artifacts.LABELS_JSON, "run `dvc repro index` again").get("warnings", [])
-    remarks = read_json(artifacts.CHECK / artifacts.METRICS, "run `dvc repro check` again").get("remarks", [])
+    remarks = []
+    if (artifacts.CHECK / artifacts.METRICS).is_file():
+        remarks = read_json(artifacts.CHECK / artifacts.METRICS, "run `dvc repro check` again").get(
+            "remarks", []
+        )
     drawn = sorted((artifacts.CHECK / SLIDES).glob("*.jpg"), key=lambda path: int(path.stem))
     pictures = [
         Picture(_copied(draft, path, f"slide-{path.name}"), "A slide, its tissue and what is sampled")

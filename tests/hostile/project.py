@@ -31,6 +31,7 @@ STAGES = (
     ("embed", "--method", "random"),
     ("mil", *RUN),
     ("compare",),
+    ("report",),
 )
 STUDENT = Path("data/models/random-0-paper-0/student/model.safetensors")
 MAP = ("map", "data/raw/own/s6.tif", "--model", str(STUDENT), "--folder", "maps")

@@ -39,4 +39,4 @@ def test_a_dry_run_goes_through_all_stages(
     ran = set(re.findall(r"Running stage '([^']+)'", output))
     pairs = itertools.product(OF_METHOD, METHODS)
     runs = {run_of(stage, method, "paper") for stage, method in pairs}
-    assert ran == runs | {"code", "phantom", "index", "check", "compare"}
+    assert ran == runs | {"code", "phantom", "index", "check", "compare", "report"}

@@ -58,7 +58,7 @@ def _of_both(*stages: str) -> set[str]:
 
 
 TRAININGS = _of_both("finetune", "consistency", "evaluate", "crossfit")
-EVERY = TRAININGS | _of_both("heatmap", "aggregate", "embed", "mil") | {"compare"}
+EVERY = TRAININGS | _of_both("heatmap", "aggregate", "embed", "mil") | {"compare", "report"}
 
 
 @pytest.mark.slow
@@ -205,7 +205,7 @@ def test_a_change_runs_only_what_it_reaches(clone: Path, shell: Shell) -> None:
     for key, value in (("mu", 3), ("n_aug", 2)):  # which the table tells
         assert _would_run(shell, clone, key, value) == consistency | {"compare"}
     maps = _of_both("heatmap", "aggregate", "mil")
-    assert _would_run(shell, clone, "heatmap.region_threshold", 0.9) == maps | {"check"}
+    assert _would_run(shell, clone, "heatmap.region_threshold", 0.9) == maps | {"check", "report"}
     assert _would_run(shell, clone, "aggregate.kernel", "linear") == _of_both("aggregate")
     assert _would_run(shell, clone, "mil.epochs", 3) == _of_both("mil")
     assert "index" not in _would_run(shell, clone, "pretrain.rsp.lr", 0.02)

@@ -105,6 +105,7 @@ def test_a_change_in_the_reports_reaches_only_what_draws_results(changed: Callab
     assert changed("reports/*.py", "reports/*.csv") == _of_each("evaluate", "heatmap", "aggregate", "mil") | {
         "check",
         "compare",
+        "report",
     }
 
 

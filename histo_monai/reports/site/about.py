@@ -58,6 +58,10 @@ def data_section(
     if pictures:
         note = "Pale: no tissue. Dots: places to pretrain on. Squares: labeled patches."
         blocks.append(Pictures("Tissue, and what is sampled", pictures, note, large=True))
+    else:
+        blocks.append(
+            missing("No picture of a slide", "the stage check draws them; check.num_pictures says how many")
+        )
     return Section("data", "Data", blocks)
 
 

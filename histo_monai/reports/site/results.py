@@ -126,7 +126,9 @@ def _values_chart(split: SplitTable) -> Chart:
     words = (
         f"{name[0].upper()}{name[1:]} of every model on {split.split}, with 95 % intervals: {split.about}."
     )
-    return Chart(f"{name[0].upper()}{name[1:]}, {split.split}", charts.intervals(rows, name), words, wide=True)
+    return Chart(
+        f"{name[0].upper()}{name[1:]}, {split.split}", charts.intervals(rows, name), words, wide=True
+    )
 
 
 def _differences_chart(split: SplitTable) -> Chart | None:

@@ -19,7 +19,7 @@ import urllib.request
 from pathlib import Path
 from typing import NamedTuple
 
-FOLDER = Path(__file__).resolve().parent / "vendor"
+FOLDER = Path(__file__).resolve().parent / "vendored"
 REGISTRY = "https://registry.npmjs.org"
 """Where packages are fetched from on a machine without npm; npm itself knows the registry of the house."""
 TIMEOUT_S = 120.0

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from histo_monai.reports.site.blocks import Chart, Lines
+from histo_monai.reports.site.results import results_section, story
+from histo_monai.reports.tables import SplitTable
+
+
+def _split(**verdicts: str) -> SplitTable:
+    values = {"rsp-finetune": 0.7, "rsp-paper": 0.8, "rsp-supervised": 0.75, "color": 0.6, "rsp-linear": 0.9}
+    table = pd.DataFrame(
+        [
+            {"model": name, "metric": "accuracy", "value": value, "low": value - 0.1, "high": value + 0.1}
+            | dict.fromkeys(("paper_value", "paper_low", "paper_high"), float("nan"))
+            for name, value in values.items()
+        ]
+    )
+    names = list(values)
+    tests = pd.DataFrame(
+        [
+            {
+                "metric": "accuracy",
+                "first": a,
+                "second": b,
+                "difference": values[a] - values[b],
+                "low": values[a] - values[b] - 0.05,
+                "high": values[a] - values[b] + 0.05,
+                "p_holm": 0.01,
+                "verdict": verdicts.get(f"{a}_{b}".replace("-", "_"), "not distinguishable"),
+            }
+            for i, a in enumerate(names)
+            for b in names[i + 1 :]
+        ]
+    )
+    return SplitTable("test", "8 slides", table, tests)
+
+
+def test_the_best_network_is_named_first_and_each_verdict_is_that_of_the_test() -> None:
+    lines = list(story(_split(rsp_finetune_rsp_paper="worse", rsp_paper_color="better")))
+    assert lines[0] == "RSP + CR does best of the networks: accuracy 0.800 (0.70 to 0.90) on test."
+    assert lines[1].startswith("RSP + CR is better than color alone, +0.200 (+0.15 to +0.25)")
+    assert (
+        lines[2] == "RSP + CR is better than RSP fine-tuned, +0.100 (+0.05 to +0.15), from which it started."
+    )
+    assert lines[3].startswith("RSP + CR is not distinguishable from RSP + supervised, +0.050")
+    assert len(lines) == 4
+
+
+def test_what_is_not_known_is_not_called_better() -> None:
+    assert not any("better" in line for line in story(_split()))
+
+
+def test_a_run_without_labels_says_so() -> None:
+    section = results_section([], [], "", "")
+    assert [block.look for block in section.blocks if isinstance(block, Lines)] == ["missing"]
+
+
+@pytest.mark.parametrize("warnings", [[], ["one seed"]])
+def test_what_not_to_believe_stands_beside_the_story(warnings: list[str]) -> None:
+    section = results_section([_split()], warnings, "60 of 600 labels were used.", "")
+    looks = [block.look for block in section.blocks if isinstance(block, Lines)]
+    assert ("warning" in looks) == bool(warnings)
+    values, differences = (block for block in section.blocks if isinstance(block, Chart))
+    assert [row["name"] for row in values.spec["data"]["values"]][3] == "color alone"
+    assert {row["value"] for row in differences.spec["data"]["values"]} >= {0.1, 0.2, 0.05}
