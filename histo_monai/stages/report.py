@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from PIL import Image
 
@@ -20,6 +21,7 @@ from histo_monai.environment import num_cpus
 from histo_monai.errors import InputError
 from histo_monai.files.processes import map_over_processes
 from histo_monai.idle import REASON, why_idle
+from histo_monai.loading.reader import PatchReader
 from histo_monai.params import Params, load_params
 from histo_monai.provenance import made_from, write_metrics
 from histo_monai.reports.site.about import cards_section, data_section, run_section
@@ -160,17 +162,15 @@ def _predictions(main: Run) -> Predictions | None:
 def _answers(draft: Path, part: Predictions | None, main: Run) -> Section:
     if part is None:
         return answers_section(None, main.name, {})
-    from histo_monai.loading.pixels import LabeledPatches  # imports torch
-
     patches = read_patches(artifacts.PATCHES_CSV).set_index("patch_id", drop=False)
     params = load_params(artifacts.PARAMS)
     pictures = {}
     (draft / "cases").mkdir()
     for title, some in cases(part).items():
         rows = patches.loc[part.rows["patch_id"].iloc[[case.row for case in some]]]
-        pixels, _ = LabeledPatches(rows, patch_px=params.patch_px).__getitems__(range(len(rows)))
+        pixels = PatchReader(rows, patch_px=params.patch_px).read(np.arange(len(rows)))
         paths = [path_of(title, i) for i in range(len(some))]
-        for path, patch in zip(paths, pixels.squeeze(1).numpy(), strict=True):
+        for path, patch in zip(paths, pixels, strict=True):
             Image.fromarray(patch.transpose(1, 2, 0)).save(draft / path)
         pictures[title] = [
             Picture(path.as_posix(), f"Patch: {case.caption}", case.caption, pixels=True)

@@ -12,7 +12,8 @@ from PIL import Image
 
 from histo_monai.files.trees import read_image
 from histo_monai.loading.loaders import EpochBatches, patch_loader
-from histo_monai.loading.pixels import LabeledPatches, resize_square
+from histo_monai.loading.pixels import LabeledPatches
+from histo_monai.loading.reader import resize_square
 from histo_monai.slides import Box, open_slide
 from histo_monai.tables.patches import labeled_table
 

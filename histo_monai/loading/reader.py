@@ -1,0 +1,92 @@
+"""Labeled patches -> pixels, read from image files and from slides; no network is loaded for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from histo_monai.errors import InputError
+from histo_monai.files.trees import MAX_ASPECT, read_image
+from histo_monai.slides import Box, SlidePool
+
+
+class PatchReader:
+    """Rows of a table -> pixels, at one side; squares of slides are grouped by slide, so that each decodes once.
+
+    Args:
+        table: `tables.columns.PATCH_COLUMNS`; a row with `y` and `x` is a square of a slide, one without an image file.
+        patch_px: P, to which every patch is resized.
+        max_open_slides: handles that one process keeps open.
+    """
+
+    def __init__(self, table: pd.DataFrame, *, patch_px: int, max_open_slides: int = 32) -> None:
+        self.paths, self._files = pd.factorize(table["path"])
+        self.patch_px = patch_px
+        self.center_yx = table[["y", "x"]].to_numpy(np.float64)
+        self.side_px = table["side_px"].to_numpy(np.int32)
+        self.mpp = table["mpp"].to_numpy(np.float64)
+        self.slide_mpp = table["slide_mpp"].to_numpy(np.float64)
+        self._pool = SlidePool(max_open_slides)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def read(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """Patches in the order of `rows`, (n, 3, P, P) uint8.
+
+        Raises:
+            InputError: a file cannot be read, or an image is no square; names it.
+        """
+        patches = np.empty((len(rows), 3, self.patch_px, self.patch_px), dtype=np.uint8)
+        is_square = ~np.isnan(self.center_yx[rows, 0])
+        for place in np.flatnonzero(~is_square):
+            path = Path(self._files[self.paths[rows[place]]])
+            patches[place] = resize_square(read_image(path), self.patch_px, path).transpose(2, 0, 1)
+        groups = np.stack([self.paths[rows], self.side_px[rows]], axis=1)
+        for group in np.unique(groups[is_square], axis=0):
+            places = np.flatnonzero(is_square & (groups == group).all(axis=1))
+            patches[places] = self._squares(rows[places])
+        return patches
+
+    def _squares(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """Squares of one slide and of one side."""
+        first, side = rows[0], int(self.side_px[rows[0]])
+        slide_mpp = float(self.slide_mpp[first])
+        path = Path(self._files[self.paths[first]])
+        slide = self._pool.get(path, None if np.isnan(slide_mpp) else slide_mpp)
+        boxes = [
+            Box((float(y), float(x)), side, float(mpp))
+            for (y, x), mpp in zip(self.center_yx[rows], self.mpp[rows], strict=True)
+        ]
+        patches: NDArray[np.uint8] = slide.read_many(boxes)
+        if side == self.patch_px:
+            return patches
+        resized = [resize_square(patch.transpose(1, 2, 0), self.patch_px, path) for patch in patches]
+        return np.stack(resized).transpose(0, 3, 1, 2)
+
+
+def resize_square(pixels: NDArray[np.uint8], side_px: int, path: Path) -> NDArray[np.uint8]:
+    """An image at another side: by area where it shrinks, bicubic where it grows.
+
+    Args:
+        pixels: Shape (H, W, 3), uint8; H and W may differ by a tenth.
+        side_px: of the result.
+        path: where the image comes from, for the message.
+
+    Returns:
+        Shape (side_px, side_px, 3), uint8.
+
+    Raises:
+        InputError: it is no square, to within a tenth.
+    """
+    height, width = pixels.shape[:2]
+    if (height, width) == (side_px, side_px):
+        return pixels
+    if max(height, width) > MAX_ASPECT * min(height, width):
+        raise InputError(f"{path}: {height} × {width} px; a patch is a square, to within a tenth")
+    way = cv2.INTER_AREA if min(height, width) >= side_px else cv2.INTER_CUBIC
+    return np.asarray(cv2.resize(pixels, (side_px, side_px), interpolation=way), dtype=np.uint8)
