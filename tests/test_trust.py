@@ -22,7 +22,11 @@ NETWORK = {
     "fsspec",
 }
 RUNS_WHAT_IT_READS = {"pickle", "cPickle", "shelve", "marshal", "dill", "cloudpickle", "joblib", "runpy"}
-_MAY_CONNECT = {"checkup/pipeline.py": {"socket", "urllib"}}
+_MAY_CONNECT = {
+    "checkup/pipeline.py": {"socket", "urllib"},
+    "reports/site/server.py": {"http"},  # listens, on the loopback interface
+    "reports/site/vendor.py": {"urllib"},  # runs when the package is built; a page carries what it fetched
+}
 """`doctor` alone: whether the server of the DVC remote answers, which `dvc push` would ask, too."""
 
 

@@ -127,7 +127,7 @@
     if (find("detections").checked) {
       for (const hit of hits()) {
         for (const kind of ["halo", "hit"]) {
-          svg.append(shape("circle", kind, { cx: hit.x, cy: hit.y, r: content.radius_um }));
+          svg.append(shape("circle", kind, { cx: hit.x, cy: hit.y, r: 0.3 * content.radius_um }));
         }
       }
     }
