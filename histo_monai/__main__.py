@@ -13,7 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from histo_monai import artifacts
+import shtab
+
+from histo_monai import __version__, artifacts
 from histo_monai.environment import torchrun_rank
 from histo_monai.errors import InputError
 from histo_monai.params import check_run, load_params
@@ -39,13 +41,23 @@ STAGES = {
     "report": "write one page of the whole run, with charts and a viewer of slides, which opens from disk",
 }
 COMMANDS = {
-    "curves": "draw all experiments together: metrics against labels, mu and n_aug, and the labels saved",
+    "doctor": "look whether this machine and this project are ready to run: PASS, WARN or FAIL, and the remedy",
     "map": "map slides of your own choice with a model: scores, TIFF, overlay, GeoJSON",
     "features": "see slides of your own choice with an encoder: HDF5 as CLAM and TRIDENT read",
     "suggest": "write the regions most worth labeling next as GeoJSON",
     "convert": "turn outlines of ASAP (.xml) into those of QuPath (.geojson), and back",
-    "doctor": "look whether this machine and this project are ready to run: PASS, WARN or FAIL, and the remedy",
+    "curves": "draw all experiments together: metrics against labels, mu and n_aug, and the labels saved",
     "verify": "check that models, metrics and maps are what was written, and made from what lies here; offline",
+}
+_EXAMPLES = {
+    "doctor": "",
+    "map": "*.svs --model data/models/rsp_moco-0-mixed_teacher-0/student/model.safetensors --folder maps",
+    "features": "*.svs --model data/models/rsp_moco-0/encoder.safetensors --folder features",
+    "suggest": "--method rsp_moco --seed 0 --num 24",
+    "convert": "outlines.xml outlines.geojson",
+    "curves": "--score 0.8",
+    "verify": "data/",
+    "report": "--serve",
 }
 _WITH_STUDENT = ("consistency", "evaluate", "crossfit", "heatmap", "aggregate", "suggest")
 _WITH_SEED = ("finetune", "mil", *_WITH_STUDENT)
@@ -57,6 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     arguments = vars(parser.parse_args(argv))
     name = arguments.pop("name")
+    arguments.pop("print_completion")  # has been acted upon
     if name in ("map", "features") and not (arguments["slides"] or arguments["manifest"]):
         parser.error(f"{name}: no slide is named; give files, or a csv with a column path as --manifest")
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
@@ -64,9 +77,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         logging.getLogger(noisy).setLevel(logging.WARNING)
     logging.getLogger("ignite").setLevel(logging.CRITICAL)  # it logs a traceback of what is raised anyway
     is_stage = name in STAGES and not arguments.pop("serve", False)
-    with lasting():
-        run = _run_of(name, arguments, is_stage)
     try:
+        with lasting():
+            run = _run_of(name, arguments, is_stage)
         if "method" in arguments:
             asked = {
                 key: arguments[key] for key in ("method", "encoder", "student", "seed") if key in arguments
@@ -154,9 +167,11 @@ def _parser() -> argparse.ArgumentParser:
         description="Few labels, many slides. Each stage reads params.yaml in the current folder and writes below "
         "data/; `dvc repro` runs them in order. Commands look at what stages have left.",
     )
+    parser.add_argument("--version", action="version", version=f"histo-monai {__version__}")
+    shtab.add_argument_to(parser, help="print a script that completes commands and options in a shell")
     stages = parser.add_subparsers(dest="name", required=True, metavar="STAGE|COMMAND")
     for name, text in (STAGES | COMMANDS).items():
-        stage = stages.add_parser(name, help=text, description=text)
+        stage = stages.add_parser(name, help=text, description=text, epilog=f"example: {_example(name)}")
         if name in _WITH_METHOD:
             stage.add_argument("--method", required=True, help="one of `methods` in params.yaml")
             stage.add_argument(
@@ -174,6 +189,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _example(name: str) -> str:
+    """A call as one would type it."""
+    of_run = "--method rsp_moco" * (name in _WITH_METHOD) + " --seed 0" * (name in _WITH_SEED)
+    return f"python -m histo_monai {name} {_EXAMPLES.get(name, of_run)}".strip()
+
+
 def _add_options(commands: Mapping[str, argparse.ArgumentParser]) -> None:
     """What a command takes beside params.yaml."""
     page = commands["report"]
@@ -183,7 +204,7 @@ def _add_options(commands: Mapping[str, argparse.ArgumentParser]) -> None:
         help="show the page that is there, to this machine alone, until Ctrl-C",
     )
     page.add_argument("--port", type=int, default=0, help="of --serve; any that is free where not given")
-    curves, mapped, features, suggest, convert, doctor, verify = (commands[name] for name in COMMANDS)
+    doctor, mapped, features, suggest, convert, curves, verify = (commands[name] for name in COMMANDS)
     curves.add_argument("--all-commits", action="store_true", help="experiments of earlier commits too")
     curves.add_argument(
         "--score",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -19,7 +20,8 @@ import safetensors.torch
 import tifffile
 import yaml
 
-from histo_monai.__main__ import _one_line, main
+import histo_monai
+from histo_monai.__main__ import COMMANDS, STAGES, _one_line, _parser, main
 from histo_monai.errors import InputError
 from histo_monai.slides import SlideError
 from tests.papers_way import in_the_papers_way
@@ -367,3 +369,29 @@ def test_a_training_prints_nothing_but_its_own(project: Callable[..., Path]) -> 
     assert [line for line in done.stderr.splitlines() if line and not line.startswith(own)] == []
     assert "INFO histo_monai.stages.pretrain" in done.stderr
     assert {path.name for path in here.iterdir()} == {"data", "params.yaml"}
+
+
+def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["--version"])
+    assert end.value.code == 0
+    assert capsys.readouterr().out.strip() == f"histo-monai {histo_monai.__version__}"
+
+
+@pytest.mark.parametrize("name", sorted({*STAGES, *COMMANDS}))
+def test_the_example_of_each_help_is_a_call_that_parses(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([name, "--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    words = shlex.split(told.partition("example: python -m histo_monai ")[2])
+    assert words[0] == name
+    assert _parser().parse_args(words).name == name
+
+
+def test_a_shell_completes_stages_and_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--print-completion", "bash"])
+    script = capsys.readouterr().out
+    assert all(name in script for name in (*STAGES, *COMMANDS))

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from histo_monai.engines.device import precision, to_device
 from histo_monai.engines.prediction import single_view
@@ -17,6 +16,7 @@ from histo_monai.engines.task import Task
 from histo_monai.networks.encoder import Encoder
 from histo_monai.networks.shared_trunk import SharedTrunk
 from histo_monai.networks.task_model import TaskModel
+from histo_monai.process.progress import progress
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def embed(
     to_device(network, task.device)
     features: list[torch.Tensor] = []
     predictions: dict[str, list[torch.Tensor]] = {name: [] for name in models}
-    for patches, _ in tqdm(loader, desc="patches", unit="batch"):
+    for patches, _ in progress(loader, title="patches", unit="batch"):
         with torch.inference_mode(), precision(task.device):
             seen = network.features(single_view(patches, task.patch_px, task.device))
             for name, head in zip(models, network.heads, strict=True):

@@ -18,6 +18,7 @@ from ignite.handlers.tensorboard_logger import OptimizerParamsHandler, Tensorboa
 from torch import nn
 
 from histo_monai.errors import InputError
+from histo_monai.process.progress import Now, is_watched, say
 from histo_monai.schedule import Schedule
 from histo_monai.storage import disk_full_in_words
 
@@ -107,24 +108,35 @@ class Curves:
 
 
 def attach_progress(trainer: Engine, evaluator: Engine) -> None:
-    """A bar over the iterations of an epoch, and one line per epoch, on stderr of the first process."""
+    """A bar over the iterations of an epoch, in a log a line now and then; one line per epoch; of the first process."""
     if idist.get_rank() > 0:
         return
-    bar = ProgressBar(persist=False, desc="train")
-    bar.attach(
-        trainer,
-        output_transform=lambda output: {"loss": float(output["loss"].mean())},
-        event_name=Events.ITERATION_COMPLETED(every=10),
-    )
+    if is_watched():
+        ProgressBar(persist=False, desc="train").attach(
+            trainer,
+            output_transform=lambda output: {"loss": float(output["loss"].mean())},
+            event_name=Events.ITERATION_COMPLETED(every=10),
+        )
+    else:
+        now = Now()
+
+        def tell(engine: Engine) -> None:
+            if now():
+                state = engine.state
+                done = state.iteration - (state.epoch - 1) * (state.epoch_length or 0)
+                loss = float(state.output["loss"].mean())
+                say(
+                    f"epoch {state.epoch}/{state.max_epochs}: step {done}/{state.epoch_length}, loss {loss:.3f}"
+                )
+
+        trainer.add_event_handler(Events.ITERATION_COMPLETED(every=10), tell)
 
     def report() -> None:
         def measures(engine: Engine) -> str:
             return ", ".join(f"{name} {value:.3f}" for name, value in engine.state.metrics.items())
 
         epoch, epochs = trainer.state.epoch, trainer.state.max_epochs
-        bar.log_message(
-            f"epoch {epoch}/{epochs}: train {measures(trainer)}; validation {measures(evaluator)}"
-        )
+        say(f"epoch {epoch}/{epochs}: train {measures(trainer)}; validation {measures(evaluator)}")
 
     trainer.add_event_handler(Events.EPOCH_COMPLETED, report)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any, Literal, TypeVar
 
-from tqdm import tqdm
+from histo_monai.process.progress import progress
 
 Result = TypeVar("Result")
 
@@ -37,7 +37,7 @@ def map_over_processes(
     num = len(columns[0])
     sizes = [1] * num if sizes is None else sizes
     with contextlib.ExitStack() as stack:
-        bar = stack.enter_context(tqdm(total=sum(sizes), desc=title, unit=unit, dynamic_ncols=True))
+        bar = stack.enter_context(progress(total=sum(sizes), title=title, unit=unit))
         results: Iterator[Result] = map(work, *columns)
         if processes > 1 and num > 1:
             context = multiprocessing.get_context(start)

@@ -12,7 +12,6 @@ import torch
 from ignite.engine import Engine, Events
 from numpy.typing import NDArray
 from torch.nn import functional as F
-from tqdm import tqdm
 
 from histo_monai.baselines.learners import choose_model
 from histo_monai.comparison.rows import ATTENTION, MOMENTS
@@ -22,6 +21,7 @@ from histo_monai.mil.bags import Bags
 from histo_monai.mil.network import AttentionPooling
 from histo_monai.mil.settings import MilSettings
 from histo_monai.networks.checkpoint import load_model, save_model
+from histo_monai.process.progress import progress
 from histo_monai.randomness import derive_seed, generator
 from histo_monai.schedule import Schedule
 
@@ -226,7 +226,7 @@ def _attend(
 ) -> tuple[NDArray[np.float64], list[NDArray[np.float32]]]:
     """Probabilities and weights of all slides."""
     probabilities, weights = [], []
-    for number in tqdm(range(len(slides.bags)), desc="slides", unit="slide", leave=False):
+    for number in progress(range(len(slides.bags)), title="slides", unit="slide", leave=False):
         fold = int(slides.folds[number])
         asked = list(networks.values()) if fold < 0 else [networks[fold]]
         bag = slides.bags[number].to(device)

@@ -17,8 +17,9 @@ def test_results_come_in_the_order_of_the_arguments(processes: int) -> None:
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_the_bar_counts_images_where_a_call_handles_many(
-    processes: int, capsys: pytest.CaptureFixture[str]
+    processes: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("histo_monai.process.progress.is_watched", lambda: True)
     work = map_over_processes(
         _doubled, [1, 2, 3], processes=processes, title="images", unit="image", sizes=[64, 64, 2]
     )

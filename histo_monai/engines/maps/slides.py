@@ -10,11 +10,11 @@ from typing import Any, ClassVar, Protocol
 
 import ignite.distributed as idist
 import torch
-from tqdm import tqdm
 
 from histo_monai.engines.maps.jobs import SlideJob
 from histo_monai.engines.ranks import note_step, run_in_ranks
 from histo_monai.mapping.origin import Origin, Origins
+from histo_monai.process.progress import progress
 from histo_monai.slides import SlideError
 
 _LOG = logging.getLogger(__name__)
@@ -143,7 +143,7 @@ def _share(
     for number, job in enumerate(mine, start=1):
         networks = load(tuple(job.models.items()))
         title = f"slide {number}/{len(mine)}" + (f" of process {rank + 1}" if world > 1 else "")
-        with tqdm(desc=title, unit="patch", position=rank, leave=False, dynamic_ncols=True) as bar:
+        with progress(title=title, unit="patch", position=rank, leave=False) as bar:
 
             def advance(done: int, total: int, bar: Any = bar) -> None:
                 bar.total = total

@@ -1,0 +1,94 @@
+"""How far work has come: a bar on a terminal, a line now and then in a log."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tqdm import tqdm
+
+DELAY_S, INTERVAL_S = 10.0, 30.0
+"""In a log: work that takes less says nothing; a line at most so often."""
+
+
+def is_watched() -> bool:
+    """Whether somebody sees stderr as it is written."""
+    return sys.stderr.isatty()
+
+
+def say(line: str) -> None:
+    """A line on stdout, above the bars."""
+    tqdm.write(line)
+
+
+class _Lines(tqdm):
+    """A line each time, and never a carriage return."""
+
+    @staticmethod
+    def status_printer(file: Any) -> Callable[[str], None]:
+        def write(text: str) -> None:
+            if text:
+                file.write(f"{text}\n")
+                file.flush()
+
+        return write
+
+    def close(self) -> None:
+        """Without a last line: whoever works tells what came of it."""
+        if not self.disable:
+            self.disable = True
+            self._decr_instances(self)
+
+
+def progress(
+    over: Iterable[Any] | None = None,
+    *,
+    title: str,
+    unit: str,
+    total: int | None = None,
+    leave: bool = True,
+    position: int | None = None,
+) -> tqdm[Any]:
+    """A bar to go over, or to update by hand.
+
+    Args:
+        over: what is gone over; None: `update` is called.
+        title: of the work.
+        unit: what is counted.
+        total: how many there are, where `over` has no length.
+        leave: whether the bar stays when all is done.
+        position: line of the terminal, where several bars stand below each other.
+    """
+    if is_watched():
+        return tqdm(
+            over, desc=title, unit=unit, total=total, leave=leave, position=position, dynamic_ncols=True
+        )
+    shape = "{desc}: {n_fmt}/{total_fmt} {unit}, {elapsed} gone, {remaining} left"
+    return _Lines(
+        over,
+        desc=title,
+        unit=unit,
+        total=total,
+        leave=False,
+        bar_format=shape,
+        delay=DELAY_S,
+        mininterval=INTERVAL_S,
+        maxinterval=INTERVAL_S,
+    )
+
+
+class Now:
+    """Says whether a line is due: the first after `DELAY_S`, later ones each after `INTERVAL_S`."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._due = clock() + DELAY_S
+
+    def __call__(self) -> bool:
+        """True at most once in each interval."""
+        if self._clock() < self._due:
+            return False
+        self._due = self._clock() + INTERVAL_S
+        return True
