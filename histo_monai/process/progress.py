@@ -26,6 +26,8 @@ def say(line: str) -> None:
 class _Lines(tqdm):
     """A line each time, and never a carriage return."""
 
+    disable: bool
+
     @staticmethod
     def status_printer(file: Any) -> Callable[[str], None]:
         def write(text: str) -> None:
