@@ -30,8 +30,7 @@ from histo_monai.reports.site.blocks import SCRIPT, STYLE, VIEWER_SCRIPT, Pictur
 from histo_monai.reports.site.of_slide import ShownSlide, Tiling, write_shown_slide
 from histo_monai.reports.site.results import comparison_section, results_section
 from histo_monai.reports.site.training import pretraining_section, training_section
-from histo_monai.reports.site.vendor import FOLDER, LIBRARIES
-from histo_monai.reports.site.vendor import missing as missing_libraries
+from histo_monai.reports.site.vendor import HERE, LIBRARIES, found
 from histo_monai.reports.site.whole import in_order_of_interest, slides_section
 from histo_monai.reports.tables import SplitTable
 from histo_monai.roles import FINETUNED, STUDENT
@@ -59,11 +58,12 @@ def run() -> None:
     told = read_json(artifacts.COMPARISON / artifacts.METRICS, "run `dvc repro compare` again", ["about"])
     main = _main_run(params)
     predictions = _predictions(main)
-    warnings = [NO_LIBRARIES] if missing_libraries() else []
+    libraries = found()
+    warnings = [] if libraries else [NO_LIBRARIES]
     files = [artifacts.COMPARISON / artifacts.METRICS, artifacts.INDEX / artifacts.METRICS]
     provenance = made_from(params, files)
     with whole_folder(artifacts.REPORT) as draft:
-        assets = _copy_assets(draft / ASSETS)
+        assets = _copy_assets(draft / ASSETS, libraries)
         (draft / PICTURES).mkdir()
         sections = [
             _results(told, predictions, main, warnings),
@@ -96,17 +96,16 @@ def _subtitle(params: Params, main: Run) -> str:
     return f"{params.dataset}, {kind}. {num} run{'s' * (num > 1)}; where one is shown in detail, it is {main.name}."
 
 
-def _copy_assets(folder: Path) -> list[str]:
+def _copy_assets(folder: Path, libraries: Path | None) -> list[str]:
     """What the page needs of a browser's language, as it lies here; paths of the scripts, in their order."""
     folder.mkdir()
-    here = FOLDER.parent
     for name in (STYLE, SCRIPT, VIEWER_SCRIPT):
-        shutil.copyfile(here / name, folder / name)
+        shutil.copyfile(HERE / name, folder / name)
     scripts = []
-    if not missing_libraries():
+    if libraries:
         for library in LIBRARIES:
             for name in library.files.values():
-                shutil.copyfile(FOLDER / name, folder / name)
+                shutil.copyfile(libraries / name, folder / name)
             scripts.append(f"{ASSETS}/{library.name}.js")
     return [*scripts, f"{ASSETS}/{SCRIPT}", f"{ASSETS}/{VIEWER_SCRIPT}"]
 

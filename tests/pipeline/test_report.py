@@ -229,8 +229,7 @@ def test_a_part_that_is_missing_is_told(
     shutil.copytree(project, copy)
     shutil.rmtree(copy / "data/check")
     monkeypatch.chdir(copy)
-    monkeypatch.setattr("histo_monai.reports.site.vendor.FOLDER", tmp_path / "nowhere")
-    monkeypatch.setattr("histo_monai.stages.report.missing_libraries", lambda: ["vega.js"])
+    monkeypatch.setattr("histo_monai.stages.report.found", lambda: None)
     assert main(["report"]) == 0
     page = Path("data/report/index.html").read_text()
     assert "No picture of a slide" in page

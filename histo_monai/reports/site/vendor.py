@@ -9,17 +9,24 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import importlib.metadata
 import io
+import json
 import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
+import urllib.parse
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-FOLDER = Path(__file__).resolve().parent / "vendored"
+HERE = Path(__file__).resolve().parent
+NAME = "vendored"
+"""Folder beside this file, which git does not track: a copy of the repository that DVC makes for a queued experiment
+has none, and takes those of the installed package."""
 REGISTRY = "https://registry.npmjs.org"
 """Where packages are fetched from on a machine without npm; npm itself knows the registry of the house."""
 TIMEOUT_S = 120.0
@@ -81,12 +88,27 @@ LIBRARIES = (
 """In the order in which a page loads them."""
 
 
-def missing(folder: Path = FOLDER) -> list[str]:
+def found() -> Path | None:
+    """Where all of them lie: beside this file, or in the package as it was installed; None: nowhere."""
+    return next((folder for folder in (HERE / NAME, *_installed()) if not missing(folder)), None)
+
+
+def _installed() -> Iterator[Path]:
+    site = HERE.relative_to(HERE.parents[2]) / NAME
+    for package in importlib.metadata.distributions(name="histo_monai"):
+        yield Path(str(package.locate_file(str(site))))
+        told = json.loads(package.read_text("direct_url.json") or "{}")
+        address = urllib.parse.urlsplit(told.get("url", ""))
+        if address.scheme == "file":  # installed from a folder, with `pip install --editable`
+            yield Path(urllib.parse.unquote(address.path)) / site
+
+
+def missing(folder: Path) -> list[str]:
     """Names of files that are not there."""
     return [name for library in LIBRARIES for name in library.files.values() if not (folder / name).is_file()]
 
 
-def fetch(folder: Path = FOLDER) -> None:
+def fetch(folder: Path) -> None:
     """Fetch what is missing, by npm where there is one, else from its public registry.
 
     Args:
@@ -144,6 +166,6 @@ def _by_url(library: Library) -> bytes:
 
 if __name__ == "__main__":
     try:
-        fetch()
+        fetch(HERE / NAME)
     except OSError as error:
         sys.exit(f"{error}; is the registry of npm reachable from here?")
