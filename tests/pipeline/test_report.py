@@ -7,10 +7,12 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -240,14 +242,18 @@ def test_a_part_that_is_missing_is_told(
 def test_the_page_is_served_to_this_machine_alone(project: Path) -> None:
     command = [sys.executable, "-m", "histo_monai", "report", "--serve"]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # what runs in a shell's background ignores it
     with subprocess.Popen(
-        command, cwd=project, stdout=subprocess.PIPE, text=True, env=environment
+        command, cwd=project, stdout=subprocess.PIPE, text=True, env=environment, preexec_fn=heard
     ) as process:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        address = re.match(r"(http://127\.0\.0\.1:\d+/) ", line)
-        assert address, line
-        with urllib.request.urlopen(address[1], timeout=10) as answer:
-            assert answer.read() == (project / "data/report/index.html").read_bytes()
-        process.send_signal(2)
-        assert process.wait(10) == 130
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            address = re.match(r"(http://127\.0\.0\.1:\d+/) ", line)
+            assert address, line
+            with urllib.request.urlopen(address[1], timeout=10) as answer:
+                assert answer.read() == (project / "data/report/index.html").read_bytes()
+            process.send_signal(signal.SIGINT)
+            assert process.wait(10) == 130
+        finally:
+            process.kill()
