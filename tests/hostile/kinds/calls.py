@@ -91,8 +91,7 @@ REFUSALS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "curves to a score of nan": (("curves", "--score", "nan"), ()),
 }
 VARIABLES: dict[str, tuple[str, str, tuple[str, ...], int | None]] = {
-    "a device nobody knows": ("HISTO_MONAI_DEVICE", "tpu", ("index",), 1),
-    "a device nobody knows for a training": ("HISTO_MONAI_DEVICE", "tpu", (FINETUNE, *RUN), 1),
+    "a device nobody knows": ("HISTO_MONAI_DEVICE", "tpu", (FINETUNE, *RUN), 1),
     "a GPU that is not there": ("HISTO_MONAI_DEVICE", "cuda:99", (FINETUNE, *RUN), 1),
     "a negative GPU": ("HISTO_MONAI_DEVICE", "cuda:-1", (FINETUNE, *RUN), 1),
     "a device of an escape sequence": ("HISTO_MONAI_DEVICE", "\x1b[2J", (FINETUNE, *RUN), 1),
