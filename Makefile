@@ -5,7 +5,7 @@ export PATH := $(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # every stage is a process: without bytecode each compiles torch anew, ten seconds
 INSTALL := python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --editable
 
-.PHONY: repro test lint clean
+.PHONY: repro test lint dist clean
 
 repro: .venv/ready            ## slides -> pretrained encoders, by DVC
 	dvc repro
@@ -18,6 +18,9 @@ lint: .venv/ready-test        ## style, types, and who may import whom
 	ruff format --check .
 	mypy
 	lint-imports
+
+dist: .venv/ready-test        ## wheel and sdist, in dist/
+	python -m build
 
 clean:                        ## the environment only; data/ stays
 	rm -rf .venv

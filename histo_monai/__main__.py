@@ -16,6 +16,7 @@ from typing import Any
 import shtab
 
 from histo_monai import __version__, artifacts
+from histo_monai.datasets.registry import DATASETS
 from histo_monai.environment import torchrun_rank
 from histo_monai.errors import InputError
 from histo_monai.params import check_run, load_params
@@ -41,18 +42,24 @@ STAGES = {
     "report": "write one page of the whole run, with charts and a viewer of slides, which opens from disk",
 }
 COMMANDS = {
+    "init": "make a project in a new folder: params, pipeline, docs; run by the installed package, no clone needed",
     "doctor": "look whether this machine and this project are ready to run: PASS, WARN or FAIL, and the remedy",
     "map": "map slides of your own choice with a model: scores, TIFF, overlay, GeoJSON",
     "features": "see slides of your own choice with an encoder: HDF5 as CLAM and TRIDENT read",
+    "export": "a model for use elsewhere: MONAI bundle, ONNX, or the bare trunk for torchvision and timm",
+    "import": "a bundle that MONAI has trained on, or a state dict, as a model that all commands take",
     "suggest": "write the regions most worth labeling next as GeoJSON",
     "convert": "turn outlines of ASAP (.xml) into those of QuPath (.geojson), and back",
     "curves": "draw all experiments together: metrics against labels, mu and n_aug, and the labels saved",
     "verify": "check that models, metrics and maps are what was written, and made from what lies here; offline",
 }
 _EXAMPLES = {
+    "init": "myslides --dataset own",
     "doctor": "",
     "map": "*.svs --model data/models/rsp_moco-0-mixed_teacher-0/student/model.safetensors --folder maps",
     "features": "*.svs --model data/models/rsp_moco-0/encoder.safetensors --folder features",
+    "export": "data/models/rsp_moco-0-mixed_teacher-0/student/model.safetensors --bundle tumor_student",
+    "import": "tumor_student --folder imported",
     "suggest": "--method rsp_moco --seed 0 --num 24",
     "convert": "outlines.xml outlines.geojson",
     "curves": "--score 0.8",
@@ -204,7 +211,10 @@ def _add_options(commands: Mapping[str, argparse.ArgumentParser]) -> None:
         help="show the page that is there, to this machine alone, until Ctrl-C",
     )
     page.add_argument("--port", type=int, default=0, help="of --serve; any that is free where not given")
-    doctor, mapped, features, suggest, convert, curves, verify = (commands[name] for name in COMMANDS)
+    doctor, mapped, features, suggest, convert, curves, verify = (
+        commands[name] for name in ("doctor", "map", "features", "suggest", "convert", "curves", "verify")
+    )
+    _add_options_of_projects_and_models(commands)
     curves.add_argument("--all-commits", action="store_true", help="experiments of earlier commits too")
     curves.add_argument(
         "--score",
@@ -252,6 +262,29 @@ def _add_options(commands: Mapping[str, argparse.ArgumentParser]) -> None:
     verify.add_argument("folders", nargs="*", default=["data"], metavar="FOLDER", help="data where not given")
     for checking in (doctor, verify):
         checking.add_argument("--json", action="store_true", help="for machines")
+
+
+def _add_options_of_projects_and_models(commands: Mapping[str, argparse.ArgumentParser]) -> None:
+    """What is made, taken along and brought back."""
+    init, export, back = commands["init"], commands["export"], commands["import"]
+    init.add_argument("folder", help="not there yet, or empty")
+    init.add_argument(
+        "--dataset", choices=list(DATASETS), help="that lies in data/raw; simulated slides where not given"
+    )
+    export.add_argument(
+        "model", help="model.safetensors of a fine-tuned model or a student, or encoder.safetensors"
+    )
+    export.add_argument("--bundle", metavar="FOLDER", help="a MONAI bundle, which maps slides; of models")
+    export.add_argument(
+        "--onnx", metavar="FILE", help="patches to probabilities, scores or features, as a graph"
+    )
+    export.add_argument("--trunk", metavar="FILE", help="the encoder alone, as torchvision or timm load it")
+    export.add_argument("--authors", default="not stated", help="of the model, for the bundle's metadata")
+    back.add_argument("source", help="a bundle, or a file of tensors (.pt, .safetensors, ...)")
+    back.add_argument("--folder", required=True, help="where to write")
+    back.add_argument(
+        "--like", metavar="MODEL", help="of a file of tensors: a model whose description fits it"
+    )
 
 
 if __name__ == "__main__":

@@ -106,8 +106,8 @@ class CodeVersion(NamedTuple):
     """Which code this is.
 
     Attributes:
-        commit: The last one that changed the code, the params or the pipeline: to commit results changes nothing. None
-            where the package is not in a git repository.
+        commit: The last one that changed the code, the params or the pipeline: to commit results changes nothing. Of an
+            installed package, the last of the project that changed params or pipeline. None outside git.
         is_dirty: Whether files of these differ from it; None where there is no commit.
         sha256: Digest of the package's code.
     """
@@ -123,10 +123,14 @@ def code_version() -> CodeVersion:
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
         digest.update(str(path.relative_to(package)).encode() + b"\0" + path.read_bytes() + b"\0")
-    decisive = (package.name, "params.yaml", "dvc.yaml")
-    commit = _git(package.parent, "log", "-1", "--format=%H", "--", *decisive)
-    changed = _git(package.parent, "status", "--porcelain", "--", *decisive) if commit else None
-    return CodeVersion(commit or None, None if changed is None else changed != "", digest.hexdigest())
+    for place, decisive in ((package.parent, (package.name, *_OF_PROJECT)), (Path(), _OF_PROJECT)):
+        if commit := _git(place, "log", "-1", "--format=%H", "--", *decisive):
+            changed = _git(place, "status", "--porcelain", "--", *decisive)
+            return CodeVersion(commit, None if changed is None else changed != "", digest.hexdigest())
+    return CodeVersion(None, None, digest.hexdigest())
+
+
+_OF_PROJECT = ("params.yaml", "dvc.yaml")
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

@@ -14,6 +14,7 @@ import pytest
 
 from histo_monai import imports
 from histo_monai.__main__ import STAGES
+from histo_monai.commands.init import TEMPLATE
 from histo_monai.imports import COMMAND_LINE, imported_files, modules_sha256, stage_module, stage_sha256
 from histo_monai.reports.site.vendor import HERE, NAME
 
@@ -149,11 +150,15 @@ def test_a_file_of_data_belongs_to_the_module_beside_it_that_names_it(reached: R
     ]
 
 
+_OF_NO_STAGE = ("py.typed", ".gitignore")
+
+
 def test_every_file_of_data_belongs_to_a_stage(root: Path) -> None:
     files = {path for stage in STAGES for path in imported_files([stage_module(stage)])}
     package = (path for path in (root / "histo_monai").rglob("*") if path.is_file())
-    data = {path for path in package if path.suffix not in (".py", ".pyc") and path.name != "py.typed"}
+    data = {path for path in package if path.suffix not in (".py", ".pyc") and path.name not in _OF_NO_STAGE}
     data -= set((HERE / NAME).glob("*"))  # their versions stand in vendor.py
+    data -= set(TEMPLATE.rglob("*"))  # what the command init makes projects from
     assert data
     assert data <= files
 

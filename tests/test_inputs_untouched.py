@@ -28,6 +28,7 @@ OWN = Path("data/raw/own")
 SPLITS = {"a": "train", "b": "validation", "c": "test"}
 METHOD = ("--method", "random")
 RUN = (*METHOD, "--seed", "0")
+STUDENT = "data/models/random-0-paper-0/student/model.safetensors"
 
 
 @pytest.fixture(scope="module")
@@ -139,14 +140,10 @@ def test_no_stage_and_no_command_changes_an_input(project: Path, monkeypatch: py
         ["report"],
         ["curves"],
         ["features", *slides, "--model", "data/models/random-0/encoder.safetensors", "--folder", str(OWN)],
-        [
-            "map",
-            *slides,
-            "--model",
-            "data/models/random-0-paper-0/student/model.safetensors",
-            "--folder",
-            str(OWN),
-        ],
+        ["map", *slides, "--model", STUDENT, "--folder", str(OWN)],
+        ["export", STUDENT, "--bundle", "bundle", "--trunk", "trunk.safetensors"],
+        ["import", "bundle", "--folder", "back"],
+        ["init", "new", "--dataset", "own"],
         ["suggest", *RUN, "--num", "2"],
         ["convert", str(OWN / "a.xml"), str(OWN / "converted.geojson")],
         ["verify"],
@@ -176,8 +173,14 @@ def test_no_stage_and_no_command_changes_an_input(project: Path, monkeypatch: py
         ["convert", str(OWN / "a.xml"), str(OWN / "a.geojson")],
         ["convert", str(OWN / "a.xml"), str(OWN / "a.xml")],
         ["convert", str(OWN / "a.xml"), "linked.xml"],
+        ["export", STUDENT, "--bundle", str(OWN)],
+        ["export", STUDENT, "--trunk", STUDENT],
+        ["import", STUDENT, "--like", STUDENT, "--folder", str(OWN)],
     ],
-    ids=["suggest", "suggest into annotations", "convert", "convert into itself", "convert into a link"],
+    ids=[
+        *("suggest", "suggest into annotations", "convert", "convert into itself", "convert into a link"),
+        *("bundle", "trunk", "import"),
+    ],
 )
 def test_a_command_that_would_write_to_an_input_is_one_line(
     project: Path, capsys: pytest.CaptureFixture[str], call: list[str]

@@ -1,15 +1,16 @@
 """Stage `code`: the package -> data/code/<stage>.json, the digest of every file that a stage runs.
 
-A stage depends on its file here, so that a change of code runs again what it reaches and nothing else, and DVC keeps
-one line for it instead of a hundred. What a part alone needs stands in its folder, which dvc.yaml names where the part
-is used: `histo_monai/pretext/${item.method}`, `histo_monai/semisupervised/${item.student}`,
-`histo_monai/datasets/${dataset}`. What such a folder imports from elsewhere is here, for all parts together.
+A stage depends on its file here, so that a change of code runs again what it reaches and nothing else, DVC keeps one
+line for it instead of a hundred, and a project needs no copy of the package. Files of a part's own folder are digested
+apart, and dvc.yaml names them where the part is used: `data/code/pretext/${item.method}`,
+`data/code/semisupervised/${item.student}`, `data/code/datasets/${dataset}`. What such a folder imports from elsewhere
+is in the stage's file, for all parts together.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from histo_monai import artifacts
@@ -25,12 +26,19 @@ PART_FOLDERS = ("pretext", "semisupervised", DATASET_FOLDER)
 
 
 def run() -> None:
-    """Write data/code: for each stage path -> SHA-256. A file keeps its bytes where no change reaches its stage."""
+    """Write data/code: for each stage path -> SHA-256, and for each part one such file beside each of its own.
+
+    A file keeps its bytes where no change reaches its stage or part.
+    """
     with whole_folder(artifacts.CODE) as draft:
         for path in sorted((PACKAGE / "stages").glob("[!_]*.py")):
             if path != Path(__file__):
-                digests = {_name(file): file_sha256(file) for file in code_of(path.stem)}
-                write_json(draft / f"{path.stem}.json", digests)
+                write_json(draft / f"{path.stem}.json", _digests(code_of(path.stem)))
+        for folder in (folder for room in PART_FOLDERS for folder in _parts(room)):
+            for path in _files(folder):
+                digest = draft / path.relative_to(PACKAGE).with_name(f"{path.name.removesuffix('.py')}.json")
+                digest.parent.mkdir(parents=True, exist_ok=True)
+                write_json(digest, _digests([path]))
     _LOG.info("%s written", artifacts.CODE)
 
 
@@ -51,6 +59,15 @@ def _parts(room: str) -> list[Path]:
     if room == DATASET_FOLDER:
         return [PACKAGE / room / name for name in DATASETS]
     return sorted(path.parent for path in (PACKAGE / room).glob("*/__init__.py"))
+
+
+def _files(folder: Path) -> list[Path]:
+    """Of a part: its code, and what lies beside it."""
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc")
+
+
+def _digests(files: Iterable[Path]) -> dict[str, str]:
+    return {_name(file): file_sha256(file) for file in files}
 
 
 def _modules(folder: Path) -> Iterator[str]:

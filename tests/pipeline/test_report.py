@@ -242,7 +242,9 @@ def test_a_part_that_is_missing_is_told(
 def test_the_page_is_served_to_this_machine_alone(project: Path) -> None:
     command = [sys.executable, "-m", "histo_monai", "report", "--serve"]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
-    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # what runs in a shell's background ignores it
+    heard = partial(
+        signal.signal, signal.SIGINT, signal.SIG_DFL
+    )  # what runs in a shell's background ignores it
     with subprocess.Popen(
         command, cwd=project, stdout=subprocess.PIPE, text=True, env=environment, preexec_fn=heard
     ) as process:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from histo_monai.networks.card import model_facts
 from histo_monai.reports.site.blocks import (
     Block,
     Cell,
@@ -21,11 +22,6 @@ from histo_monai.reports.site.blocks import (
     missing,
 )
 from histo_monai.tables.columns import SPLITS
-
-INTENDED = (
-    "For research on slides like those that it was trained on. It was not tested on other scanners, stains or "
-    "laboratories unless this page says so, and it decides nothing about a patient."
-)
 
 
 def data_section(
@@ -79,25 +75,7 @@ def _by_split(title: str, table: pd.DataFrame, by: str) -> Table:
 
 def cards_section(descriptions: Mapping[str, Mapping[str, Any]]) -> Section:
     """A card for each model: name -> its description, as it lies beside its weights."""
-    blocks: list[Block] = []
-    for name, about in descriptions.items():
-        encoder = about.get("encoder") or {}
-        classes = about.get("classes")
-        metrics = about.get("metrics") or {}
-        start = encoder.get("weights") or "random weights"
-        facts = {
-            "gives": f"probabilities of {', '.join(classes)}" if classes else "a score",
-            "takes": f"RGB patches of {about.get('patch_px')} px at {about.get('mpp') or 'several'} µm/px",
-            "network": f"{encoder.get('name', about.get('architecture'))}, started from {start}",
-            "pretraining": f"{about.get('method')} on slides of {about.get('corpus')}, {about.get('source')}",
-            "labels": f"{metrics.get('num_labeled', '—')} of {about.get('dataset')} (alpha {about.get('alpha')})",
-            "validation": ", ".join(
-                f"{key} {value}" for key, value in metrics.items() if key.startswith("validation")
-            ),
-            "meant for": INTENDED,
-            "SHA-256 of the weights": str(about.get("sha256", "—")),
-        }
-        blocks.append(Facts(name, facts))
+    blocks: list[Block] = [Facts(name, model_facts(about)) for name, about in descriptions.items()]
     return Section("models", "Models", blocks or [missing("No model", "nothing was trained on labels")])
 
 

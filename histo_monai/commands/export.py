@@ -1,0 +1,42 @@
+"""Command `export MODEL`: a model for use elsewhere, as MONAI bundle, ONNX, or the bare trunk."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from histo_monai import artifacts
+from histo_monai.commands.map import Look
+from histo_monai.errors import InputError
+from histo_monai.export.bundle import write_bundle
+from histo_monai.export.onnx import write_onnx
+from histo_monai.export.trunk import write_trunk
+from histo_monai.params import load_params
+
+_LOG = logging.getLogger(__name__)
+
+
+def run(model: str, bundle: str | None, onnx: str | None, trunk: str | None, authors: str) -> None:
+    """Write what is asked for; tissue and batches of a bundle's maps are as params.yaml says, as `map` has it.
+
+    Raises:
+        InputError: nothing is asked for, or the model cannot be used.
+        OutputError: a file or folder is there, and was not written so.
+    """
+    if not (bundle or onnx or trunk):
+        raise InputError("nothing is asked for; name --bundle FOLDER, --onnx FILE or --trunk FILE")
+    look = Look() if not artifacts.PARAMS.exists() else Look.of(load_params(artifacts.PARAMS))
+    if bundle:
+        seen = {name: getattr(look, name) for name in ("tissue_mpp", "min_tissue_fraction", "batch_size")}
+        write_bundle(Path(model), Path(bundle), seen, authors)
+        _LOG.info("%s written: python -m monai.bundle run --config_file %s", bundle, _call(bundle))
+    if onnx:
+        write_onnx(Path(model), Path(onnx))
+        _LOG.info("%s written, and gives what the network gives", onnx)
+    if trunk:
+        print(write_trunk(Path(model), Path(trunk)))
+        _LOG.info("%s written; the lines above load it", trunk)
+
+
+def _call(bundle: str) -> str:
+    return f"{bundle}/configs/inference.json --bundle_root {bundle} --slide SLIDE"

@@ -1,0 +1,104 @@
+"""A fine-tuned model or a student -> a MONAI bundle: a folder that `monai.bundle` runs; and back."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from histo_monai.engines.maps.models import patches_mpp
+from histo_monai.errors import InputError
+from histo_monai.export.metadata import inference, metadata
+from histo_monai.networks.card import model_facts
+from histo_monai.networks.task_model import from_task_model
+from histo_monai.storage import own_folder, read_json, write_json
+
+METADATA, INFERENCE = Path("configs/metadata.json"), Path("configs/inference.json")
+WEIGHTS, DESCRIPTION = Path("models/model.pt"), Path("models/model.json")
+CARD, LICENSE = Path("docs/README.md"), Path("docs/license.txt")
+
+
+def write_bundle(model: Path, folder: Path, look: Mapping[str, float | int], authors: str) -> None:
+    """Write a bundle; the folder appears whole or not at all.
+
+    Args:
+        model: model.safetensors of a fine-tuned model or a student.
+        folder: not there yet, or an export of before.
+        look: tissue_mpp, min_tissue_fraction and batch_size of maps.
+        authors: as they want to be named.
+
+    Raises:
+        InputError: the model cannot be used, or does not tell the µm/px of its patches.
+        OutputError: the folder holds what was not written so.
+    """
+    network, about = from_task_model(model)
+    patches_mpp(about, model)
+    beside = model.with_suffix(".json")
+    whole = {**about, "sha256": read_json(beside, "it describes the model")["sha256"]}
+    with own_folder(folder, [model, beside]) as draft:
+        for name in ("configs", "models", "docs"):
+            (draft / name).mkdir()
+        write_json(draft / METADATA, metadata(about, authors))
+        write_json(draft / INFERENCE, inference(about, look))
+        torch.save(network.state_dict(), draft / WEIGHTS)
+        shutil.copyfile(beside, draft / DESCRIPTION)
+        (draft / CARD).write_text(_card(whole, folder.name), encoding="utf-8")
+        (draft / LICENSE).write_text(_license(whole), encoding="utf-8")
+
+
+def _license(about: Mapping[str, Any]) -> str:
+    started_from = about["encoder"]["weights"]
+    if not started_from:
+        return "The weights were trained from random ones; their authors state the license.\n"
+    return f"The weights started from a file under this license: {started_from['license'] or 'not stated'}\n"
+
+
+def _card(about: Mapping[str, Any], name: str) -> str:
+    facts = "\n".join(f"| {key} | {value} |" for key, value in model_facts(about).items())
+    return f"""# {name}
+
+| | |
+|---|---|
+{facts}
+
+## Map a slide
+    pip install histo_monai
+    python -m monai.bundle run --config_file {name}/{INFERENCE} --bundle_root {name} --slide slide.svs
+
+writes `{name}/eval/slide.csv` (scores of cells and where they lie) and `slide.tif` (a map that opens over the slide in
+QuPath). `--mpp 0.25` for slides that do not tell their resolution, `--stride_um` for smaller cells, `--output_dir` for
+another place.
+
+## Back
+`histo-monai import {name} --folder model` gives `model.safetensors`, as it was exported, or as MONAI has trained it
+since.
+
+## Limits
+The scores are those of patches of this size and resolution; from other resolutions they mean nothing.
+{_LIMIT[bool(about["classes"])]}
+"""
+
+
+_LIMIT = {
+    True: "Probabilities are not calibrated unless the results of its project say so.",
+    False: "Scores are cut to 0..1.",
+}
+
+
+def check_bundle(folder: Path) -> None:
+    """Refuse what `write_bundle` did not write.
+
+    Raises:
+        InputError: it is no bundle, or one of another project.
+    """
+    for needed in (METADATA, WEIGHTS):
+        if not (folder / needed).is_file():
+            raise InputError(f"{folder}: no bundle, it has no {needed}")
+    if not (folder / DESCRIPTION).is_file():
+        raise InputError(
+            f"{folder}: a bundle of another project, it has no {DESCRIPTION}; name its {WEIGHTS} as encoder.weights "
+            "(docs/encoders.md)"
+        )

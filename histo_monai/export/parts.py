@@ -1,0 +1,133 @@
+"""What the configs of a bundle name: network, patches of a slide, and the writer of its map."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from ignite.engine import Engine, Events
+
+from histo_monai.engines.maps.models import MapPlan
+from histo_monai.engines.maps.stream import SlidePatches
+from histo_monai.mapping.heatmap import Heatmap, column_of, write_heatmap
+from histo_monai.mapping.tiff_map import write_map
+from histo_monai.networks.encoder import encoder_from
+from histo_monai.networks.task_model import TaskModel
+from histo_monai.storage import check_folder, check_outputs
+
+COLUMN = "model"
+"""Of the csv, beside the places of cells; of several classes `model:<class>`."""
+
+
+def task_network(encoder: Mapping[str, Any], head: str, num_outputs: int) -> TaskModel:
+    """A network of a task, its weights random.
+
+    Args:
+        encoder: as in the JSON beside a model: name, img_px, num_features, mean, std, weights.
+        head: "linear" or "pair".
+        num_outputs: K, classes; 1 for a score.
+    """
+    return TaskModel(encoder_from(encoder), head, num_outputs)
+
+
+class TissueLoader:
+    """Batches of the tissue of one slide, as MONAI's evaluators take them.
+
+    Each is {"image": (n, 3, P, P), float32, 0..1, on the device; "cell": (n,), int64, numbers of cells}. There is one
+    patch around the middle of every cell that holds tissue; area means where the slide has no level of this µm/px.
+
+    Args:
+        slide: the file.
+        mpp: µm per level-0 pixel; None takes the file's own.
+        patch_px: P.
+        patch_mpp: µm per pixel of patches.
+        stride_um: side of a cell, µm, a whole number of patch pixels; None: the side of a patch.
+        tissue_mpp: resolution of the tissue mask, µm/px.
+        min_tissue_fraction: least part of a cell that is tissue, 0..1.
+        batch_size: patches at a time.
+        device: where they are wanted.
+        workers: reading processes; 0 reads in this one.
+
+    Raises:
+        SlideError: the slide cannot be read, or not at this resolution.
+        InputError: the stride is no whole number of patch pixels.
+    """
+
+    def __init__(
+        self,
+        slide: str,
+        patch_px: int,
+        patch_mpp: float,
+        tissue_mpp: float,
+        min_tissue_fraction: float,
+        batch_size: int,
+        mpp: float | None = None,
+        stride_um: float | None = None,
+        device: torch.device | str = "cpu",
+        workers: int = 0,
+    ) -> None:
+        stride_um = patch_px * patch_mpp if stride_um is None else stride_um
+        plan = MapPlan(patch_px, patch_mpp, stride_um, tissue_mpp, min_tissue_fraction, batch_size)
+        self.slide = Path(slide)
+        self.patches = SlidePatches.find(self.slide, mpp, plan)
+        self._device, self._workers = torch.device(device), workers
+
+    def __len__(self) -> int:
+        """Batches."""
+        return -(-len(self.patches.cells) // self.patches.batch_size)
+
+    def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
+        for pixels, numbers in self.patches.batches(self._device, self._workers):
+            yield {"image": pixels, "cell": torch.from_numpy(numbers)}
+
+
+class MapWriter:
+    """A handler of MONAI's evaluators: gathers predictions of cells, and writes the map when all are seen.
+
+    <slide>.csv and .json: scores of cells and their grid; <slide>.tif, of several classes <slide>.<class>.tif: maps
+    that open over the slide in QuPath.
+
+    Args:
+        loader: of the slide.
+        folder: where to write.
+        classes: of the model, in the order of its outputs; none for a score.
+        mapped: those to be mapped; of a score none.
+
+    Raises:
+        OutputError: a file of that name is there already.
+    """
+
+    def __init__(
+        self, loader: TissueLoader, folder: str, classes: Sequence[str], mapped: Sequence[str]
+    ) -> None:
+        self._patches = loader.patches
+        self._path = Path(folder) / f"{loader.slide.stem}.csv"
+        self._columns = [list(classes).index(name) for name in mapped] if classes else [0]
+        self._names = [column_of(COLUMN, name) for name in mapped] if len(mapped) > 1 else [COLUMN]
+        suffixes = [f".{name}.tif" for name in mapped] if len(mapped) > 1 else [".tif"]
+        self._maps = [self._path.with_suffix(suffix) for suffix in suffixes]
+        check_folder(self._path.parent)
+        check_outputs([self._path, self._path.with_suffix(".json"), *self._maps], [loader.slide], written={})
+        self._found = np.empty((len(self._patches.cells), len(self._columns)), np.float32)
+
+    def attach(self, engine: Engine) -> None:
+        """Listen to an evaluator whose batches and outputs are not decollated."""
+        engine.add_event_handler(Events.ITERATION_COMPLETED, self._take)
+        engine.add_event_handler(Events.COMPLETED, self._write)
+
+    def _take(self, engine: Engine) -> None:
+        predicted: torch.Tensor = engine.state.output["pred"]
+        numbers: torch.Tensor = engine.state.batch["cell"]
+        self._found[numbers.numpy()] = predicted[:, self._columns].cpu().numpy()
+
+    def _write(self, engine: Engine) -> None:
+        values = {
+            name: np.ascontiguousarray(self._found[:, column]) for column, name in enumerate(self._names)
+        }
+        heatmap = Heatmap(self._patches.grid, self._patches.cells, self._patches.tissue, values)
+        write_heatmap(self._path, heatmap)
+        for path, name in zip(self._maps, self._names, strict=True):
+            write_map(path, heatmap.raster(name), self._patches.grid.stride_um)

@@ -1,0 +1,54 @@
+"""What a reader must know of a model before using it, from the description beside its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+INTENDED = (
+    "For research on slides like those that it was trained on. It was not tested on other scanners, stains or "
+    "laboratories unless its results say so, and it decides nothing about a patient."
+)
+
+
+def model_facts(about: Mapping[str, Any]) -> dict[str, str]:
+    """What is asked -> the answer, in the order of a model card.
+
+    Args:
+        about: the JSON of an encoder, a fine-tuned model or a student.
+    """
+    encoder, metrics, classes = about["encoder"], about.get("metrics") or {}, about.get("classes")
+    gives = f"probabilities of {', '.join(classes)}" if classes else "a score, 0..1"
+    if about["kind"] == "encoder":
+        gives = f"{encoder['num_features']} features"
+        resolution = ", ".join(f"{mpp:g}" for mpp in about["mpps"])
+    else:
+        resolution = f"{about['mpp']:g}" if about.get("mpp") else "several"
+    weights = encoder.get("weights")
+    start = "random weights"
+    if weights:
+        start = f"weights of SHA-256 {weights['sha256']}, license {weights['license'] or 'not stated'}"
+    facts = {
+        "gives": gives,
+        "takes": f"RGB patches of {about['patch_px']} px at {resolution} µm/px, 0..1",
+        "network": f"{encoder['name']}, started from {start}",
+        "pretraining": f"{about['method']} on slides of {about['corpus']} ({about['source']})",
+    }
+    if about["kind"] != "encoder":
+        facts["labels"] = (
+            f"{metrics.get('num_labeled', '—')} of {about.get('dataset')} (alpha {about.get('alpha')})"
+        )
+    stain = (about.get("params") or {}).get("stain")
+    shifted = f"; shifted in training by up to {stain:g}" if isinstance(stain, float) else ""
+    return {
+        **facts,
+        "stains seen": f"those of its training slides{shifted}",
+        "validation": ", ".join(
+            f"{key.removeprefix('validation_')} {value}"
+            for key, value in metrics.items()
+            if key.startswith("validation")
+        )
+        or "—",
+        "meant for": INTENDED,
+        "SHA-256 of the weights": str(about.get("sha256", "—")),
+    }
