@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def pytest_configure() -> None:
     """No test depends on what the shell that starts it has set; the number of processes alone is its own to choose."""
     for name in list(os.environ):
-        if name.startswith("HISTO_MONAI_") and name != "HISTO_MONAI_CPUS":
+        if name.startswith(("AWS_", "HISTO_MONAI_")) and name != "HISTO_MONAI_CPUS":
             del os.environ[name]
     for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"):
         os.environ.pop(name, None)

@@ -23,7 +23,7 @@ NETWORK = {
 }
 RUNS_WHAT_IT_READS = {"pickle", "cPickle", "shelve", "marshal", "dill", "cloudpickle", "joblib", "runpy"}
 _MAY_CONNECT = {
-    "checkup/pipeline.py": {"socket", "urllib"},
+    "checkup/remote.py": {"socket", "urllib"},
     "reports/site/server.py": {"http"},  # listens, on the loopback interface
     "reports/site/vendor.py": {"urllib"},  # runs when the package is built; a page carries what it fetched
 }

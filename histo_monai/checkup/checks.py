@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from histo_monai import artifacts
-from histo_monai.checkup import disk, machine, pipeline, reading, speed, versions
+from histo_monai.checkup import disk, machine, pipeline, reading, remote, speed, versions
 from histo_monai.checkup.finding import Finding
 from histo_monai.errors import InputError
 from histo_monai.params import Params, load_params
@@ -27,7 +27,7 @@ CHECKS: dict[str, Check] = {
     "disk": disk.space,
     "data folder": disk.outputs,
     "dvc.lock": pipeline.lock_file,
-    "remote": pipeline.remote,
+    "remote": remote.default_remote,
     "locks": pipeline.locks,
     "drafts": pipeline.drafts,
     "loader": speed.loader_against_model,

@@ -1,16 +1,12 @@
-"""The project: params, the file of weights, DVC's lock file and remote, and what killed processes have left."""
+"""The project: params, the file of weights, DVC's lock file, and what killed processes have left."""
 
 from __future__ import annotations
 
-import configparser
 import fcntl
 import json
 import os
-import re
-import socket
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import yaml
 
@@ -20,11 +16,8 @@ from histo_monai.errors import InputError
 from histo_monai.networks.start import EncoderStart
 from histo_monai.params import Params, load_params
 
-LOCK_FILE, DVC, RWLOCK = Path("dvc.lock"), Path(".dvc"), Path(".dvc/tmp/rwlock")
-TIMEOUT_S = 3.0
+LOCK_FILE, RWLOCK = Path("dvc.lock"), Path(".dvc/tmp/rwlock")
 _DRAFTS = (".*.draft", ".*.draft.*", ".*.before")
-_HOSTS = {"s3": "s3.amazonaws.com", "gs": "storage.googleapis.com"}
-_PORTS = {"ssh": 22, "http": 80, "https": 443}
 _MEND_LOCK = (
     "`git checkout dvc.lock`, or `rm dvc.lock` where it was never committed, then `dvc repro`: what was run already "
     "comes from the run cache"
@@ -79,69 +72,6 @@ def lock_file(_params: Params | None) -> Iterator[Finding]:
         yield Finding("FAIL", "dvc.lock", "not a lock file of DVC: no `schema` or no `stages`", _MEND_LOCK)
         return
     yield Finding("PASS", "dvc.lock", f"{len(stages)} stages")
-
-
-def remote(_params: Params | None) -> Iterator[Finding]:
-    """The default remote is set and its server answers; DVC reports no usage to anybody."""
-    if not DVC.is_dir():
-        return
-    config = _dvc_config()
-    if config.get("core", "analytics", fallback="true").lower() != "false":
-        yield Finding(
-            "WARN",
-            "dvc analytics",
-            "DVC may report its use to its makers",
-            "`dvc config core.analytics false`",
-        )
-    name = config.get("core", "remote", fallback="")
-    section = f'remote "{name}"'
-    if not name or not config.has_section(section):
-        yield Finding(
-            "WARN",
-            "dvc remote",
-            "none: models and data lie on this disk only",
-            "`dvc remote add -d storage <url>`, see docs/remote.md",
-        )
-        return
-    url = config.get(section, "url", fallback="")
-    try:
-        _reach(url, config.get(section, "endpointurl", fallback=""), config.get(section, "port", fallback=""))
-    except OSError as error:
-        reason = error.strerror or str(error)
-        yield Finding(
-            "WARN", "dvc remote", f"{name} ({url}) does not answer: {reason}", "network, VPN, mount?"
-        )
-        return
-    yield Finding("PASS", "dvc remote", f"{name} ({url}) answers; the credentials were not tried")
-
-
-def _dvc_config() -> configparser.ConfigParser:
-    config = configparser.ConfigParser(interpolation=None, strict=False)
-    text = ""
-    everywhere = [Path("/etc/xdg"), Path(os.environ.get("XDG_CONFIG_HOME", Path.home() / ".config"))]
-    for path in (*(place / "dvc/config" for place in everywhere), DVC / "config", DVC / "config.local"):
-        text += path.read_text(encoding="utf-8") + "\n" if path.is_file() else ""
-    config.read_string(re.sub(r"^\['(.*)'\]", r"[\1]", re.sub(r"^[ \t]+", "", text, flags=re.M), flags=re.M))
-    return config
-
-
-def _reach(url: str, endpoint: str, port: str) -> None:
-    """Connect to the server of a url, or look for its folder.
-
-    Raises:
-        OSError: It does not answer in time, or is not there.
-    """
-    parts = urlsplit(endpoint or url)
-    if parts.scheme in ("", "file"):
-        place = DVC / parts.path  # DVC counts from its own folder.
-        if not place.exists():
-            raise FileNotFoundError(2, "no such folder")
-        return
-    host = _HOSTS.get(parts.scheme) or parts.hostname
-    if parts.scheme == "azure":
-        host = "blob.core.windows.net"
-    number = parts.port or (int(port) if port.isdecimal() else _PORTS.get(parts.scheme, 443))
-    socket.create_connection((str(host), number), timeout=TIMEOUT_S).close()
 
 
 def locks(_params: Params | None) -> Iterator[Finding]:

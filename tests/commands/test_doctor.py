@@ -8,7 +8,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -242,35 +241,6 @@ def test_params_that_no_stage_would_take_fail_with_the_line_of_the_stage(project
     (project / "params.yaml").write_text("alpha: 1\n")
     finding = _only(pipeline.params_file(None), "FAIL")
     assert "missing key" in finding.message
-
-
-def _config(project: Path, text: str, local: str = "") -> None:
-    (project / ".dvc").mkdir(exist_ok=True)
-    (project / ".dvc/config").write_text(f"[core]\n    analytics = false\n{text}")
-    (project / ".dvc/config.local").write_text(local)
-
-
-def test_no_remote_is_a_warning_with_the_command_and_analytics_too(project: Path) -> None:
-    assert list(pipeline.remote(None)) == []  # no DVC project
-    _config(project, "")
-    assert "dvc remote add -d" in _only(pipeline.remote(None), "WARN").remedy
-    (project / ".dvc/config").write_text("")
-    names = [finding.what for finding in pipeline.remote(None)]
-    assert names == ["dvc analytics", "dvc remote"]
-
-
-def test_a_remote_that_answers_passes_and_one_that_does_not_is_named(project: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        url = f"ssh://127.0.0.1:{port}/srv"
-        _config(project, f"    remote = storage\n['remote \"storage\"']\n    url = {url}\n")
-        assert "answers" in _only(pipeline.remote(None), "PASS").message
-    assert f"storage ({url}) does not answer" in _only(pipeline.remote(None), "WARN").message
-    local = f"['remote \"storage\"']\n    url = {project / 'mount'}\n"
-    _config(project, "    remote = storage\n['remote \"storage\"']\n    url = s3://x\n", local)
-    assert "no such folder" in _only(pipeline.remote(None), "WARN").message
-    (project / "mount").mkdir()
-    assert "answers" in _only(pipeline.remote(None), "PASS").message
 
 
 def test_locks_of_the_living_and_of_the_dead_are_told_apart(project: Path) -> None:
