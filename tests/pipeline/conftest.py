@@ -42,7 +42,15 @@ def commands(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
     """A folder for PATH whose `dvc` and `python -m histo_monai` need not import what all of them import."""
     folder = tmp_path_factory.mktemp("commands")
     stages = [f"histo_monai.stages.{path.stem}" for path in (root / "histo_monai/stages").glob("[a-z]*.py")]
-    dvc = ["dvc.cli.parser", "dvc.repo", "dvc.repo.reproduce", "dvc.dependency", "dvc.stage.run", "dvc_ssh"]
+    dvc = [
+        "dvc.cli.parser",
+        "dvc.repo",
+        "dvc.repo.reproduce",
+        "dvc.dependency",
+        "dvc.stage.run",
+        "dvc_ssh",
+        "s3fs",
+    ]
     with (
         warm("python", "histo_monai", stages, folder, ["-m", "histo_monai"]),
         warm("dvc", "dvc", dvc, folder),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -12,12 +11,16 @@ import pytest
 import yaml
 
 from histo_monai.networks.checkpoint import load_model
+from tests.pipeline.sharing import (
+    DESCRIPTION,
+    MODEL,
+    READ_BY_EVALUATE,
+    digests_of,
+    evaluates_to_the_same_bytes,
+    md5,
+)
 
 Shell = Callable[..., str]
-
-MODEL = "data/models/rsp-0-mixed_teacher-0/student/model.safetensors"
-DESCRIPTION = "data/models/rsp-0-mixed_teacher-0/student/model.json"
-READ_BY_EVALUATE = "code phantom index pretrain@rsp-0 finetune@rsp-0-0 consistency@rsp-0-mixed_teacher-0"
 
 pytestmark = pytest.mark.slow
 
@@ -48,9 +51,7 @@ def published(
     _use_key(folder, server, shell)
     output = shell("dvc push", folder)
     assert "files pushed" in output
-    stages = yaml.safe_load((folder / "dvc.lock").read_text())["stages"].values()
-    outs = [out for stage in stages for out in stage["outs"]]
-    return Published(folder, {out["path"]: out["md5"] for out in outs}, server)
+    return Published(folder, digests_of(folder), server)
 
 
 @pytest.fixture
@@ -86,24 +87,12 @@ def damaged(published: Published) -> Any:
         path.write_bytes(content)
 
 
-def _md5(path: Path) -> str:
-    return hashlib.md5(path.read_bytes()).hexdigest()
-
-
 def test_a_fresh_clone_that_pulls_evaluates_to_the_same_bytes(
     fresh: Path, published: Published, shell: Shell
 ) -> None:
     output = shell(f"dvc pull {READ_BY_EVALUATE}", fresh)
     assert MODEL in output
-    assert not (fresh / "data/models/random-0").exists()
-    assert not (fresh / "data/evaluation").exists()
-    shell("python -m histo_monai evaluate --method rsp --seed 0", fresh)
-    for name in ("metrics.json", "predictions.csv", "summary.json"):
-        path = f"data/evaluation/rsp-0-mixed_teacher-0/{name}"
-        assert _md5(fresh / path) == published.digests[path], name
-    shell("dvc commit evaluate@rsp-0-mixed_teacher-0", fresh)
-    assert "up to date" in shell("dvc status evaluate@rsp-0-mixed_teacher-0", fresh)
-    assert shell("git status --porcelain", fresh) == ""  # dvc.lock is what it was, pictures included
+    evaluates_to_the_same_bytes(fresh, published.digests, shell)
 
 
 def test_a_changed_byte_in_the_remote_is_refused_by_its_name_until_it_is_mended(
@@ -129,7 +118,7 @@ def test_a_changed_byte_in_the_remote_is_refused_by_its_name_until_it_is_mended(
     assert "2 files pushed" in shell("dvc push", published.folder)
     shell("dvc pull consistency@rsp-0-mixed_teacher-0", fresh)
     load_model(fresh / MODEL)
-    assert _md5(fresh / MODEL) == published.digests[MODEL]
+    assert md5(fresh / MODEL) == published.digests[MODEL]
 
 
 def test_what_dvc_does_not_verify_is_refused_when_it_is_loaded_and_can_be_mended(
@@ -151,7 +140,7 @@ def test_what_dvc_does_not_verify_is_refused_when_it_is_loaded_and_can_be_mended
     shell("chmod -R u+w .dvc/cache/files && find .dvc/cache/files -type f -exec touch {} +", fresh)
     shell("dvc pull consistency@rsp-0-mixed_teacher-0", fresh)
     load_model(fresh / MODEL)
-    assert _md5(fresh / MODEL) == published.digests[MODEL]
+    assert md5(fresh / MODEL) == published.digests[MODEL]
 
 
 def test_one_model_is_had_by_version(published: Published, shell: Shell, tmp_path: Path) -> None:
@@ -171,8 +160,8 @@ def test_one_model_is_had_by_version(published: Published, shell: Shell, tmp_pat
     shell(f"dvc artifacts get {bare} student -o third {key}", tmp_path)
     for folder in (first, second):
         load_model(folder / "model.safetensors")
-        assert _md5(folder / "model.safetensors") == published.digests[MODEL]
-    assert _md5(third / "model.safetensors") == another
+        assert md5(folder / "model.safetensors") == published.digests[MODEL]
+    assert md5(third / "model.safetensors") == another
     with pytest.raises(ValueError, match="not the bytes that"):  # of the description of the first version
         load_model(third / "model.safetensors")
 
