@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from histo_monai.environment import queued_experiment
 from histo_monai.randomness import derive_seed
 from histo_monai.roles import FINETUNED, STUDENT
 
@@ -182,9 +183,15 @@ def fold_model(model: str, fold: int) -> str:
     return f"{model}-{fold}.safetensors"
 
 
-def tensorboard_folder(stage: str) -> Path:
-    """Event files to watch while a stage runs; a log, not an artifact: DVC does not track it."""
-    return DATA / "tensorboard" / stage
+def tensorboard_folder(stage: str, name: str) -> Path:
+    """Event files of a training, data/tensorboard/<stage>/<name>; a log, not an artifact: DVC does not track it.
+
+    Those of an experiment from the queue lie in the project that queued it, below data/tensorboard/<experiment>: the
+    folder that DVC runs it in is removed.
+    """
+    queued = queued_experiment()
+    root = queued.project / DATA / "tensorboard" / queued.name if queued else DATA / "tensorboard"
+    return root / stage / name
 
 
 def checkpoint_path(stage: str) -> Path:

@@ -15,6 +15,7 @@ import pandas as pd
 
 from histo_monai import artifacts
 from histo_monai.artifacts import Run
+from histo_monai.engines.events import Hyperparameters
 from histo_monai.engines.task import Task
 from histo_monai.environment import Environment, read_environment
 from histo_monai.loading.labeled import LabeledLoader, PatchReading
@@ -130,6 +131,24 @@ class Assembly:
         model, description = from_task_model(path)
         self.task.check_fits(description, path)
         return model, description
+
+    def hyperparameters(self, run: Run) -> Hyperparameters:
+        """What TensorBoard compares the fine-tuning of a run by, or the training of its student where it has one."""
+        params = self.params
+        known = Hyperparameters(
+            "consistency" if run.student else "finetune",
+            params.dataset,
+            run.method,
+            run.encoder,
+            params.patch_px,
+            run.student,
+            run.seed,
+            params.alpha,
+        )
+        if not run.student:
+            return known.with_schedule(params.finetune_section)
+        known = dataclasses.replace(known, mu=params.mu, n_aug=params.n_aug)
+        return known.with_schedule(params.student_section(run.student))
 
     def load_run(self, run: Run) -> dict[str, TaskModel]:
         """Fine-tuned model and student, by name."""

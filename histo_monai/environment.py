@@ -102,6 +102,29 @@ def torchrun_rank() -> int:
     return _count("RANK", default=0, low=0)
 
 
+class QueuedExperiment(NamedTuple):
+    """An experiment that DVC runs in a folder of its own.
+
+    Attributes:
+        project: root of the project that queued it.
+        name: as `dvc queue status` prints it.
+    """
+
+    project: Path
+    name: str
+
+
+def queued_experiment() -> QueuedExperiment | None:
+    """The experiment that runs here, where DVC runs it in a folder that is removed when it ends; else None.
+
+    DVC tells a stage of an experiment its name, and as DVC_ROOT the project that it was started in.
+    """
+    name, root = os.environ.get("DVC_EXP_NAME", ""), Path(os.environ.get("DVC_ROOT", "")).resolve()
+    return (
+        QueuedExperiment(root, name) if name and Path.cwd().is_relative_to(root / ".dvc/tmp/exps") else None
+    )
+
+
 class CodeVersion(NamedTuple):
     """Which code this is.
 

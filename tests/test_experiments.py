@@ -1,4 +1,4 @@
-"""What `dvc exp show --json` tells, as DVC 3.67 writes it."""
+"""What `dvc exp show --json` tells, as DVC 3.67 writes it; where experiments leave event files."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from histo_monai import artifacts
 from histo_monai.experiments import Experiment, listed, read_experiments
 
 
@@ -89,3 +90,40 @@ def test_a_file_that_an_experiment_has_not_is_named(tmp_path: Path, monkeypatch:
         ValueError, match=r"experiment rathe-tosh: data/x.csv is not to be had .*dvc exp pull"
     ):
         lost.fetch(Path("data/x.csv"), tmp_path / "x.csv")
+
+
+@pytest.mark.parametrize("temporary", [".dvc/tmp/exps/tmpx1", ".dvc/tmp/exps/standalone/tmpx1"])
+def test_events_of_an_experiment_from_the_queue_lie_in_the_project_that_queued_it(
+    temporary: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / temporary
+    here.mkdir(parents=True)
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("DVC_ROOT", str(tmp_path))
+    monkeypatch.setenv("DVC_EXP_NAME", "sober-rime")
+    lies = tmp_path / "data/tensorboard/sober-rime/finetune/rsp-0-0"
+    assert artifacts.tensorboard_folder("finetune", "rsp-0-0") == lies
+
+
+@pytest.mark.parametrize(
+    ("name", "folder", "root"),
+    [
+        pytest.param(None, ".", None, id="by hand"),
+        pytest.param(None, ".", ".", id="dvc repro"),
+        pytest.param("sober-rime", ".", ".", id="dvc exp run"),
+        pytest.param(
+            "sober-rime", "elsewhere", "project", id="another project, started by a stage of the first"
+        ),
+    ],
+)
+def test_events_of_all_else_lie_here(
+    name: str | None, folder: str, root: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / folder).mkdir(exist_ok=True)
+    monkeypatch.chdir(tmp_path / folder)
+    for variable, value in {"DVC_EXP_NAME": name, "DVC_ROOT": root and str(tmp_path / root)}.items():
+        if value is None:
+            monkeypatch.delenv(variable, raising=False)
+        else:
+            monkeypatch.setenv(variable, value)
+    assert artifacts.tensorboard_folder("finetune", "rsp-0-0") == Path("data/tensorboard/finetune/rsp-0-0")

@@ -14,14 +14,8 @@ import numpy as np
 import torch
 from ignite.engine import Engine, Events
 
-from histo_monai.engines.handlers import (
-    BestState,
-    Curves,
-    attach_progress,
-    attach_tensorboard,
-    stop_when_not_finite,
-    writing_events,
-)
+from histo_monai.engines.events import attach_tensorboard, writing_events
+from histo_monai.engines.handlers import BestState, Curves, attach_progress, stop_when_not_finite
 from histo_monai.engines.ranks import note_step
 from histo_monai.engines.resume import ResumePoint, Stateful
 
@@ -31,7 +25,7 @@ class Records:
     """Where a training leaves its traces.
 
     Attributes:
-        tensorboard: folder of event files, None for none.
+        tensorboard: folder of event files (see `engines.events`), None for none.
         resume: file that keeps the state after every epoch, so that a killed run goes on where it was; None for none.
         fingerprint: of everything that decides the result; a state under another fingerprint is not resumed.
     """
@@ -52,8 +46,8 @@ def fit(
     parts: Mapping[str, Stateful],
     best: BestState | None,
     rank: Callable[[Mapping[str, float]], tuple[float, ...]],
-    picture: Callable[[], np.ndarray],
-    samples_per_step: int,
+    pictures: Mapping[str, Callable[[], np.ndarray]],
+    images_per_step: int,
     records: Records,
 ) -> list[dict[str, float]]:
     """Run the trainer; after every epoch validate, note the curves and offer the weights to `best`.
@@ -68,8 +62,8 @@ def fit(
         parts: by name, all that a resumed training needs beside `best` and the curves.
         best: keeps the weights of the lowest rank; None keeps the last.
         rank: means of the evaluator -> what is lowest for the weights to keep.
-        picture: (H, W, 3) uint8 of the last validation.
-        samples_per_step: of this process, for the throughput.
+        pictures: by name, for TensorBoard: (H, W, 3) uint8 of the last validation.
+        images_per_step: of this process, for the throughput.
         records: see `Records`.
 
     Returns:
@@ -91,18 +85,29 @@ def fit(
         trainer.add_event_handler(
             Events.EPOCH_COMPLETED, lambda: best.offer(rank(evaluator.state.metrics), trainer.state.epoch)
         )
-    trainer.add_event_handler(Events.EPOCH_COMPLETED, point.save)
-    attach_progress(trainer, evaluator)
     done = point.restore()
+    first_step = 1 + done * (len(training) if training is not None else 0)
+    is_to_train = training is not None and done < epochs
     if records.tensorboard is not None and idist.get_rank() == 0:
         if done == 0:
             shutil.rmtree(records.tensorboard, ignore_errors=True)  # the curves of another training
-        attach_tensorboard(records.tensorboard, trainer, evaluator, optimizer, picture, samples_per_step)
-    if training is not None and done < epochs:
+        if is_to_train:  # before the state is saved: an epoch that is not done again has its events
+            attach_tensorboard(
+                records.tensorboard,
+                trainer,
+                evaluator,
+                optimizer,
+                pictures,
+                images_per_step=images_per_step,
+                first_step=first_step,
+            )
+    trainer.add_event_handler(Events.EPOCH_COMPLETED, point.save)
+    attach_progress(trainer, evaluator)
+    if is_to_train:
         order: Any = training.batch_sampler
         trainer.add_event_handler(Events.EPOCH_STARTED, lambda: order.set_epoch(trainer.state.epoch))
-        length = len(training)
-        trainer.load_state_dict({"epoch_length": length, "max_epochs": epochs, "iteration": done * length})
+        about = {"epoch_length": len(training), "max_epochs": epochs, "iteration": first_step - 1}
+        trainer.load_state_dict(about)
         with writing_events(records.tensorboard) if records.tensorboard else nullcontext():
             trainer.run(training)
     if best is not None:

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import ignite.distributed as idist
-import numpy as np
 import torch
 from ignite.engine import Engine, Events
-from ignite.handlers import ProgressBar, Timer
-from ignite.handlers.tensorboard_logger import OptimizerParamsHandler, TensorboardLogger
+from ignite.handlers import ProgressBar
 from torch import nn
 
 from histo_monai.errors import InputError
 from histo_monai.process.progress import Now, is_watched, say
 from histo_monai.schedule import Schedule
-from histo_monai.storage import disk_full_in_words
 
 
 class TrainingDivergedError(InputError, ArithmeticError):
@@ -139,67 +132,6 @@ def attach_progress(trainer: Engine, evaluator: Engine) -> None:
         say(f"epoch {epoch}/{epochs}: train {measures(trainer)}; validation {measures(evaluator)}")
 
     trainer.add_event_handler(Events.EPOCH_COMPLETED, report)
-
-
-def attach_tensorboard(
-    folder: Path,
-    trainer: Engine,
-    evaluator: Engine,
-    optimizer: torch.optim.Optimizer,
-    picture: Callable[[], np.ndarray],
-    samples_per_step: int,
-) -> None:
-    """Event files for TensorBoard: losses and measures, learning rate, samples per second, a picture per epoch.
-
-    Args:
-        folder: of the event files; made if missing.
-        trainer: its outputs are dicts of Shape (n,) tensors.
-        evaluator: has run when the trainer's epoch is completed.
-        optimizer: whose learning rate is drawn.
-        picture: gives (H, W, 3) uint8 after validation.
-        samples_per_step: of this process.
-    """
-    logger = TensorboardLogger(log_dir=str(folder))
-    timer = Timer(average=False)
-    timer.attach(
-        trainer, start=Events.EPOCH_STARTED, pause=Events.ITERATION_COMPLETED, resume=Events.ITERATION_STARTED
-    )
-    writer = logger.writer
-
-    def log_iteration(engine: Engine) -> None:
-        for name, values in engine.state.output.items():
-            writer.add_scalar(f"train/{name}", float(values.mean()), engine.state.iteration)
-
-    def log_epoch(engine: Engine) -> None:
-        samples = engine.state.epoch_length * samples_per_step * idist.get_world_size()
-        writer.add_scalar(
-            "throughput/samples_per_second", samples / max(timer.value(), 1e-9), engine.state.iteration
-        )
-        for name, value in evaluator.state.metrics.items():
-            writer.add_scalar(f"validation/{name}", value, engine.state.iteration)
-        writer.add_image("validation/answers", picture(), engine.state.iteration, dataformats="HWC")
-        writer.flush()
-
-    trainer.add_event_handler(Events.ITERATION_COMPLETED(every=10), log_iteration)
-    trainer.add_event_handler(Events.EPOCH_COMPLETED, log_epoch)
-    logger.attach(trainer, OptimizerParamsHandler(optimizer), Events.ITERATION_STARTED(every=10))
-    trainer.add_event_handler(Events.COMPLETED, lambda: logger.close())
-
-
-@contextlib.contextmanager
-def writing_events(folder: Path) -> Iterator[None]:
-    """Event files are written by a thread, whose error comes up in this one at its next call: there, and once.
-
-    Raises:
-        DiskFullError: there is no room for them.
-    """
-    print_error = threading.excepthook
-    threading.excepthook = lambda error: None if isinstance(error.exc_value, OSError) else print_error(error)
-    try:
-        with disk_full_in_words(folder):
-            yield
-    finally:
-        threading.excepthook = print_error
 
 
 def attach_rates(trainer: Engine, optimizer: torch.optim.Optimizer, schedule: Schedule) -> None:

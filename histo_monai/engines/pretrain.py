@@ -84,8 +84,8 @@ def pretrain(
         parts={"network": pretext.network, "optimizer": optimizer},
         best=best,
         rank=lambda means: (means["loss"],),
-        picture=lambda: _picture(pretext, evaluator),
-        samples_per_step=pretext.batch_size // idist.get_world_size(),
+        pictures={"answers": lambda: _picture(pretext, evaluator)},
+        images_per_step=pretext.batch_size * len(pretext.mpps) // idist.get_world_size(),
         records=records,
     )
     evaluator.run(validation)

@@ -95,8 +95,8 @@ def train_student(
         parts={"method": method.network, "optimizer": optimizer},
         best=None,
         rank=task.objective.rank,
-        picture=lambda: picture(*step.show(shown)),
-        samples_per_step=batches.images_per_step,
+        pictures={"pairs": lambda: picture(*step.show(shown))},
+        images_per_step=batches.images_per_step,
         records=records,
     )
     if statistics:

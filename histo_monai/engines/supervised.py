@@ -126,8 +126,8 @@ def finetune(
         parts={"network": network, "optimizer": optimizer},
         best=best,
         rank=task.objective.rank,
-        picture=draw,
-        samples_per_step=labeled.batch_size,
+        pictures={"answers": draw},
+        images_per_step=labeled.batch_size,
         records=records,
     )
     if statistics:

@@ -11,6 +11,7 @@ from matplotlib import image
 from histo_monai import artifacts
 from histo_monai.artifacts import Run
 from histo_monai.assembly import Assembly, validation_metrics
+from histo_monai.engines.events import write_end
 from histo_monai.engines.fit import Records
 from histo_monai.engines.resume import fingerprint
 from histo_monai.evaluation.choice import choose
@@ -60,6 +61,7 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
     provenance = made_from(params, [*tables, start], [rows.unlabeled, rows.validation])
     model, description = assembly.load(start)
     stage = f"consistency-{of_run.name}"
+    events = artifacts.tensorboard_folder("consistency", of_run.name)
     decided_by = [*of_run, selected(params, PARAM_NAMES, method, student)]
     result = teach_student(
         assembly,
@@ -69,7 +71,7 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
         seed=derive_seed(of_run.derived_seed, "consistency"),
         picture=partial(weak_and_strong, classes=assembly.task.classes),
         records=Records(
-            artifacts.tensorboard_folder(stage),
+            events,
             artifacts.checkpoint_path(stage),
             fingerprint(decided_by, [*tables, start], student_code("consistency", student)),
         ),
@@ -87,7 +89,6 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
         **{f"num_{name}": len(getattr(rows, name)) for name in ("labeled", "unlabeled", "validation")},
         "student_chosen": int(choice.chosen == STUDENT),
     }
-    settings = dataclasses.asdict(params.consistency.methods[student])
     described = {
         **description,
         "stage": "consistency",
@@ -95,7 +96,7 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
         "n_aug": params.n_aug,
         "metrics": metrics,
         "params": dataclasses.asdict(params.student_section(student)),
-        "semisupervised": {"method": student, **settings},
+        "semisupervised": {"method": student, **dataclasses.asdict(params.consistency.methods[student])},
         "provenance": without_ids(provenance),
     }
     with whole_folder(of_run.student_folder) as folder:
@@ -104,5 +105,6 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
         artifacts.write_curves(folder / artifacts.CURVES, result.curves)
         image.imsave(folder / artifacts.PAIRS, result.picture)
         write_metrics(folder, metrics, provenance, summary=metrics)
+    write_end(events, assembly.hyperparameters(of_run), metrics)
     artifacts.checkpoint_path(stage).unlink(missing_ok=True)
     _LOG.info("%s written: %s", of_run.student_folder, ", ".join(f"{k} {v:g}" for k, v in metrics.items()))

@@ -11,6 +11,7 @@ from matplotlib import image
 from histo_monai import artifacts
 from histo_monai.artifacts import Run
 from histo_monai.assembly import Assembly, validation_metrics
+from histo_monai.engines.events import write_end
 from histo_monai.engines.fit import Records
 from histo_monai.engines.resume import fingerprint
 from histo_monai.finetuning import finetune_encoder
@@ -53,6 +54,7 @@ def run(method: str, encoder: int, seed: int) -> None:
     start = of_run.encoder_path
     provenance = made_from(params, [artifacts.PATCHES_CSV, start], [rows.labeled, rows.validation])
     stage = f"finetune-{of_run.name}"
+    events = artifacts.tensorboard_folder("finetune", of_run.name)
     decided_by = [*of_run, selected(params, PARAM_NAMES)]
     model, description, result = finetune_encoder(
         assembly,
@@ -61,7 +63,7 @@ def run(method: str, encoder: int, seed: int) -> None:
         seed=derive_seed(of_run.derived_seed, "finetune"),
         picture=partial(answers, classes=assembly.task.classes),
         records=Records(
-            artifacts.tensorboard_folder(stage),
+            events,
             artifacts.checkpoint_path(stage),
             fingerprint(decided_by, [artifacts.PATCHES_CSV, start], stage_sha256("finetune")),
         ),
@@ -86,6 +88,7 @@ def run(method: str, encoder: int, seed: int) -> None:
         artifacts.write_curves(folder / artifacts.CURVES, result.curves)
         image.imsave(folder / artifacts.ANSWERS, result.picture)
         write_metrics(folder, metrics, provenance, summary=metrics)
+    write_end(events, assembly.hyperparameters(of_run), metrics)
     artifacts.checkpoint_path(stage).unlink(missing_ok=True)
     _LOG.info(
         "%s written: %s", of_run.finetuned, ", ".join(f"{name} {value:g}" for name, value in metrics.items())

@@ -14,6 +14,7 @@ from matplotlib import image
 from torch.utils.data import DataLoader
 
 from histo_monai import artifacts
+from histo_monai.engines.events import Hyperparameters, write_end
 from histo_monai.engines.fit import Records
 from histo_monai.engines.pretrain import PretrainResult, pretrain
 from histo_monai.engines.ranks import run_in_ranks
@@ -82,7 +83,7 @@ def _train(device: torch.device, method: str, seed: int, params: Params, environ
         seed=seed,
         device=device,
         records=Records(
-            artifacts.tensorboard_folder(stage),
+            artifacts.tensorboard_folder("pretrain", f"{method}-{seed}"),
             artifacts.checkpoint_path(stage),
             fingerprint(
                 [method, seed, selected(params, PARAM_NAMES, method)],
@@ -172,5 +173,12 @@ def _write(
         artifacts.write_curves(folder / artifacts.CURVES, result.curves, columns)
         image.imsave(folder / artifacts.ANSWERS, result.picture)
         write_metrics(folder, metrics, provenance, summary=metrics)
+    write_end(
+        artifacts.tensorboard_folder("pretrain", f"{method}-{seed}"),
+        Hyperparameters("pretrain", params.corpus, method, seed, params.patch_px).with_schedule(
+            params.pretrain.methods[method]
+        ),
+        metrics,
+    )
     values = ", ".join(f"{name} {value:g}" for name, value in metrics.items())
     _LOG.info("%s written: %s", target, values)

@@ -25,6 +25,7 @@ from histo_monai.semisupervised.paper.settings import PaperSettings
 from histo_monai.semisupervised.protocol import Batch
 from histo_monai.tables.tasks import split_rows
 from histo_monai.transforms.supervised import SupervisedAugmentation
+from tests.event_files import read_events, scalars
 from tests.recipes import RECIPE
 from tests.waves import WaveTask
 
@@ -228,7 +229,12 @@ def test_curves_and_tensorboard_tell_of_both_losses_and_of_the_pseudo_labels(
         "train_agreement", "train_teacher_entropy", "train_student_entropy", "validation_accuracy",
     }  # fmt: skip
     assert columns <= set(result.curves[-1])
-    assert any((tmp_path / "events").iterdir())
+    points = scalars(tmp_path / "events")
+    for column in columns:
+        part, _, measure = column.partition("_")
+        values = [value for _, value in points[f"{measure}/{part}"]]
+        assert values == pytest.approx([row[column] for row in result.curves], rel=1e-5), column
+    assert len(read_events(tmp_path / "events").Images("pictures/pairs")) == SCHEDULE.epochs
 
 
 def test_every_image_is_seen_in_every_epoch(wave_task: TaskBuilder, monkeypatch: pytest.MonkeyPatch) -> None:

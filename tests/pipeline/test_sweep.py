@@ -11,6 +11,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from tests.event_files import scalars, table_of_runs
+
 Shell = Callable[..., str]
 
 pytestmark = pytest.mark.slow
@@ -46,6 +48,30 @@ def test_the_sweep_pretrains_not_at_all_and_fine_tunes_once(swept: Path) -> None
     assert logs.count("Running stage 'finetune@rsp-0-0'") == 1  # alpha 0.5, for both mu
     assert logs.count("Running stage 'check'") == 2  # and the one that fails there
     assert logs.count("Running stage 'consistency@rsp-0-mixed_teacher-0'") == 2
+
+
+def test_tensorboard_compares_queued_experiments_in_the_project_that_queued_them(
+    swept: Path, shell: Shell
+) -> None:
+    logs = swept / "data/tensorboard"
+    table = table_of_runs(logs)
+    students = {
+        name.removesuffix("/consistency/rsp-0-mixed_teacher-0"): row.hyperparameters["mu"]
+        for name, row in table.items()
+        if "/consistency/" in name
+    }
+    assert sorted(students.values()) == [1, 2]
+    status = shell("dvc queue status", swept)
+    assert all(re.search(rf"{name} .*Success", status) for name in students)
+    (finetuned,) = table.keys() - {f"{name}/consistency/rsp-0-mixed_teacher-0" for name in students}
+    assert finetuned.removesuffix("/finetune/rsp-0-0") in students
+    assert {path.name for path in logs.iterdir()} == set(
+        students
+    )  # neither what failed, nor what the cache had
+    for name in table:
+        assert len(scalars(logs / name)["loss/train"]) == 1  # epoch
+        assert table[name].metrics["final/validation_accuracy"] <= 1
+    assert shell("git status --porcelain", swept) == ""
 
 
 def test_curves_collects_what_ended_well(swept: Path, shell: Shell) -> None:

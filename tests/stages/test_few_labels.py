@@ -18,6 +18,7 @@ from histo_monai.baselines.learners import LEARNERS
 from histo_monai.mapping.heatmap import read_heatmap
 from histo_monai.metrics import intraclass_correlation
 from histo_monai.storage import file_sha256
+from tests.event_files import scalars, table_of_runs
 from tests.papers_way import in_the_papers_way
 
 RUN = ("--method", "random", "--seed", "0")
@@ -63,6 +64,30 @@ def test_every_folder_holds_what_the_data_page_says(project: Path) -> None:
     assert not list(project.glob("data/checkpoints/*"))
     description = _json(student / "model.json")
     assert (description["stage"], description["mu"], description["classes"]) == ("consistency", 7, None)
+
+
+@pytest.mark.slow
+def test_tensorboard_has_the_curves_of_every_training_and_compares_what_they_ended_with(
+    project: Path,
+) -> None:
+    logs, run = project / "data/tensorboard", Run("random", 0, 0, "paper")
+    folders = {"finetune/random-0-0": run.finetuned, "consistency/random-0-paper-0": run.student_folder}
+    table = table_of_runs(logs)
+    assert set(table) == {*folders, "pretrain/random-0"}  # which trains nothing and is compared all the same
+    for name, folder in folders.items():
+        metrics, curves = _json(folder / "metrics.json"), pd.read_csv(folder / "curves.csv")
+        points = scalars(logs / name)
+        for measure in ("loss", "absolute_error"):
+            assert len(points[f"{measure}/validation"]) == len(curves) == 2
+            assert table[name].metrics[f"final/validation_{measure}"] == pytest.approx(
+                metrics[f"validation_{measure}"]
+            )
+    assert table["finetune/random-0-0"].hyperparameters == {
+        "stage": "finetune", "dataset": "breastpathq", "method": "random", "student": "", "encoder": 0, "seed": 0,
+        "alpha": 0.5, "patch_px": 32, "epochs": 2, "batch_size": 4, "lr": 0.0001,
+    }  # fmt: skip
+    taught = table["consistency/random-0-paper-0"].hyperparameters
+    assert (taught["student"], taught["mu"], taught["n_aug"]) == ("paper", 7, 7)
 
 
 @pytest.mark.slow

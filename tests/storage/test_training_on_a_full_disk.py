@@ -41,8 +41,8 @@ def _train(records: Records) -> None:
         parts={"network": network},
         best=None,
         rank=lambda means: (means["loss"],),
-        picture=lambda: noise,
-        samples_per_step=2,
+        pictures={"answers": lambda: noise},
+        images_per_step=2,
         records=records,
     )
 
