@@ -129,6 +129,7 @@ def test_the_table_of_runs_compares_trainings_of_all_stages(tmp_path: Path) -> N
     row = table["consistency/rsp-1-paper-2"]
     assert (row.hyperparameters["student"], row.hyperparameters["mu"]) == ("paper", 3)
     assert row.metrics == {"final/validation_loss": 0.25, "final/validation_accuracy": 0.75}
+    assert set(scalars(folder)) == {"final/validation_loss", "final/validation_accuracy"}
     assert {row.status for row in table.values()} == {"STATUS_SUCCESS"}
 
 
