@@ -4,12 +4,14 @@
 |---|---|---|
 | `<measure>/train`, `<measure>/validation` | means over an epoch, as in curves.csv: loss, accuracy, ... | epochs |
 | `loss/batch` | of one batch | every tenth step |
+| `pretext_<measure>/...` | the same of a pretraining, whose losses are of another size | the same |
 | `learning_rate/<group>` | of a group of the optimizer's parameters; with two, of the head and of the trunk | epochs |
 | `images_per_second` | trained on, reading included, validation not | epochs |
 | `pictures/answers`, `pictures/pairs` | validation patches with answers; weak and strong views of a student | epochs |
 | `final/validation_<measure>` | of the weights that were kept, as in metrics.json | one |
 
-A measure has one tag whatever the training, so that one chart holds all runs. Steps are the optimizer's.
+A measure has one tag whatever the training, so that one chart holds fine-tunings and students. Steps are the
+optimizer's.
 """
 
 from __future__ import annotations
@@ -30,8 +32,11 @@ from ignite.handlers import Timer
 
 from histo_monai.storage import disk_full_in_words
 
-_COMPARED = ("validation_loss", "validation_accuracy", "validation_absolute_error")
-"""Of a training's metrics, the columns of TensorBoard's table of runs."""
+_STAGES = ("pretrain", "finetune", "consistency")
+_FIRST = ("stage", "method", "student", "alpha", "mu")
+"""Hyperparameters that TensorBoard shows without being asked."""
+_MEASURES = ("accuracy", "absolute_error", "loss")
+"""Final measures that are columns beside them."""
 _OF_END = ".end"
 """Ends the name of the file that a finished training adds."""
 
@@ -41,7 +46,7 @@ class Hyperparameters:
     """What trainings are compared by; a number is None and a text empty where a training has none such.
 
     Attributes:
-        stage: pretrain, finetune or consistency.
+        stage: one of `_STAGES`.
         dataset: of the labels; for a pretraining, the corpus.
         method: of the pretraining.
         student: the semi-supervised method.
@@ -78,6 +83,7 @@ def attach_tensorboard(
     optimizer: torch.optim.Optimizer,
     pictures: Mapping[str, Callable[[], np.ndarray]],
     *,
+    prefix: str,
     images_per_step: int,
     first_step: int,
 ) -> None:
@@ -89,6 +95,7 @@ def attach_tensorboard(
         evaluator: has run when this handler of the trainer's EPOCH_COMPLETED is called.
         optimizer: whose learning rates are drawn.
         pictures: by name; each gives (H, W, 3) uint8 after validation.
+        prefix: before the names of measures.
         images_per_step: of this process.
         first_step: 1, or where a killed training goes on: what it had written from there on does not count.
     """
@@ -101,13 +108,14 @@ def attach_tensorboard(
     )
 
     def log_batch(engine: Engine) -> None:
-        writer.add_scalar("loss/batch", float(engine.state.output["loss"].mean()), engine.state.iteration)
+        loss = float(engine.state.output["loss"].mean())
+        writer.add_scalar(f"{prefix}loss/batch", loss, engine.state.iteration)
 
     def log_epoch(engine: Engine) -> None:
         step = engine.state.iteration
         for part, of_part in (("train", engine), ("validation", evaluator)):
             for name, value in of_part.state.metrics.items():
-                writer.add_scalar(f"{name}/{part}", value, step)
+                writer.add_scalar(f"{prefix}{name}/{part}", value, step)
         for number, group in enumerate(optimizer.param_groups):
             writer.add_scalar(f"learning_rate/{number}", float(group["lr"]), step)
         images = engine.state.epoch_length * images_per_step * idist.get_world_size()
@@ -163,13 +171,16 @@ def _summaries(hyperparameters: Hyperparameters) -> Iterator[Any]:
     for field in dataclasses.fields(hyperparameters):
         value = getattr(hyperparameters, field.name)
         kind = api_pb2.DATA_TYPE_STRING if field.type == "str" else api_pb2.DATA_TYPE_FLOAT64
-        columns.hparam_infos.add(name=field.name, type=kind)
+        column = columns.hparam_infos.add(name=field.name, type=kind, differs=field.name in _FIRST)
+        if field.name == "stage":
+            column.domain_discrete.extend(_STAGES)  # boxes to choose by
         if isinstance(value, str):
             start.hparams[field.name].string_value = value
         elif value is not None:
             start.hparams[field.name].number_value = value
-    for name in _COMPARED:
-        columns.metric_infos.add(name=api_pb2.MetricName(tag=f"final/{name}"), display_name=name)
+    for name in _MEASURES:
+        measure = api_pb2.MetricName(tag=f"final/validation_{name}")
+        columns.metric_infos.add(name=measure, display_name=name.replace("_", " "))
     for tag, data in (
         (metadata.EXPERIMENT_TAG, HParamsPluginData(experiment=columns)),
         (metadata.SESSION_START_INFO_TAG, HParamsPluginData(session_start_info=start)),

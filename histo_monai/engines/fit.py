@@ -49,6 +49,7 @@ def fit(
     pictures: Mapping[str, Callable[[], np.ndarray]],
     images_per_step: int,
     records: Records,
+    prefix: str = "",
 ) -> list[dict[str, float]]:
     """Run the trainer; after every epoch validate, note the curves and offer the weights to `best`.
 
@@ -65,6 +66,7 @@ def fit(
         pictures: by name, for TensorBoard: (H, W, 3) uint8 of the last validation.
         images_per_step: of this process, for the throughput.
         records: see `Records`.
+        prefix: before the names of measures in TensorBoard.
 
     Returns:
         One row per epoch: epoch, lr, train_<measure>, validation_<measure>.
@@ -98,6 +100,7 @@ def fit(
                 evaluator,
                 optimizer,
                 pictures,
+                prefix=prefix,
                 images_per_step=images_per_step,
                 first_step=first_step,
             )

@@ -87,6 +87,7 @@ def pretrain(
         pictures={"answers": lambda: _picture(pretext, evaluator)},
         images_per_step=pretext.batch_size * len(pretext.mpps) // idist.get_world_size(),
         records=records,
+        prefix="pretext_",
     )
     evaluator.run(validation)
     kept = best.epoch if best else len(curves)

@@ -231,7 +231,7 @@ def test_tensorboard_gets_curves_pictures_and_how_many_images_it_reads(tmp_path:
     spent = time.monotonic() - begun
     points = scalars(tmp_path / "events")
     for measure, part in itertools.product(("loss", "accuracy"), ("train", "validation")):
-        values = [value for _, value in points[f"{measure}/{part}"]]
+        values = [value for _, value in points[f"pretext_{measure}/{part}"]]
         assert values == pytest.approx([row[f"{part}_{measure}"] for row in result.curves], rel=1e-5)
     assert len(read_events(tmp_path / "events").Images("pictures/answers")) == 2
     images = 40 * 3  # of an epoch: triples
