@@ -82,9 +82,10 @@ def test_tensorboard_has_the_curves_of_every_training_and_compares_what_they_end
             assert table[name].metrics[f"final/validation_{measure}"] == pytest.approx(
                 metrics[f"validation_{measure}"]
             )
+    section = yaml.safe_load((project / "params.yaml").read_text())["finetune"]["breastpathq"]
     assert table["finetune/random-0-0"].hyperparameters == {
         "stage": "finetune", "dataset": "breastpathq", "method": "random", "student": "", "encoder": 0, "seed": 0,
-        "alpha": 0.5, "patch_px": 32, "epochs": 2, "batch_size": 4, "lr": 0.0001,
+        "alpha": 0.5, "patch_px": 32, **{name: section[name] for name in ("epochs", "batch_size", "lr")},
     }  # fmt: skip
     taught = table["consistency/random-0-paper-0"].hyperparameters
     assert (taught["student"], taught["mu"], taught["n_aug"]) == ("paper", 7, 7)
