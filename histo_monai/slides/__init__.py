@@ -1,6 +1,6 @@
 """Gigapixel files -> pixels: geometry, reading, tissue and sampling. NumPy, no tensors, no models."""
 
-from histo_monai.slides.errors import SlideError
+from histo_monai.slides.errors import NoResolutionError, SlideError
 from histo_monai.slides.geometry import Box, choose_level, concentric_boxes
 from histo_monai.slides.pool import SlidePool
 from histo_monai.slides.reader import Slide, open_slide
@@ -9,6 +9,7 @@ from histo_monai.slides.tissue import tissue_mask
 
 __all__ = [
     "Box",
+    "NoResolutionError",
     "Slide",
     "SlideError",
     "SlidePool",

@@ -18,3 +18,7 @@ class SlideError(InputError):
     def __str__(self) -> str:
         name = str(self.path)
         return f"slide {name if name.isprintable() else repr(name)}: {' '.join(self.what.split())}"
+
+
+class NoResolutionError(SlideError):
+    """A slide states no µm/px, and nobody else does."""

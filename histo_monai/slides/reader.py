@@ -21,7 +21,7 @@ from histo_monai.slides.errors import SlideError
 from histo_monai.slides.geometry import Box, choose_level, level_downsample
 from histo_monai.slides.openslide_backend import OpenSlideBackend
 from histo_monai.slides.resample import WHITE, Window, area_resample, make_patch, plan_window
-from histo_monai.slides.resolution import resolve_mpp
+from histo_monai.slides.resolution import objective_power, resolve_mpp
 from histo_monai.slides.tiff import MAX_SIDE_PX, Page, is_tiff, read_pages
 from histo_monai.storage.reading import InputFileError, check_regular
 
@@ -41,11 +41,20 @@ class Slide:
         size_yx: Height and width of level 0, pixels.
         level_downsamples: Level-0 pixels per pixel of each level, finest first.
         level_mpps: µm per pixel of each level, finest first.
+        level_sizes_yx: Height and width of each level, pixels; without padding to whole tiles.
+        objective_power: Of level 0 (20 for 20x); None where the file states none.
         backend: "cucim" or "openslide".
     """
 
-    def __init__(self, path: Path, mpp: float, backend: Backend, pages: Sequence[Page]) -> None:
-        self.path, self.mpp = path, mpp
+    def __init__(
+        self,
+        path: Path,
+        mpp: float,
+        backend: Backend,
+        pages: Sequence[Page],
+        objective_power: float | None = None,
+    ) -> None:
+        self.path, self.mpp, self.objective_power = path, mpp, objective_power
         self._backend = backend
         for height, width in backend.level_sizes_yx:
             if not (0 < height <= MAX_SIDE_PX and 0 < width <= MAX_SIDE_PX):
@@ -56,10 +65,10 @@ class Slide:
             level_downsample(self.size_yx, size_yx, tiles.get(size_yx)) for size_yx in backend.level_sizes_yx
         )
         # Without the padding to whole tiles that some writers add to a level: it is not the slide.
-        self._level_sizes_yx = [
+        self.level_sizes_yx = tuple(
             (min(h, ceil(self.size_yx[0] / downsample)), min(w, ceil(self.size_yx[1] / downsample)))
             for (h, w), downsample in zip(backend.level_sizes_yx, self.level_downsamples, strict=True)
-        ]
+        )
         self.level_mpps = tuple(mpp * downsample for downsample in self.level_downsamples)
 
     @property
@@ -141,7 +150,7 @@ class Slide:
 
     def _regions(self, level: int, windows: Sequence[Window]) -> Iterator[NDArray[np.uint8]]:
         """Regions of windows of one size, white where they leave the slide."""
-        height, width = self._level_sizes_yx[level]
+        height, width = self.level_sizes_yx[level]
         region_px = windows[0].region_px
         size_yx = (min(region_px, height), min(region_px, width))
         corners = [
@@ -171,7 +180,7 @@ class Slide:
             Shape (h, w, 3), uint8, RGB, where h and w are the slide's size at ``mpp``, rounded up.
         """
         level = self.level_for(mpp)
-        height, width = self._level_sizes_yx[level]
+        height, width = self.level_sizes_yx[level]
         scale = mpp / self.level_mpps[level]
         out_h, out_w = (max(1, int(np.ceil(size / scale - 1e-6))) for size in (height, width))
         self._check_size(out_h, out_w, mpp)
@@ -233,7 +242,8 @@ def open_slide(path: str | Path, mpp: float | None = None) -> Slide:
     if backend is None:
         backend = _open_with_openslide(path, str(why))
         properties = dict(backend.properties)
-    return Slide(path, resolve_mpp(path, mpp, pages, properties), backend, pages)
+    power = objective_power(pages, properties)
+    return Slide(path, resolve_mpp(path, mpp, pages, properties), backend, pages, power)
 
 
 def _check_file(path: Path) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from histo_monai.slides.errors import SlideError
+from histo_monai.slides.errors import NoResolutionError, SlideError
 from histo_monai.slides.tiff import Page
 
 logger = logging.getLogger(__name__)
@@ -33,7 +33,8 @@ def resolve_mpp(path: Path, stated: float | None, pages: list[Page], properties:
         properties: OpenSlide's properties; empty where OpenSlide cannot read the file.
 
     Raises:
-        SlideError: If nothing states a plausible resolution, or pixels are not square.
+        NoResolutionError: If nothing states a plausible resolution.
+        SlideError: If pixels are not square.
     """
     of_file = _aperio_mpp(pages, properties) or _tag_mpp(path, pages) or _openslide_mpp(path, properties)
     if stated is not None:
@@ -47,10 +48,25 @@ def resolve_mpp(path: Path, stated: float | None, pages: list[Page], properties:
             )
         return float(stated)
     if of_file is None:
-        raise SlideError(
+        raise NoResolutionError(
             path, f"states no resolution ({_range()}); fill the manifest column mpp (µm per level-0 pixel)"
         )
     return of_file
+
+
+def objective_power(pages: Sequence[Page], properties: Mapping[str, str]) -> float | None:
+    """The objective power of a slide's level 0 (20 for 20x): Aperio's AppMag, then OpenSlide's; None without either.
+
+    Args:
+        pages: The TIFF's pages; empty for other formats.
+        properties: OpenSlide's properties; empty where OpenSlide did not open the file.
+    """
+    match = re.search(r"\|\s*AppMag\s*=\s*([0-9.]+)", pages[0].description if pages else "")
+    try:
+        power = float(match.group(1) if match else properties.get("openslide.objective-power", ""))
+    except ValueError:
+        return None
+    return power if 0 < power < float("inf") else None
 
 
 def _range() -> str:

@@ -306,7 +306,7 @@ def test_many_slides_read_in_one_process_are_each_their_own(write_slide, noise):
         for path, value in slides:
             with open_slide(path) as slide:
                 assert slide.backend == "cucim"
-                for level, size_yx in enumerate(slide._level_sizes_yx):
+                for level, size_yx in enumerate(slide.level_sizes_yx):
                     (pixels,) = slide._backend.read_regions(level, [(0, 0)], size_yx)
                     assert (np.asarray(pixels) == value).all()
 

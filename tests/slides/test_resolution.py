@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import logging
 
+import openslide
 import pytest
 
-from histo_monai.slides import SlideError, open_slide
+from histo_monai.slides import SlideError, open_slide, reader
 
 
 @pytest.mark.parametrize(
@@ -77,3 +78,16 @@ def test_pixels_that_are_not_square_are_refused(write_slide, noise):
     path = write_slide(noise, mpp=None, resolution=(40_000, 20_000), resolutionunit="CENTIMETER")
     with pytest.raises(SlideError, match="not square"):
         open_slide(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "power"), [("cmu-1-small-region.svs", 20.0), ("stomach-metaplasia.tif", None)]
+)
+def test_the_objective_power_is_the_one_that_openslide_knows(real_slides, monkeypatch, name, power):
+    stated = openslide.OpenSlide(str(real_slides / name)).properties.get("openslide.objective-power")
+    assert (None if stated is None else float(stated)) == power
+    with open_slide(real_slides / name) as slide:
+        assert (slide.backend, slide.objective_power) == ("cucim", power)
+    monkeypatch.setattr(reader, "why_not_cucim", lambda path, pages: "the test asks for OpenSlide")
+    with open_slide(real_slides / name) as slide:
+        assert (slide.backend, slide.objective_power) == ("openslide", power)
