@@ -15,7 +15,13 @@ import torch
 from ignite.engine import Engine, Events
 
 from histo_monai.engines.events import attach_tensorboard, writing_events
-from histo_monai.engines.handlers import BestState, Curves, attach_progress, stop_when_not_finite
+from histo_monai.engines.handlers import (
+    BestState,
+    Curves,
+    OrderOfEpoch,
+    StopWhenNotFinite,
+    attach_progress,
+)
 from histo_monai.engines.ranks import note_step
 from histo_monai.engines.resume import ResumePoint, Stateful
 
@@ -74,15 +80,15 @@ def fit(
     Raises:
         ArithmeticError: the loss is not finite; names epoch, iteration and what to change.
     """
-    curves = Curves(trainer, evaluator, optimizer)
+    curves = Curves(evaluator, optimizer)
     kept: dict[str, Stateful] = {**parts, "curves": curves, **({"best": best} if best else {})}
     point = ResumePoint(records.resume, records.fingerprint, kept)
     for engine in (trainer, evaluator):
         engine.add_event_handler(Events.ITERATION_COMPLETED, note_step)
-    trainer.add_event_handler(Events.ITERATION_COMPLETED, stop_when_not_finite)
+    StopWhenNotFinite().attach(trainer)
     if validation is not None:
         trainer.add_event_handler(Events.EPOCH_COMPLETED, lambda: evaluator.run(validation))
-    trainer.add_event_handler(Events.EPOCH_COMPLETED, curves.add)
+    curves.attach(trainer)
     if best is not None and validation is not None:
         trainer.add_event_handler(
             Events.EPOCH_COMPLETED, lambda: best.offer(rank(evaluator.state.metrics), trainer.state.epoch)
@@ -107,8 +113,7 @@ def fit(
     trainer.add_event_handler(Events.EPOCH_COMPLETED, point.save)
     attach_progress(trainer, evaluator)
     if is_to_train:
-        order: Any = training.batch_sampler
-        trainer.add_event_handler(Events.EPOCH_STARTED, lambda: order.set_epoch(trainer.state.epoch))
+        OrderOfEpoch(training.batch_sampler).attach(trainer)
         about = {"epoch_length": len(training), "max_epochs": epochs, "iteration": first_step - 1}
         trainer.load_state_dict(about)
         with writing_events(records.tensorboard) if records.tensorboard else nullcontext():

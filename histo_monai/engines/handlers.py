@@ -1,4 +1,4 @@
-"""Policies of training as Ignite handlers."""
+"""Policies of training as Ignite handlers; those with `attach` go into `train_handlers` of MONAI's trainers, too."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ignite.handlers import ProgressBar
 from torch import nn
 
 from histo_monai.errors import InputError
+from histo_monai.networks.average import StudentAndAverage
 from histo_monai.process.progress import Now, is_watched, say
 from histo_monai.schedule import Schedule
 
@@ -20,23 +21,32 @@ class TrainingDivergedError(InputError, ArithmeticError):
     """The loss became NaN or infinite."""
 
 
-def stop_when_not_finite(engine: Engine) -> None:
-    """Handler of ITERATION_COMPLETED: refuse to train on once the loss is NaN or infinite.
+class StopWhenNotFinite:
+    """Refuses to train on once the loss is NaN or infinite.
 
     Looks at every 20th step and at the last one of an epoch, so that a GPU rarely waits for it.
-
-    Raises:
-        TrainingDivergedError: names epoch and iteration.
     """
-    state = engine.state
-    if state.iteration % 20 and state.iteration % state.epoch_length:
-        return
-    loss = float(state.output["loss"].mean())
-    if not math.isfinite(loss):
-        raise TrainingDivergedError(
-            f"the training loss is {loss} at epoch {state.epoch}, iteration {state.iteration}: nothing was saved; "
-            "lower the learning rate (lr) of this method in params.yaml"
-        )
+
+    def attach(self, trainer: Engine) -> None:
+        """To a trainer whose output has "loss": a dict, or MONAI's list of one for each sample."""
+        trainer.add_event_handler(Events.ITERATION_COMPLETED, self)
+
+    def __call__(self, engine: Engine) -> None:
+        """Handler of ITERATION_COMPLETED.
+
+        Raises:
+            TrainingDivergedError: names epoch and iteration.
+        """
+        state = engine.state
+        if state.iteration % 20 and state.iteration % state.epoch_length:
+            return
+        output = state.output[0] if isinstance(state.output, list) else state.output
+        loss = float(torch.as_tensor(output["loss"]).detach().mean())
+        if not math.isfinite(loss):
+            raise TrainingDivergedError(
+                f"the training loss is {loss} at epoch {state.epoch}, iteration {state.iteration}: nothing was "
+                "saved; lower the learning rate (lr) of this method in params.yaml"
+            )
 
 
 class BestState:
@@ -72,21 +82,29 @@ class BestState:
 
 
 class Curves:
-    """One row per epoch: epoch, lr, and the means of training and validation."""
+    """One row per epoch: epoch, lr, and the means of training and validation.
 
-    def __init__(self, trainer: Engine, evaluator: Engine, optimizer: torch.optim.Optimizer) -> None:
-        self._trainer = trainer
+    Args:
+        evaluator: has run when the trainer's epoch is completed and this is called.
+        optimizer: whose learning rate is noted.
+    """
+
+    def __init__(self, evaluator: Engine, optimizer: torch.optim.Optimizer) -> None:
         self._evaluator = evaluator
         self._optimizer = optimizer
         self.rows: list[dict[str, float]] = []
 
-    def add(self) -> None:
+    def attach(self, trainer: Engine) -> None:
+        """To the trainer, after what validates."""
+        trainer.add_event_handler(Events.EPOCH_COMPLETED, self.add)
+
+    def add(self, trainer: Engine) -> None:
         """Handler of EPOCH_COMPLETED, after validation."""
         self.rows.append(
             {
-                "epoch": self._trainer.state.epoch,
+                "epoch": trainer.state.epoch,
                 "lr": float(self._optimizer.param_groups[0]["lr"]),
-                **{f"train_{name}": value for name, value in self._trainer.state.metrics.items()},
+                **{f"train_{name}": value for name, value in trainer.state.metrics.items()},
                 **{f"validation_{name}": value for name, value in self._evaluator.state.metrics.items()},
             }
         )
@@ -134,21 +152,56 @@ def attach_progress(trainer: Engine, evaluator: Engine) -> None:
     trainer.add_event_handler(Events.EPOCH_COMPLETED, report)
 
 
-def attach_rates(trainer: Engine, optimizer: torch.optim.Optimizer, schedule: Schedule) -> None:
+class ScheduledRates:
     """Learning rates as the schedule has them; a function of the step alone, so that they need no state to resume.
 
     Args:
-        trainer: before whose steps they are set.
         optimizer: each group of its parameters has a highest rate of its own.
         schedule: see `Schedule.rate`.
     """
-    highest = [float(group["lr"]) for group in optimizer.param_groups]
 
-    def choose(engine: Engine) -> None:
+    def __init__(self, optimizer: torch.optim.Optimizer, schedule: Schedule) -> None:
+        self._optimizer = optimizer
+        self._schedule = schedule
+        self._highest = [float(group["lr"]) for group in optimizer.param_groups]
+
+    def attach(self, trainer: Engine) -> None:
+        """To the trainer before whose steps rates are set."""
+        trainer.add_event_handler(Events.ITERATION_STARTED, self)
+
+    def __call__(self, engine: Engine) -> None:
+        """Handler of ITERATION_STARTED."""
         state = engine.state
         num_steps = (state.max_epochs or 0) * (state.epoch_length or 0)
-        rate = schedule.rate(epoch=state.epoch, step=state.iteration, num_steps=num_steps)
-        for group, lr in zip(optimizer.param_groups, highest, strict=True):
+        rate = self._schedule.rate(epoch=state.epoch, step=state.iteration, num_steps=num_steps)
+        for group, lr in zip(self._optimizer.param_groups, self._highest, strict=True):
             group["lr"] = lr * rate
 
-    trainer.add_event_handler(Events.ITERATION_STARTED, choose)
+
+class AverageFollows:
+    """After every step the average of a student's weights goes on: see `StudentAndAverage`.
+
+    The trainer's network is the student, that of an evaluator the average.
+    """
+
+    def __init__(self, pair: StudentAndAverage[Any]) -> None:
+        self._pair = pair
+
+    def attach(self, trainer: Engine) -> None:
+        """To the trainer of the student."""
+        trainer.add_event_handler(Events.ITERATION_COMPLETED, self._pair.follow)
+
+
+class OrderOfEpoch:
+    """The order of the batches is that of the epoch, also where a training goes on.
+
+    Args:
+        batches: with `set_epoch`, as `loading.loaders.EpochBatches`.
+    """
+
+    def __init__(self, batches: Any) -> None:
+        self._batches = batches
+
+    def attach(self, trainer: Engine) -> None:
+        """To the trainer that takes the batches."""
+        trainer.add_event_handler(Events.EPOCH_STARTED, lambda: self._batches.set_epoch(trainer.state.epoch))

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import ignite.distributed as idist
 import torch
-from ignite.engine import Engine
+from ignite.engine import Engine, Events
 
 from histo_monai.storage import whole_file
 
@@ -61,6 +61,15 @@ class ResumePoint:
         self._path = path
         self._fingerprint = fingerprint
         self._parts = parts
+
+    def attach(self, trainer: Engine) -> None:
+        """To a trainer that is simply run, as MONAI's: goes on where a state was saved, saves after every epoch."""
+        trainer.add_event_handler(Events.STARTED, self._go_on)
+        trainer.add_event_handler(Events.EPOCH_COMPLETED, self.save)
+
+    def _go_on(self, engine: Engine) -> None:
+        engine.state.epoch = self.restore()
+        engine.state.iteration = engine.state.epoch * engine.state.epoch_length
 
     def save(self, engine: Engine) -> None:
         """Handler of EPOCH_COMPLETED."""

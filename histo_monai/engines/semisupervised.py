@@ -12,7 +12,7 @@ from ignite.engine import Engine, Events
 
 from histo_monai.engines.device import in_memory_order, precision, to_device
 from histo_monai.engines.fit import Records, fit
-from histo_monai.engines.handlers import attach_rates
+from histo_monai.engines.handlers import ScheduledRates
 from histo_monai.engines.means import attach_means
 from histo_monai.engines.prediction import build_evaluator, take_statistics
 from histo_monai.engines.task import Task
@@ -80,7 +80,7 @@ def train_student(
     step = StudentStep(method, task, labeled.targets, optimizer, seed)
     trainer = Engine(step)
     attach_means(trainer, method.measures)
-    attach_rates(trainer, optimizer, schedule)
+    ScheduledRates(optimizer, schedule).attach(trainer)
     evaluator = build_evaluator(lambda patches: method.model.eval()(patches), task, validation.targets)
     trainer.add_event_handler(Events.EPOCH_COMPLETED, method.after_epoch)
     batches = SideBySide(labeled.loader, unlabeled.loader)

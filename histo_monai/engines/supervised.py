@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from ignite.engine import Engine, Events
+from ignite.engine import Engine
 from torch import nn
 
 from histo_monai.engines.device import in_memory_order, precision, to_device
 from histo_monai.engines.fit import Records, fit
-from histo_monai.engines.handlers import BestState, attach_rates
+from histo_monai.engines.handlers import AverageFollows, BestState, ScheduledRates
 from histo_monai.engines.means import attach_means
 from histo_monai.engines.prediction import build_evaluator, predict, take_statistics
 from histo_monai.engines.task import Task
@@ -105,9 +105,9 @@ def finetune(
     step = _Step(student, task, labeled.targets, optimizer, seed, tuning)
     trainer = Engine(step)
     attach_means(trainer, task.objective.MEASURES)
-    attach_rates(trainer, optimizer, schedule)
+    ScheduledRates(optimizer, schedule).attach(trainer)
     if average:
-        trainer.add_event_handler(Events.ITERATION_COMPLETED, average.follow)
+        AverageFollows(average).attach(trainer)
     evaluator = build_evaluator(lambda views: model.eval()(views), task, validation.targets)
     best = None if average else BestState(model)
     shown, targets = validation.some(NUM_SHOWN)

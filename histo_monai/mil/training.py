@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from histo_monai.baselines.learners import choose_model
 from histo_monai.comparison.rows import ATTENTION, MOMENTS
-from histo_monai.engines.handlers import stop_when_not_finite
+from histo_monai.engines.handlers import StopWhenNotFinite
 from histo_monai.errors import InputError
 from histo_monai.mil.bags import Bags
 from histo_monai.mil.network import AttentionPooling
@@ -199,7 +199,7 @@ def teach(
     trainer = Engine(step)
     losses: list[float] = []
     of_epoch: list[float] = []
-    trainer.add_event_handler(Events.ITERATION_COMPLETED, stop_when_not_finite)
+    StopWhenNotFinite().attach(trainer)
     trainer.add_event_handler(
         Events.ITERATION_COMPLETED, lambda: of_epoch.append(trainer.state.output["loss"].item())
     )

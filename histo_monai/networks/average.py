@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
-from typing import Self
+from typing import Generic, Self, TypeVar
 
 import torch
 from torch import nn
 
-from histo_monai.networks.task_model import TaskModel
+Model = TypeVar("Model", bound=nn.Module)
 
 
 def kept_share(decay: float, num_steps: int) -> float:
@@ -19,7 +19,7 @@ def kept_share(decay: float, num_steps: int) -> float:
     return min(decay, 1 - 1 / (num_steps + 1))
 
 
-class StudentAndAverage(nn.Module):
+class StudentAndAverage(nn.Module, Generic[Model]):
     """Both start from one model. The average follows every step: weights and the statistics of batch-norms alike.
 
     What it keeps of itself at a step: see `kept_share`.
@@ -31,7 +31,7 @@ class StudentAndAverage(nn.Module):
 
     num_steps: torch.Tensor
 
-    def __init__(self, model: TaskModel, decay: float) -> None:
+    def __init__(self, model: Model, decay: float) -> None:
         super().__init__()
         self.student = copy.deepcopy(model).requires_grad_(True)
         self.average = model.requires_grad_(False)
