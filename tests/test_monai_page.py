@@ -12,7 +12,9 @@ import torch
 import yaml
 from monai.bundle import ConfigParser
 
+from histo_monai.networks.start import EncoderStart
 from histo_monai.slides import Box, concentric_boxes, open_slide
+from histo_monai.storage import file_sha256
 
 SLIDES = {
     "a.tif": "duodenum-adenoma.tif",
@@ -63,6 +65,11 @@ def test_the_page_pretrains_an_encoder_of_monais_parts_and_ours(root: Path, slid
     trunk = names["rsp"].network.encoder.state_dict()
     assert all(torch.equal(value, trunk[name]) for name, value in names["encoder"].state_dict().items())
     assert names["about"]["mpps"] == [0.5, 1.0, 2.0]
+    saved = Path("encoder.safetensors")
+    started = EncoderStart(weights=saved, sha256=file_sha256(saved)).build(
+        64
+    )  # as encoder.weights of params.yaml
+    assert all(torch.equal(value, trunk[name]) for name, value in started.encoder.state_dict().items())
 
 
 def test_the_bundle_of_the_page_serves_views(root: Path, slides: Path) -> None:

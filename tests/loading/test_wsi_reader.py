@@ -161,7 +161,7 @@ def test_masked_patches_lie_on_tissue_alone(
 def test_where_levels_are_exact_pixels_are_those_of_monais_own_readers(
     real_slides: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Equal where the same library decodes; with the other one within what two JPEG decoders differ by.
+    """Equal where the same library decodes; the other one's JPEG decoder may round otherwise (today it does not).
 
     Where a level is not 2, 4, ... times smaller by its sizes (2.0005), MONAI's own readers read beside the place.
     """
@@ -186,8 +186,7 @@ def test_where_levels_are_exact_pixels_are_those_of_monais_own_readers(
                 mine, about = ours.get_data(wsi, corner, (SIDE, SIDE), level=level)
                 pixels, their_about = their.get_data(handles[other], tuple(corner), (SIDE, SIDE), level=level)
                 difference = np.abs(mine.astype(int) - pixels)
-                assert difference.mean() < 2, (library, other, level, corner)
-                assert difference.max() == 0 or other != library, (library, level, corner)
+                assert difference.max() <= (0 if other == library else 4), (library, other, level, corner)
                 assert set(their_about) == set(about) - {"mpp"}
             compared.append((library, other, level))
     assert {level for _, _, level in compared} >= ({0, 1, 2, 3} if name == "duodenum-adenoma.tif" else {0})
@@ -291,6 +290,8 @@ def test_load_image_reads_a_slide_and_its_errors_stop(small: Path, tmp_path: Pat
     by_name = LoadImage("histo_monai.loading.wsi_reader.SlideReader", mpp=2.0, dtype=np.uint8)(small)
     assert torch.equal(by_name, sample["image"])
     assert by_name.meta["filename_or_obj"] == str(small)
+    assert SlideReader().verify_suffix([small, "b.SVS"])
+    assert not SlideReader().verify_suffix("a.nii")
     (tmp_path / "broken.tif").write_bytes(b"no slide")
     with pytest.raises(ValueError, match=r"broken\.tif: not a slide"):
         LoadImage(SlideReader())(tmp_path / "broken.tif")
