@@ -233,7 +233,12 @@ def _whole_slides(draft: Path, params: Params, main: Run) -> Section:
     made = list(map_over_processes(write, jobs, processes=num_cpus(), title="tiles", unit="slide"))
     entries = [entry for entry, _ in made]
     classes = made[0][1] if made else ()
-    return slides_section(mapped, scores, main.name, entries, classes, estimates, params.positive)
+    why = (
+        "whole_slides in params.yaml asks for maps"
+        if len(whole)
+        else f"{params.dataset} names no whole slide"
+    )
+    return slides_section(mapped, scores, main.name, entries, classes, estimates, params.positive, why)
 
 
 def _data(draft: Path) -> Section:

@@ -13,10 +13,11 @@ from histo_monai.metrics import intraclass_correlation, reliability
 from histo_monai.reports.figures import confusion_counts
 from histo_monai.reports.site import charts
 from histo_monai.reports.site.blocks import Block, Chart, Lines, Picture, Pictures, Section, missing, number
-from histo_monai.roles import MODELS, STUDENT
+from histo_monai.roles import FINETUNED, MODELS, STUDENT
 from histo_monai.tables.predictions import Predictions
 
 NUM_CASES = 8
+_IN_WORDS = {FINETUNED: "fine-tuned model", STUDENT: "student"}
 _NUM_BINS = 15
 
 
@@ -102,11 +103,11 @@ def _of_classes(part: Predictions, classes: Sequence[str]) -> list[Block]:
     for name in MODELS:
         counts = confusion_counts(known, part.predictions[name].argmax(axis=1), len(classes))
         right = np.trace(counts) / counts.sum()
-        words = f"{name}: {right:.1%} right. Numbers are patches, the shade is the share of the true class."
-        blocks.append(Chart(f"Confusion, {name}", charts.confusion(counts, classes), words))
+        words = f"{right:.1%} are right. Numbers are patches, the shade is the share of the true class."
+        blocks.append(Chart(f"Confusion, {_IN_WORDS[name]}", charts.confusion(counts, classes), words))
     bins = [
         {
-            "name": name,
+            "name": _IN_WORDS[name],
             "confidence": round(each.confidence, 4),
             "accuracy": round(each.accuracy, 4),
             "patches": each.count,
@@ -129,9 +130,10 @@ def _of_scores(part: Predictions) -> list[Block]:
         for name in MODELS:
             icc = intraclass_correlation(np.stack([known, part.predictions[name]], axis=1), form="ICC2")
             told = number(icc.value, icc.low, icc.high).text
-            words = f"{name}: ICC(2,1) {told}. On the dashed line both agree."
+            words = f"ICC(2,1) {told}. On the dashed line both agree."
             spec = charts.scatter(known, part.predictions[name], whose)
-            blocks.append(Chart(f"{name[0].upper()}{name[1:]} against {whose}", spec, words))
+            title = f"{_IN_WORDS[name][:1].upper()}{_IN_WORDS[name][1:]} against {whose}"
+            blocks.append(Chart(title, spec, words))
     raters = list(part.references.values())
     if len(raters) == 2:
         icc = intraclass_correlation(np.stack(raters, axis=1), form="ICC2")

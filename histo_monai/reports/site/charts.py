@@ -16,6 +16,7 @@ _ROW_PX = 30
 _HEIGHT_PX = 280
 _RULE = {"type": "rule", "strokeDash": [4, 4], "color": "currentColor", "opacity": 0.55}
 _MOST_POINTS = 4000
+_TICKS = 8
 
 
 def intervals(rows: Sequence[Mapping[str, Any]], title: str, zero: bool = False) -> Spec:
@@ -217,7 +218,8 @@ def scatter(references: ArrayLike, predictions: ArrayLike, reference_title: str)
 
 
 def _framed(spec: Spec, height: int = _HEIGHT_PX) -> Spec:
-    return {"$schema": SCHEMA, "width": "container", "height": height} | spec
+    few = {"axisXQuantitative": {"tickCount": _TICKS}}
+    return {"$schema": SCHEMA, "width": "container", "height": height, "config": few} | spec
 
 
 def _tooltip(*names: str) -> list[Spec]:

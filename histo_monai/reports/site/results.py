@@ -34,7 +34,8 @@ def results_section(
         return Section("results", "Results", [none])
     first = splits[0]
     blocks: list[Block] = [Lines([*story(first), labels, *([majority] if majority else [])], "lead")]
-    blocks.append(Lines(["What not to believe", *warnings], "warning") if warnings else Lines([]))
+    told = [f"{line[:1].upper()}{line[1:]}" for line in warnings]
+    blocks.append(Lines(["What not to believe", *told], "warning") if told else Lines([]))
     blocks.append(_values_chart(first))
     differences = _differences_chart(first)
     blocks += [differences] if differences else []
@@ -98,9 +99,14 @@ def _verdict(split: SplitTable, model: str, other: str, metric: str) -> str:
         WORSE: "is worse than",
         ALIKE: "is not distinguishable from",
     }.get(verdict, "was not tested against")
-    size = "" if pd.isna(difference) else f", {difference:+.3f}"
-    ends = "" if pd.isna(low) else f" ({low:+.2f} to {high:+.2f})"
+    size = "" if pd.isna(difference) else f", {_signed(difference, 3)}"
+    ends = "" if pd.isna(low) else f" ({_signed(low, 2)} to {_signed(high, 2)})"
     return f"{in_words(model)} {words} {in_words(other)}{size}{ends}"
+
+
+def _signed(value: float, digits: int) -> str:
+    """Of what rounds to 0, no minus."""
+    return f"{round(float(value), digits) + 0.0:+.{digits}f}"
 
 
 def _kind(model: str) -> str:
@@ -150,7 +156,10 @@ def _differences_chart(split: SplitTable) -> Chart | None:
             rows.append({"name": f"{in_words(model)} − {in_words(other)}", "kind": verdict, **ends})
     if not rows:
         return None
-    words = f"Paired differences of {name} on {split.split}, with 95 % intervals; to the right of 0 the first is ahead."
+    words = (
+        f"Paired differences of {name} on {split.split}; to the right of 0 the first is ahead. Colors are verdicts, "
+        "by p-values adjusted for the number of tests; the 95 % intervals are not, and may leave 0 out all the same."
+    )
     spec = charts.intervals(rows, f"difference of {name}", zero=True)
     return Chart("Who is ahead of whom", spec, words, wide=True)
 

@@ -18,13 +18,20 @@ WORDS = {
     "consistency": "loss of unlabeled patches",
     "confidence": "confidence of the guesses",
     "used": "part of the guesses that is used",
+    "agreement": "student and teacher agree",
+    "teacher_accuracy": "the teacher is right on labeled patches",
+    "teacher_entropy": "entropy of the teacher's guesses, nats",
+    "student_entropy": "entropy of the student's answers, nats",
     "by_sharpness": "accuracy of sharpness alone",
     "by_contrast": "accuracy of contrast alone",
     "contrast": "contrastive loss",
     "nearest": "own pair is the nearest",
     "mae": "mean absolute error",
 }
-_SHARES = ("accuracy", "confidence", "used", "by_sharpness", "by_contrast", "nearest")
+_SHARES = (
+    *("accuracy", "confidence", "used", "agreement", "teacher_accuracy"),
+    *("by_sharpness", "by_contrast", "nearest"),
+)
 
 
 def training_section(
@@ -47,7 +54,7 @@ def training_section(
     if finetuned is not None and not finetuned.empty:
         blocks += course(finetuned, "Fine-tuned model")
     if pairs:
-        alt = "Unlabeled patches as the teacher and the student saw them, with the answers of both"
+        alt = "Unlabeled patches as teacher and student saw them, with the answers of both; red where they differ"
         blocks.append(Pictures("What the student was shown", [Picture(pairs, alt)], alt + ".", large=True))
     return Section("training", title, blocks)
 
@@ -84,7 +91,8 @@ def course(table: pd.DataFrame, name: str) -> list[Block]:
     for is_share, rows in measured.items():
         if rows:
             what = "shares" if is_share else "losses"
-            words = f"{name}, {what} at the end of each of {len(table)} epochs."
+            when = f"each of {len(table)} epochs" if len(table) > 1 else "the only epoch"
+            words = f"{name}, {what} at the end of {when}."
             axis = "share" if is_share else "loss"
             blocks.append(Chart(f"{name}: {what}", charts.curves(rows, axis, len(table)), words))
     return blocks

@@ -24,6 +24,7 @@ def slides_section(
     classes: Sequence[str],
     estimates: Mapping[str, Mapping[str, Mapping[str, float]]],
     positive: str,
+    why_none: str,
 ) -> Section:
     """The section.
 
@@ -35,12 +36,11 @@ def slides_section(
         classes: whose probabilities are mapped; empty for a score.
         estimates: model -> metric -> value, low, high, of test slides.
         positive: the label that was diagnosed.
+        why_none: where no slide was mapped.
     """
     title = "Whole slides"
     if slides.empty:
-        return Section(
-            "slides", title, [missing("No slide was mapped", "whole_slides in params.yaml asks for maps")]
-        )
+        return Section("slides", title, [missing("No slide was mapped", why_none)])
     blocks: list[Block] = [
         Lines([f"Maps by {run}: {len(slides)} slides, {len(entries)} of them in the viewer."])
     ]
