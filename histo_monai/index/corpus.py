@@ -9,12 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from histo_monai.datasets.shared.shares import fair_shares
 from histo_monai.errors import InputError
+from histo_monai.files.coordinates import read_patch_centers
 from histo_monai.files.processes import map_over_processes
 from histo_monai.randomness import generator
-from histo_monai.slides import choose_level, open_slide, sample_centers, tissue_mask
+from histo_monai.slides import Slide, choose_level, open_slide, sample_centers, tissue_mask
 from histo_monai.storage import identify
 from histo_monai.tables.columns import CENTER_COLUMNS, SLIDE_COLUMNS
 from histo_monai.tables.manifests import first_five
@@ -58,9 +60,15 @@ class SlideSurvey:
 
 
 def survey_slide(
-    slide_id: str, path: Path, mpp: float | None, num: int, seed: int, placement: Placement
+    slide_id: str,
+    path: Path,
+    mpp: float | None,
+    coordinates: str,
+    num: int,
+    seed: int,
+    placement: Placement,
 ) -> SlideSurvey:
-    """Open a slide, find its tissue and draw up to `num` centers on it.
+    """Open a slide, find its tissue and draw up to `num` centers on it, or from a file of coordinates.
 
     A slide that cannot be used is an answer too: `problem` says why.
     """
@@ -69,22 +77,43 @@ def survey_slide(
             mask_mpp = max(placement.tissue_mpp, slide.mpp)
             mask = tissue_mask(slide.thumbnail(mask_mpp))
             _check_resolution(path, slide.level_mpps, placement.mpps[0])
-            centers = sample_centers(
-                mask,
-                mask_mpp=mask_mpp,
-                slide_mpp=slide.mpp,
-                num=num,
-                side_um=placement.patch_px * placement.mpps[0],
-                min_tissue_fraction=placement.min_tissue_fraction,
-                generator=generator(seed, "centers", slide_id),
-                within_um=placement.patch_px * placement.mpps[-1],
-            )
+            drawn = generator(seed, "centers", slide_id)
+            within_um = placement.patch_px * placement.mpps[-1]
+            if coordinates:
+                centers = _from_file(Path(coordinates), slide, num, within_um, drawn)
+            else:
+                centers = sample_centers(
+                    mask,
+                    mask_mpp=mask_mpp,
+                    slide_mpp=slide.mpp,
+                    num=num,
+                    side_um=placement.patch_px * placement.mpps[0],
+                    min_tissue_fraction=placement.min_tissue_fraction,
+                    generator=drawn,
+                    within_um=within_um,
+                )
             if not len(centers):
                 return SlideSurvey(slide_id, problem=f"{path}: {_why_no_center(bool(mask.any()), placement)}")
             content = identify(path).sample_sha256
             return SlideSurvey(slide_id, slide.mpp, slide.size_yx, float(mask.mean()), centers, content)
     except (InputError, OSError) as error:
         return SlideSurvey(slide_id, problem=str(error))
+
+
+def _from_file(
+    path: Path, slide: Slide, num: int, within_um: float, drawn: np.random.Generator
+) -> NDArray[np.int64]:
+    """Up to `num` of the patches that a file names, those whose coarsest field lies inside the slide."""
+    centers = np.rint(read_patch_centers(path))
+    half = within_um / slide.mpp / 2
+    inside = ((centers >= half) & (centers <= np.array(slide.size_yx) - half)).all(axis=1)
+    if not inside.any():
+        raise InputError(
+            f"{path}: none of its {len(centers)} patches has a field of {within_um:g} µm inside {slide.path} "
+            "(patch_px × coarsest mpp); are they of this slide?"
+        )
+    centers = np.unique(centers[inside], axis=0).astype(np.int64)
+    return drawn.permutation(centers)[:num]
 
 
 def _why_no_center(has_tissue: bool, placement: Placement) -> str:
@@ -172,7 +201,12 @@ def _survey(
 ) -> Iterator[SlideSurvey]:
     work = partial(survey_slide, num=num, seed=seed, placement=placement)
     mpps = [None if np.isnan(mpp) else float(mpp) for mpp in corpus["mpp"]]
-    jobs = (list(corpus["slide_id"]), [Path(path) for path in corpus["path"]], mpps)
+    jobs = (
+        list(corpus["slide_id"]),
+        [Path(path) for path in corpus["path"]],
+        mpps,
+        list(corpus["coordinates"]),
+    )
     yield from map_over_processes(work, *jobs, processes=processes, title="slides", unit="slide")
 
 

@@ -29,7 +29,7 @@ from histo_monai.tables.tasks import training_mpp
 
 _LOG = logging.getLogger(__name__)
 
-_MANIFESTS = (".csv", ".xml", ".geojson")
+_MANIFESTS = (".csv", ".xml", ".geojson", ".h5")
 
 
 def run() -> None:

@@ -14,9 +14,10 @@ from histo_monai.tables.stage_csv import read_stage_csv
 
 SPLITS = ("train", "validation", "test")
 
-CORPUS_COLUMNS = ("slide_id", "path", "patient_id", "mpp", "split")
+CORPUS_COLUMNS = ("slide_id", "path", "patient_id", "mpp", "split", "coordinates")
 """Slides to pretrain on, one row each: `patient_id` empty where unknown, `mpp` missing where the file must tell it,
-`split` empty where it is still to be drawn."""
+`split` empty where it is still to be drawn, `coordinates` a file of patches to draw from (`files.coordinates`), empty:
+anywhere on tissue."""
 
 SLIDE_COLUMNS = (
     *(
@@ -136,7 +137,7 @@ def corpus_table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """
     if not rows:
         raise InputError("the corpus has no slide; name at least two, so that one can be kept for validation")
-    full = [{"patient_id": "", "mpp": None, "split": "", **row} for row in rows]
+    full = [{"patient_id": "", "mpp": None, "split": "", "coordinates": "", **row} for row in rows]
     table = pd.DataFrame(full, columns=list(CORPUS_COLUMNS)).astype({"mpp": "float64"})
     for slide_id, path in zip(table["slide_id"], table["path"], strict=True):
         check_name(slide_id, f"{path}: slide_id")

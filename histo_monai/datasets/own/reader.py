@@ -34,16 +34,29 @@ def pretraining_slides(root: Path) -> pd.DataFrame:
     `whole_slides`), `sha256` (of the file, see
     `own_slides.check_sha256`).
 
+    Where `coordinates/<slide_id>.h5` is there (CLAM, TRIDENT, `histo-monai features`), patches are drawn from those.
+
     Returns:
         See `tables.columns.CORPUS_COLUMNS`.
 
     Raises:
         InputError: the file or a needed column is missing, a column is unknown, an id comes twice, or a value is not
-            what its column holds; names file and row.
+            what its column holds; names file and row. Or coordinates are of no slide.
     """
     table = read_slides(root)
+    files = {path.stem: str(path) for path in sorted((root / COORDINATES).glob("*.h5"))}
+    strange = sorted(set(files) - set(table["slide_id"]))
+    if strange:
+        raise InputError(
+            f"{files[strange[0]]}: slides.csv has no slide_id {strange[0]!r}; name the file as its slide, or take it "
+            "away"
+        )
+    table = table.assign(coordinates=[files.get(name, "") for name in table["slide_id"]])
     rows: list[dict[str, Any]] = table[table["split"] != "test"].to_dict("records")  # type: ignore[assignment]
     return corpus_table(rows)
+
+
+COORDINATES = "coordinates"
 
 
 def whole_slides(root: Path) -> tuple[pd.DataFrame, list[str]]:
