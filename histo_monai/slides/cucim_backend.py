@@ -75,25 +75,39 @@ def _why_not_decoded(page: Page) -> str | None:
     return None
 
 
-@contextlib.contextmanager
-def _without_cache() -> Iterator[None]:
-    """Have cuCIM decode every tile that it hands out, whatever settings file the user has.
+_GPUS = ("/dev/nvidiactl", "/dev/dxg")
+"""Of which one is there where a driver is, the second in Windows' subsystem for Linux."""
 
-    Its cache takes tiles of different slides for one another: of 32 slides read in one process two came back with
-    tiles of others, at every reading, kept open or not (seen in 26.10; none without the cache). The settings are read
-    when the library loads.
+
+@contextlib.contextmanager
+def _settings() -> Iterator[None]:
+    """What cuCIM and the libraries below it read when they load, whatever files of settings the user has.
+
+    No cache: it takes tiles of different slides for one another: of 32 slides read in one process two came back with
+    tiles of others, at every reading, kept open or not (seen in 26.10; none without the cache).
+
+    No cuFile where there is no GPU to read to: that of torch 2.15 (1.17), once torch has loaded it, looks for one for
+    minutes, at full load (that of torch 2.11, 1.15, for none).
     """
-    before = os.environ.get("CUCIM_CONFIG_PATH")
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump({"cache": {"type": "nocache", "memory_capacity": 0}}, file)
-        file.flush()
-        os.environ["CUCIM_CONFIG_PATH"] = file.name
+    wanted: dict[str, dict[str, Any]] = {
+        "CUCIM_CONFIG_PATH": {"cache": {"type": "nocache", "memory_capacity": 0}}
+    }
+    if not any(map(os.path.exists, _GPUS)):
+        wanted["CUFILE_ENV_PATH_JSON"] = {"properties": {"allow_compat_mode": False}}
+    before = {name: os.environ.get(name) for name in wanted}
+    with contextlib.ExitStack() as stack:
+        for name, settings in wanted.items():
+            file = stack.enter_context(tempfile.NamedTemporaryFile("w", suffix=".json"))
+            json.dump(settings, file)
+            file.flush()
+            os.environ[name] = file.name
         try:
             yield
         finally:
-            del os.environ["CUCIM_CONFIG_PATH"]
-            if before is not None:
-                os.environ["CUCIM_CONFIG_PATH"] = before
+            for name, value in before.items():
+                del os.environ[name]
+                if value is not None:
+                    os.environ[name] = value
 
 
 def open_cucim(path: Path) -> Any:
@@ -108,7 +122,7 @@ def open_cucim(path: Path) -> Any:
     with contextlib.ExitStack() as stack:
         stack.enter_context(quiet_library())
         if not _is_loaded:  # The plugin, and with it the second library, is loaded by the first file.
-            stack.enter_context(_without_cache())
+            stack.enter_context(_settings())
         from cucim.clara import CuImage
 
         image = CuImage(str(path))

@@ -5,6 +5,7 @@ import logging
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import openslide
@@ -12,7 +13,7 @@ import pytest
 import tifffile
 from PIL import Image
 
-from histo_monai.slides import Box, SlideError, concentric_boxes, open_slide, reader
+from histo_monai.slides import Box, SlideError, concentric_boxes, cucim_backend, open_slide, reader
 from histo_monai.slides.resample import area_resample
 
 PYRAMIDS = {
@@ -294,6 +295,29 @@ def test_cucim_keeps_no_tile_whatever_settings_the_user_has(write_slide, noise, 
         check=True,
     )
     assert done.stdout.split() == ["CacheType.NoCache", str(settings)]
+
+
+@pytest.mark.parametrize("gpu", [True, False])
+def test_cufile_looks_for_a_gpu_only_where_there_is_one(gpu, monkeypatch, tmp_path):
+    """Else, once a recent torch has loaded it, it looks for minutes."""
+    monkeypatch.setattr(cucim_backend, "_GPUS", (str(tmp_path if gpu else tmp_path / "none"),))
+    monkeypatch.setenv("CUFILE_ENV_PATH_JSON", "mine.json")
+    with cucim_backend._settings():
+        path = os.environ["CUFILE_ENV_PATH_JSON"]
+        if gpu:
+            assert path == "mine.json"
+        else:
+            assert json.loads(Path(path).read_text()) == {"properties": {"allow_compat_mode": False}}
+    assert os.environ["CUFILE_ENV_PATH_JSON"] == "mine.json"
+
+
+def test_a_slide_is_read_after_torch_was_loaded(write_slide, noise):
+    code = (
+        "import sys, torch; from histo_monai.slides import open_slide; print(open_slide(sys.argv[1]).backend)"
+    )
+    command = [sys.executable, "-c", code, str(write_slide(noise))]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.strip() in ("cucim", "openslide")
 
 
 def test_many_slides_read_in_one_process_are_each_their_own(write_slide, noise):
