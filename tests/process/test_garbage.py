@@ -24,6 +24,7 @@ def test_what_was_made_is_not_searched_and_what_comes_later_is() -> None:
 
 
 def test_a_second_time_keeps_no_garbage_of_what_ran_between() -> None:
+    gc.unfreeze()
     try:
         with lasting():
             pass
@@ -33,7 +34,7 @@ def test_a_second_time_keeps_no_garbage_of_what_ran_between() -> None:
         del cycle
         with lasting():
             assert not gc.isenabled()
-        assert gc.get_freeze_count() == kept
+        assert gc.get_freeze_count() <= kept  # fewer where what was kept is let go
         assert gc.collect() >= 1
     finally:
         gc.unfreeze()
