@@ -150,6 +150,7 @@ def test_the_commit_is_the_last_that_changed_code_or_params_and_results_do_not_m
     package.mkdir()
     (package / "a.py").write_text("a = 1\n")
     monkeypatch.setattr(environment, "__file__", str(package / "environment.py"))
+    monkeypatch.chdir(tmp_path)
     assert code_version()[:2] == (None, None)
     (tmp_path / "params.yaml").write_text("alpha: 1\n")
     _git(tmp_path, "init", "-q")
@@ -170,3 +171,23 @@ def test_the_commit_is_the_last_that_changed_code_or_params_and_results_do_not_m
     (package / "b.py").write_text("b = 1\n")
     assert code_version().is_dirty is True
     assert code_version().sha256 != first.sha256
+
+
+def test_of_an_installed_package_the_commit_is_that_of_the_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package, project = tmp_path / "site-packages/histo_monai", tmp_path / "project"
+    package.mkdir(parents=True)
+    (package / "a.py").write_text("a = 1\n")
+    monkeypatch.setattr(environment, "__file__", str(package / "environment.py"))
+    project.mkdir()
+    monkeypatch.chdir(project)
+    (project / "params.yaml").write_text("alpha: 1\n")
+    _git(project, "init", "-q")
+    _git(project, "add", "-A")
+    _git(project, "commit", "-qm", "project")
+    first = code_version()
+    assert first.commit is not None
+    assert first.is_dirty is False
+    (project / "params.yaml").write_text("alpha: 2\n")
+    assert code_version() == (first.commit, True, first.sha256)
