@@ -5,7 +5,7 @@ export PATH := $(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # every stage is a process: without bytecode each compiles torch anew, ten seconds
 INSTALL := python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --editable
 
-.PHONY: repro test lint dist clean
+.PHONY: repro test lint docs dist clean
 
 repro: .venv/ready            ## slides -> pretrained encoders, by DVC
 	dvc repro
@@ -18,6 +18,11 @@ lint: .venv/ready-test        ## style, types, and who may import whom
 	ruff format --check .
 	mypy
 	lint-imports
+
+docs: .venv/ready-test        ## the site of docs/, in site/; open site/index.html
+	python -m documentation.params_page
+	python -m documentation.commands_page
+	NO_MKDOCS_2_WARNING=1 mkdocs build --strict
 
 dist: .venv/ready-test        ## wheel and sdist, in dist/
 	python -m build

@@ -1,0 +1,76 @@
+"""docs/commands.md: stages, commands and their options, from the parser.
+
+python -m documentation.commands_page   # writes the page
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from histo_monai.__main__ import COMMANDS, STAGES, _parser
+
+PAGE = Path(__file__).resolve().parent.parent / "docs/commands.md"
+_HEAD = """# Commands
+
+`histo-monai` and `python -m histo_monai` are the same. This page is written from the program's own help
+(`histo-monai COMMAND --help`); a test holds both to be equal. A call ends with 0 where all is well, 1 with one line on
+what is wrong and how to mend it, 2 where the call itself is wrong, 130 where it was stopped.
+`histo-monai --version` names the version; `histo-monai --print-completion bash` (`zsh`, `tcsh`) prints a script that
+completes commands and options in a shell.
+"""
+_STAGES = """
+## Stages
+Each reads `params.yaml` in the current folder and writes one folder below `data/`; `dvc repro` runs them in order
+([the pipeline](pipeline.md)).
+"""
+_COMMANDS = """
+## Commands
+They look at what stages have left, or at slides of your own choice, and never write to what they read.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    of = next(
+        action for action in _parser()._actions if isinstance(action, argparse._SubParsersAction)
+    ).choices
+    parts = [_HEAD, _STAGES, *(_section(name, of[name]) for name in STAGES)]
+    return "".join([*parts, _COMMANDS, *(_section(name, of[name]) for name in COMMANDS)])
+
+
+def _section(name: str, command: argparse.ArgumentParser) -> str:
+    options = [action for action in command._actions if not isinstance(action, argparse._HelpAction)]
+    lines = [f"### {name}", f"{_sentence(command.description or '')}", "", f"    {_example(command)}", ""]
+    if options:
+        lines += ["| option | | meaning |", "|---|---|---|", *map(_row, options), ""]
+    return "\n" + "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _example(command: argparse.ArgumentParser) -> str:
+    return (command.epilog or "").removeprefix("example: ")
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _row(option: argparse.Action) -> str:
+    name = option.option_strings[0] if option.option_strings else str(option.metavar or option.dest)
+    takes = option.option_strings and option.nargs != 0
+    value = f" {option.metavar or option.dest.upper()}" if takes else ""
+    return f"| `{name}{value}` | {_kind(option)} | {option.help} |"
+
+
+def _kind(option: argparse.Action) -> str:
+    if option.required and option.nargs != "*":
+        return "needed"
+    if option.choices:
+        return ", ".join(map(str, option.choices))
+    if option.default not in (None, False, 0) and not isinstance(option.default, list):
+        return f"else {option.default}"
+    return ""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

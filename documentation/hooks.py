@@ -1,0 +1,104 @@
+"""What the site has beside docs/: a menu, the API, and pages that lie at the root of the source.
+
+docs/ is read in git and in users' projects, too, so what only a site can show is made here, by MkDocs' events.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).resolve().parent.parent
+MENU = "README.md"
+FROM_ROOT = ("CONTRIBUTING.md", "CHANGELOG.md", "params.yaml")
+
+API = {
+    "slides": ["slides"],
+    "slides.annotations": ["slides.annotations"],
+    "transforms": ["transforms.views", "transforms.supervised", "transforms.randaugment"],
+    "networks": ["networks.task_model", "networks.encoder", "networks.weights", "networks.heads"],
+    "losses": ["losses"],
+    "metrics": ["metrics"],
+    "comparison": [
+        "comparison.paired",
+        "comparison.models",
+        "comparison.multiplicity",
+        "comparison.learning_curve",
+    ],
+    "diagnosis": ["diagnosis.features", "diagnosis.classifier", "diagnosis.lesions", "diagnosis.detections"],
+    "mil": ["mil.network", "mil.training", "mil.bags"],
+    "export": ["export.parts", "export.bundle", "export.onnx", "export.trunk", "export.back"],
+    "parts": [
+        *("pretext.protocol", "semisupervised.protocol", "datasets.protocol"),
+        *("settings.rules", "settings.registry"),
+    ],
+}
+"""Page -> modules below `histo_monai` whose public names stand on it."""
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """The menu: docs/README.md, a part for each heading, a page for each item of its lists."""
+    config.nav = [{"Home": MENU}, *menu((Path(config.docs_dir) / MENU).read_text(encoding="utf-8"))]
+    return config
+
+
+def menu(page: str) -> list[dict[str, Any]]:
+    """Parts of the menu, {title: [{title: path}, ...]}, from a page with `## Title` and `- [Title](path): ...`."""
+    parts: list[dict[str, Any]] = []
+    for heading, title, path in re.findall(r"(?m)^(?:## (.+)|- \[([^\]]+)\]\(([^)#]+)\).*)$", page):
+        if heading:
+            parts.append({heading: []})
+        elif not path.startswith("http"):
+            next(iter(parts[-1].values())).append({title: path.removeprefix("../")})
+    api = {"API": [{f"histo_monai.{name}" if name != "parts" else "Parts": f"api/{name}.md"} for name in API]}
+    return [*parts, api]
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Pages that do not lie in docs/: those of the root, and the API."""
+    for name in FROM_ROOT:
+        files.append(File.generated(config, name, abs_src_path=str(ROOT / name)))
+    for name, modules in API.items():
+        files.append(File.generated(config, f"api/{name}.md", content=api_page(name, modules)))
+    return files
+
+
+def api_page(name: str, modules: list[str]) -> str:
+    """Markdown of which mkdocstrings makes what the docstrings of the modules say."""
+    title = "Parts that others can bring" if name == "parts" else f"histo_monai.{name}"
+    return "\n\n".join([f"# {title}", *(f"::: histo_monai.{module}" for module in modules)])
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Links between docs/ and the root become links within the site; lists begin as they do in git."""
+    markdown = re.sub(rf"\]\(\.\./({'|'.join(map(re.escape, FROM_ROOT))})", r"](\1", markdown)
+    if page.file.src_uri in FROM_ROOT:
+        markdown = markdown.replace("](docs/", "](")
+    return with_blank_lines(markdown)
+
+
+def with_blank_lines(markdown: str) -> str:
+    """Markdown with a blank line before each list, which git's kind of it does without."""
+    lines: list[str] = []
+    in_code = False
+    for line in markdown.split("\n"):
+        in_code ^= line.startswith("```")
+        begins = re.match(r"([-*]|\d+\.) ", line)
+        if begins and not in_code and lines and lines[-1].strip() and not _in_list(lines):
+            lines.append("")
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def _in_list(lines: list[str]) -> bool:
+    """Whether the paragraph that ends here is one of a list."""
+    for line in reversed(lines):
+        if re.match(r"([-*]|\d+\.) ", line):
+            return True
+        if not line.startswith("  "):
+            return False
+    return False
