@@ -60,7 +60,7 @@ _EXAMPLES = {
     "features": "*.svs --model data/models/rsp_moco-0/encoder.safetensors --folder features",
     "export": "data/models/rsp_moco-0-mixed_teacher-0/student/model.safetensors --bundle tumor_student",
     "import": "tumor_student --folder imported",
-    "suggest": "--method rsp_moco --seed 0 --num 24",
+    "suggest": "--method rsp_moco --student mixed_teacher --seed 0 --num 24",
     "convert": "outlines.xml outlines.geojson",
     "curves": "--score 0.8",
     "verify": "data/",
@@ -198,7 +198,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def _example(name: str) -> str:
     """A call as one would type it."""
-    of_run = "--method rsp_moco" * (name in _WITH_METHOD) + " --seed 0" * (name in _WITH_SEED)
+    of_run = "--method rsp_moco" * (name in _WITH_METHOD) + " --student mixed_teacher" * (
+        name in _WITH_STUDENT
+    )
+    of_run += " --seed 0" * (name in _WITH_SEED)
     return f"python -m histo_monai {name} {_EXAMPLES.get(name, of_run)}".strip()
 
 

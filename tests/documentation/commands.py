@@ -1,0 +1,153 @@
+"""Every command of README and docs, taken out of their blocks of code, and where each is run or looked at."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PAGES = ("README.md", "CONTRIBUTING.md", "data/README.md", "histo_monai/project/README.md", "docs/*.md")
+OURS = ("histo-monai", "python -m histo_monai")
+
+NO_COMMANDS = (
+    r"__main__ ",  # the house of docs/architecture.md
+    r"phantom -> ",
+    r"finetune@<",
+    r"pretrain@<",
+    r"slide_id,path",
+)
+"""How blocks begin that hold no command."""
+
+_REMOTE, _S3, _REPRO = (f"tests/pipeline/test_{name}.py" for name in ("remote", "remote_s3", "repro"))
+_SWEEP = "tests/pipeline/test_sweep.py"
+_PROGRAM = r"(histo-monai|python -m histo_monai)"
+
+RUN_ELSEWHERE = {
+    r"make docs": "tests/documentation/test_site.py::test_the_site_is_built_without_a_warning",
+    r"python3 -m venv .*|source (env|\.venv)/bin/activate|cd (myslides|demo|histo_monai)|pip install histo_monai": (
+        "tests/pipeline/test_wheel.py::test_a_project_of_the_wheel_runs_to_the_report_without_the_source"
+    ),
+    r"mkdir .*|cat > .*|cp ~/qupath.*|dvc exp run -S source=raw -S dataset=own -S corpus=own -S alpha=1( check)?": (
+        "tests/pipeline/test_own_example.py::test_the_example_runs_from_an_empty_folder_to_maps_of_both_classes"
+    ),
+    r"cp params/paper\.yaml params\.yaml": "tests/pipeline/test_paper.py::test_a_dry_run_goes_through_all_stages",
+    r"tensorboard --logdir data/tensorboard": (
+        f"{_SWEEP}::test_tensorboard_compares_queued_experiments_in_the_project_that_queued_them"
+    ),
+    rf"{_PROGRAM} curves.*": f"{_SWEEP}::test_curves_collects_what_ended_well",
+    r"dvc queue (start|status)": f"{_SWEEP}::test_one_that_fails_is_named_with_its_reason_and_leaves_the_others",
+    r"python -m monai\.bundle run .*": (
+        "tests/export/test_export.py::test_a_bundle_maps_a_slide_with_the_same_scores"
+    ),
+    r"histo-monai import weights\.pt .*": (
+        "tests/export/test_export.py::test_weights_that_were_trained_since_come_back_without_the_metrics_of_others"
+    ),
+    r"export AWS_.*|python -c \"import s3fs.*|dvc remote .* (s3://|endpointurl|region).*": (
+        f"{_S3}::test_a_fresh_clone_that_pulls_evaluates_to_the_same_bytes"
+    ),
+    r"python -m histo_monai evaluate .*|dvc (push|pull)( [^-].*)?|dvc remote .*|git commit .*": (
+        f"{_REMOTE}::test_a_fresh_clone_that_pulls_evaluates_to_the_same_bytes"
+    ),
+    r"git (clone|tag|push)\b.*|gto register .*|dvc (get|artifacts get) <repository> .*": (
+        f"{_REMOTE}::test_one_model_is_had_by_version"
+    ),
+    r"dvc get \. .*|ssh server.*": (
+        f"{_REMOTE}::test_a_changed_byte_in_the_remote_is_refused_by_its_name_until_it_is_mended"
+    ),
+    r"rm data/models/.*|chmod .*|find \.dvc/cache.*": (
+        f"{_REMOTE}::test_what_dvc_does_not_verify_is_refused_when_it_is_loaded_and_can_be_mended"
+    ),
+    r"git checkout dvc\.lock|rm dvc\.lock": (
+        f"{_REPRO}::test_a_lock_file_of_no_bytes_is_refused_and_is_written_anew_from_the_run_cache"
+    ),
+    r"dvc repro( check)?": f"{_REPRO}::test_repro_makes_models_and_metrics_and_then_has_nothing_to_do",
+}
+"""Commands by pattern, whole, and the test that runs them, or the same with other values."""
+
+RUN_HERE = (
+    rf"{_PROGRAM} (doctor|verify data/|map .*|features .*|suggest .*|export .*|convert .*)",
+    rf"{_PROGRAM} (init .*|import tumor_student .*)",
+    r"dvc (metrics show .*|exp show)",
+    r"dvc (push|fetch) --run-cache|dvc repro --pull",
+)
+"""Commands that `tests/pipeline/test_documents.py` runs in a project that has run."""
+
+CHECKED = (
+    rf"{_PROGRAM} .*",
+    r"dvc exp run .*",
+    r"make [a-z ]+",
+    r"\.venv/bin/pip install .*",
+    r"python benchmarks/.*",
+)
+"""Commands that would take too long, or write to this machine: they are parsed by what would run them."""
+
+
+class Command(NamedTuple):
+    """A command as a page has it, and the line."""
+
+    text: str
+    page: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.page}, line {self.line}: {self.text}"
+
+
+def pages() -> list[Path]:
+    """Whose commands are looked at."""
+    return [path for name in PAGES for path in sorted(ROOT.glob(name))]
+
+
+def blocks(page: str) -> Iterator[list[tuple[int, str]]]:
+    """Lines of code with their numbers, a list for each block: indented, or fenced with no language or a shell's."""
+    block: list[tuple[int, str]] = []
+    fence: str | None = None
+    before = ""
+    for number, line in enumerate(page.splitlines(), start=1):
+        if line.startswith("```"):
+            fence = line[3:].strip() if fence is None else None
+        elif fence in ("", "sh", "bash", "console"):
+            block.append((number, line))
+            continue
+        elif fence is None and line.startswith("    ") and (block or not before or before.startswith("#")):
+            block.append((number, line[4:]))
+            before = line
+            continue
+        if block:
+            yield block
+        block, before = [], line.strip()
+    if block:
+        yield block
+
+
+def commands(path: Path) -> Iterator[Command]:
+    """Each command of a page's blocks, one for each part of `a && b`; shell variables are put in their places."""
+    variables: dict[str, str] = {}
+    name = str(path.relative_to(ROOT))
+    for block in blocks(path.read_text(encoding="utf-8")):
+        if any(re.match(start, block[0][1]) for start in NO_COMMANDS):
+            continue
+        document = ""
+        for number, line in block:
+            if document:
+                document = "" if line == document else document
+                continue
+            document = line.split("<<")[1].strip() if "<<" in line else ""
+            text = re.split(r"\s+#\s", line)[0].strip()
+            if assigned := re.fullmatch(r'([A-Z]+)="?([^"]*)"?', text):
+                variables[assigned[1]] = assigned[2]
+                continue
+            for variable, value in variables.items():
+                text = text.replace(f"${variable}", value)
+            yield from (Command(part, name, number) for part in text.split(" && ") if part)
+
+
+def inline(path: Path) -> Iterator[Command]:
+    """Calls of our own program in the text of a page, without those that leave a word to fill in."""
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        for text in re.findall(r"`([^`]+)`", line) if not line.startswith("    ") else ():
+            ours = text.startswith(tuple(f"{name} " for name in OURS))
+            if ours and not re.search(r"<|\b[A-Z]{4,}\b|\.\.\.", text):
+                yield Command(text, str(path.relative_to(ROOT)), number)
