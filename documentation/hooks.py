@@ -15,6 +15,7 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).resolve().parent.parent
 MENU = "README.md"
 FROM_ROOT = ("CONTRIBUTING.md", "CHANGELOG.md", "params.yaml")
+OF_SOURCE = "`([A-Z]+\\.md)` of the source"
 
 API = {
     "slides": ["slides"],
@@ -47,21 +48,25 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def menu(page: str) -> list[dict[str, Any]]:
-    """Parts of the menu, {title: [{title: path}, ...]}, from a page with `## Title` and `- [Title](path): ...`."""
+    """Parts of the menu, {title: [{title: path}, ...]}, from a page with `## Title` and `- [Title](path): ...`.
+
+    A page at the root, where no link of docs/ can lead in a user's project, is `- Title, `PATH` of the source`.
+    """
+    page = re.sub(rf"(?m)^- (.+), {OF_SOURCE}", r"- [\1](\2)", page)
     parts: list[dict[str, Any]] = []
     for heading, title, path in re.findall(r"(?m)^(?:## (.+)|- \[([^\]]+)\]\(([^)#]+)\).*)$", page):
         if heading:
             parts.append({heading: []})
         elif not path.startswith("http"):
-            next(iter(parts[-1].values())).append({title: path.removeprefix("../")})
+            next(iter(parts[-1].values())).append({title: path})
     api = {"API": [{f"histo_monai.{name}" if name != "parts" else "Parts": f"api/{name}.md"} for name in API]}
     return [*parts, api]
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Pages that do not lie in docs/: those of the root, and the API."""
-    for name in FROM_ROOT:
-        files.append(File.generated(config, name, abs_src_path=str(ROOT / name)))
+    for path in (*(ROOT / name for name in FROM_ROOT), Path(__file__).with_name("site.css")):
+        files.append(File.generated(config, path.name, abs_src_path=str(path)))
     for name, modules in API.items():
         files.append(File.generated(config, f"api/{name}.md", content=api_page(name, modules)))
     return files
@@ -75,7 +80,7 @@ def api_page(name: str, modules: list[str]) -> str:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Links between docs/ and the root become links within the site; lists begin as they do in git."""
-    markdown = re.sub(rf"\]\(\.\./({'|'.join(map(re.escape, FROM_ROOT))})", r"](\1", markdown)
+    markdown = re.sub(OF_SOURCE, r"[\1](\1)", markdown.replace("](../params.yaml)", "](params.yaml)"))
     if page.file.src_uri in FROM_ROOT:
         markdown = markdown.replace("](docs/", "](")
     return with_blank_lines(markdown)

@@ -129,8 +129,12 @@ def commands(path: Path) -> Iterator[Command]:
     for block in blocks(path.read_text(encoding="utf-8")):
         if any(re.match(start, block[0][1]) for start in NO_COMMANDS):
             continue
-        document = ""
+        document = before = ""
         for number, line in block:
+            line = before + line.strip() if before else line
+            before = line.removesuffix("\\") if line.endswith("\\") else ""
+            if before:
+                continue
             if document:
                 document = "" if line == document else document
                 continue

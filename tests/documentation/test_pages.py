@@ -1,0 +1,108 @@
+"""Pages that repeat what the code knows say what the code says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from documentation import commands_page, hooks, params_page
+from histo_monai.project.files import FILES
+from histo_monai.settings.rules import MicronsPerPixel, Range
+
+PAGE = params_page.PAGE.read_text(encoding="utf-8")
+
+
+def _keys(tree: object, way: str = "") -> list[str]:
+    if not isinstance(tree, dict) or not tree:
+        return [way]
+    return [dotted for key, value in tree.items() for dotted in _keys(value, f"{way}.{key}".lstrip("."))]
+
+
+@pytest.mark.parametrize("name", ["params.yaml", "params/paper.yaml"])
+def test_every_key_of_params_stands_once_with_unit_range_meaning_and_source(name: str, root: Path) -> None:
+    keys = _keys(yaml.safe_load((root / name).read_text()))
+    rows = params_page.rows(PAGE)
+    assert len(keys) > 150
+    for key in keys:
+        of_key = [row for row in rows if params_page.pattern(row[0]).fullmatch(key)]
+        recipes = key.startswith("finetune.recipe.") and key.count(".") == 2  # null: the keys below are none
+        assert len(of_key) == (not recipes), key
+        assert all(len(row) == len(params_page.COLUMNS) and all(row) for row in of_key), key
+
+
+def test_no_row_of_params_is_of_a_key_that_is_gone(root: Path) -> None:
+    keys = _keys(yaml.safe_load((root / "params.yaml").read_text()))
+    for row in params_page.rows(PAGE):
+        assert any(params_page.pattern(row[0]).fullmatch(key) for key in keys), row[0]
+
+
+def test_ranges_and_values_of_params_are_those_of_the_code_and_of_the_files() -> None:
+    assert params_page.filled(PAGE) == PAGE, "run `make docs`"
+    rows = {row[0]: row for row in params_page.rows(PAGE)}
+    assert rows["`alpha`"][2:5] == ["> 0 to 1", "0.1", "0.1"]
+    assert rows["`mu`"][2:5] == ["whole, 1 or more", "3", "7"]
+    assert rows["`corpora.<dataset>.mpps`"][2] == "3, ascending: 0.05 to 64"
+    assert rows["`labels.own.regions.mpp`"][2] == params_page.allowed(MicronsPerPixel)
+
+
+@pytest.mark.parametrize(
+    ("rule", "kind", "words"),
+    [
+        (Range(0.0, 1.0), float, "0 to 1"),
+        (Range(0.0, 1.0, exclusive_low=True), float, "> 0 to 1"),
+        (Range(2), int, "whole, 2 or more"),
+        (Range(0.0, exclusive_low=True), float, "> 0"),
+    ],
+)
+def test_a_range_is_told_in_words(rule: Range, kind: type, words: str) -> None:
+    assert params_page._range(rule, kind) == words
+
+
+def test_the_page_of_commands_is_what_the_parser_says() -> None:
+    assert commands_page.PAGE.read_text(encoding="utf-8") == commands_page.page(), "run `make docs`"
+
+
+def test_every_page_stands_in_the_menu_once(root: Path) -> None:
+    parts = hooks.menu((root / "docs/README.md").read_text(encoding="utf-8"))
+    paths = [path for part in parts for pages in part.values() for page in pages for path in page.values()]
+    of_docs = [path for path in paths if (root / "docs" / path).is_file()]
+    assert sorted(of_docs) == sorted({path.name for path in (root / "docs").glob("*.md")} - {"README.md"})
+    assert {"CONTRIBUTING.md", "CHANGELOG.md", "api/slides.md"} <= set(paths)
+
+
+def test_a_list_that_follows_a_line_begins_after_a_blank_one() -> None:
+    page = "text:\n- one\n  more\n- two\n\n```\na\n- no\n```\n    code\n1. first"
+    assert hooks.with_blank_lines(page) == page.replace("text:\n-", "text:\n\n-").replace("\n1.", "\n\n1.")
+
+
+def test_the_papers_numbers_are_those_that_compare_puts_beside_ours(root: Path) -> None:
+    printed = pd.read_csv(root / "histo_monai/reports/paper.csv").query("table.str.startswith('table_')")
+    metrics = ("icc_a", "icc_b", "slide_auc", "patch_accuracy", "mean_ovr_accuracy", "weighted_f1")
+    names = {"random": "random", "VAE": "vae", "MoCo": "moco", "RSP": "rsp"}
+    rows = re.findall(
+        r"(?m)^\| (random|VAE|MoCo|RSP)( \+ CR)? \| (.+) \|$", (root / "docs/paper.md").read_text()
+    )
+    assert len(rows) == 8
+    for name, taught, cells in rows:
+        of_row = printed[
+            (printed.method == names[name]) & (printed.stage == ("consistency" if taught else "finetune"))
+        ]
+        for metric, cell in zip(metrics, cells.split(" | "), strict=True):
+            values = of_row[of_row.metric == metric].set_index("alpha").value
+            assert cell == f"{values[0.1]:.3f}, {values[1.0]:.3f}"
+
+
+def test_docs_that_go_into_every_project_are_small(root: Path) -> None:
+    assert "docs" in FILES
+    assert sum(path.stat().st_size for path in (root / "docs").rglob("*") if path.is_file()) < 2.1 * 2**20
+
+
+def test_links_of_docs_lead_somewhere_in_a_users_project_too(root: Path) -> None:
+    """A project has docs/ and beside it params.yaml, and nothing else of the source."""
+    for path in (root / "docs").glob("*.md"):
+        for link in re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text(encoding="utf-8")):
+            assert not link.startswith("../") or link == "../params.yaml", (path.name, link)
