@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import yaml
 
 from documentation import commands_page, hooks, params_page
+from histo_monai.metrics import classification_estimates, score_estimates
 from histo_monai.project.files import FILES
 from histo_monai.settings.rules import MicronsPerPixel, Range
 
@@ -94,6 +96,15 @@ def test_the_papers_numbers_are_those_that_compare_puts_beside_ours(root: Path) 
         for metric, cell in zip(metrics, cells.split(" | "), strict=True):
             values = of_row[of_row.metric == metric].set_index("alpha").value
             assert cell == f"{values[0.1]:.3f}, {values[1.0]:.3f}"
+
+
+def test_every_metric_of_patches_is_explained(root: Path) -> None:
+    labels, shares = np.array([0, 1, 0, 1]), np.array([[0.9, 0.1], [0.2, 0.8], [0.4, 0.6], [0.3, 0.7]])
+    of_classes = classification_estimates(labels, shares, None, seed=0, num_replicates=100)
+    of_scores = score_estimates(labels, shares[:, 1], None, seed=0, num_replicates=100)
+    page = (root / "docs/numbers.md").read_text(encoding="utf-8")
+    named = {name for row in re.findall(r"(?m)^\| (`.+?) \|", page) for name in re.findall(r"`(\w+)`", row)}
+    assert named == {*of_classes, *of_scores}
 
 
 def test_docs_that_go_into_every_project_are_small(root: Path) -> None:
