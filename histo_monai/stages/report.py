@@ -28,7 +28,7 @@ from histo_monai.reports.site.about import cards_section, data_section, run_sect
 from histo_monai.reports.site.answers import answers_section, cases, path_of
 from histo_monai.reports.site.blocks import SCRIPT, STYLE, VIEWER_SCRIPT, Picture, Section, render
 from histo_monai.reports.site.of_slide import ShownSlide, Tiling, write_shown_slide
-from histo_monai.reports.site.results import comparison_section, results_section
+from histo_monai.reports.site.results import Majority, comparison_section, results_section
 from histo_monai.reports.site.training import pretraining_section, training_section
 from histo_monai.reports.site.vendor import HERE, LIBRARIES, found
 from histo_monai.reports.site.whole import in_order_of_interest, slides_section
@@ -141,13 +141,13 @@ def _results(
     return results_section(_splits(told), known, f"{of_all}{beside}.", _majority(predictions))
 
 
-def _majority(part: Predictions | None) -> str:
+def _majority(part: Predictions | None) -> Majority | None:
     """How right it is to look at nothing."""
     if part is None or part.classes is None or MAJORITY not in part.predictions:
-        return ""
+        return None
     always = part.predictions[MAJORITY].argmax(axis=1)
     right = float((always == part.references[""]).mean())
-    return f"To call every patch {part.classes[always[0]]}, the most frequent label, is right on {right:.3f}."
+    return Majority(part.classes[always[0]], right)
 
 
 def _predictions(main: Run) -> Predictions | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -19,7 +19,7 @@ _KINDS = ("network", "color alone", "costs seconds")
 
 
 def results_section(
-    splits: Sequence[SplitTable], warnings: Sequence[str], labels: str, majority: str
+    splits: Sequence[SplitTable], warnings: Sequence[str], labels: str, majority: Majority | None
 ) -> Section:
     """The story and its chart.
 
@@ -27,13 +27,13 @@ def results_section(
         splits: of the comparison, the one to look at first foremost.
         warnings: what not to believe, a line each.
         labels: which part of the labels was used, in a sentence.
-        majority: how right it would be to give every patch the most frequent label; empty where that is no question.
+        majority: how right it would be to give every patch the most frequent label; None where that is no question.
     """
     if not splits:
         none = missing("No comparison", "nothing was learned from labels of patches or slides")
         return Section("results", "Results", [none])
     first = splits[0]
-    blocks: list[Block] = [Lines([*story(first), labels, *([majority] if majority else [])], "lead")]
+    blocks: list[Block] = [Lines(_with_majority([*story(first), labels], majority, first), "lead")]
     told = [f"{line[:1].upper()}{line[1:]}" for line in warnings]
     blocks.append(Lines(["What not to believe", *told], "warning") if told else Lines([]))
     blocks.append(_values_chart(first))
@@ -63,6 +63,31 @@ def comparison_section(splits: Sequence[SplitTable]) -> Section:
         "not tell, not that the models are equal."
     )
     return Section("comparison", "All models", [*blocks, Lines([words])])
+
+
+class Majority(NamedTuple):
+    """To look at nothing.
+
+    Attributes:
+        label: the most frequent one.
+        right: share of the patches that have it.
+    """
+
+    label: str
+    right: float
+
+
+def _with_majority(told: list[str], majority: Majority | None, split: SplitTable) -> list[str]:
+    """Where no network is right more often than who looks at nothing, that comes first; else it ends the story."""
+    if majority is None:
+        return told
+    metric = split.metrics[0]
+    values = [split.row(model, metric).value for model in split.models if Row.of(model).is_network]
+    share = f"{majority.right:.3f}"
+    if any(value > majority.right for value in values):
+        return [*told, f"To call every patch {majority.label}, the most frequent label, is right on {share}."]
+    none = "No network is right more often than who looks at nothing"
+    return [f"{none} and calls every patch {majority.label}, the most frequent label: {share}.", *told]
 
 
 def story(split: SplitTable) -> Iterator[str]:

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from histo_monai.reports.site.blocks import Chart, Lines
-from histo_monai.reports.site.results import results_section, story
+from histo_monai.reports.site.results import Majority, results_section, story
 from histo_monai.reports.tables import SplitTable
 
 
@@ -53,15 +53,36 @@ def test_what_is_not_known_is_not_called_better() -> None:
 
 
 def test_a_run_without_labels_says_so() -> None:
-    section = results_section([], [], "", "")
+    section = results_section([], [], "", None)
     assert [block.look for block in section.blocks if isinstance(block, Lines)] == ["missing"]
 
 
 @pytest.mark.parametrize("warnings", [[], ["one seed"]])
 def test_what_not_to_believe_stands_beside_the_story(warnings: list[str]) -> None:
-    section = results_section([_split()], warnings, "60 of 600 labels were used.", "")
+    section = results_section([_split()], warnings, "60 of 600 labels were used.", None)
     looks = [block.look for block in section.blocks if isinstance(block, Lines)]
     assert ("warning" in looks) == bool(warnings)
     values, differences = (block for block in section.blocks if isinstance(block, Chart))
     assert [row["name"] for row in values.spec["data"]["values"]][3] == "color alone"
     assert {row["value"] for row in differences.spec["data"]["values"]} >= {0.1, 0.2, 0.05}
+
+
+@pytest.mark.parametrize("right", [0.6, 0.8, 0.85])
+def test_where_looking_at_nothing_is_as_good_as_any_network_that_comes_first(right: float) -> None:
+    (lead, *_) = results_section([_split()], [], "", Majority("normal", right)).blocks
+    assert isinstance(lead, Lines)
+    first, last = lead.lines[0], lead.lines[-1]
+    if right < 0.8:
+        assert first.startswith("RSP + CR does best")
+        assert last == "To call every patch normal, the most frequent label, is right on 0.600."
+    else:
+        assert first.startswith(
+            "No network is right more often than who looks at nothing and calls every patch normal"
+        )
+        assert f"{right:.3f}" in first
+
+
+def test_what_rounds_to_zero_has_no_minus() -> None:
+    split = _split()
+    split.tests.loc[:, ["difference", "low", "high"]] = -0.0001
+    assert not any("-0.0" in line for line in story(split))
