@@ -235,7 +235,7 @@ def test_a_part_that_is_missing_is_told(
     assert main(["report"]) == 0
     page = Path("data/report/index.html").read_text()
     assert "No picture of a slide" in page
-    assert "charts and the viewer of slides are missing from this installation" in page
+    assert "Charts and the viewer of slides are missing from this installation" in page
     assert "vega.js" not in page
 
 
