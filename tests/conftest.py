@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["tests.data_fixtures", "tests.waves"]
+pytest_plugins = ["tests.data_fixtures", "tests.folders", "tests.waves"]
 
 ROOT = Path(__file__).resolve().parent.parent
 

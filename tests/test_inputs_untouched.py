@@ -22,6 +22,7 @@ from histo_monai.experiments import Experiments
 from histo_monai.mapping.heatmap import read_heatmap
 from histo_monai.slides.annotations import Region, write_annotations
 from histo_monai.stages import heatmap
+from tests.folders import NewFolder
 from tests.papers_way import in_the_papers_way
 
 OWN = Path("data/raw/own")
@@ -32,9 +33,9 @@ STUDENT = "data/models/random-0-paper-0/student/model.safetensors"
 
 
 @pytest.fixture(scope="module")
-def project(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def project(root: Path, module_folder: NewFolder) -> Iterator[Path]:
     """Slides, labels, outlines and notes in one folder, no file of it writable."""
-    folder = tmp_path_factory.mktemp("project")
+    folder = module_folder("project")
     params = in_the_papers_way(yaml.safe_load((root / "params.yaml").read_text()))
     params |= {"source": "raw", "dataset": "own", "corpus": "own", "patch_px": 32, "alpha": 1.0}
     params |= {"methods": ["random"], "students": ["paper"], "seeds": [0]}

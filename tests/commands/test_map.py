@@ -27,6 +27,7 @@ from histo_monai.networks.task_model import TaskModel, describe_task_model
 from histo_monai.slides import SlideError
 from histo_monai.slides.annotations import read_geojson
 from histo_monai.storage import claim, file_sha256
+from tests.folders import NewFolder
 
 PATCH_PX, MPP = 32, 0.5
 SUFFIXES = ("csv", "geojson", "json", "png", "tif")
@@ -53,8 +54,8 @@ def _write_model(path: Path, classes: list[str] | None, mpp: float | None = MPP,
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("model") / "model.safetensors"
+def model(module_folder: NewFolder) -> Path:
+    path = module_folder("model") / "model.safetensors"
     _write_model(path, ["normal", "tumor"])
     return path
 

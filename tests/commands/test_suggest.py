@@ -24,6 +24,7 @@ from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel, describe_task_model
 from histo_monai.slides.annotations import read_geojson
+from tests.folders import NewFolder
 from tests.papers_way import in_the_papers_way
 
 PATCH_PX, MPP, SIDE = 32, 0.5, 512
@@ -92,9 +93,9 @@ def _project(root: Path, column: str, values: list[Any]) -> None:
 
 
 @pytest.fixture(scope="module")
-def made(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(root: Path, module_folder: NewFolder) -> Path:
     """A project with labels, suggestions and all."""
-    folder = tmp_path_factory.mktemp("suggest")
+    folder = module_folder("suggest")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("HISTO_MONAI_DEVICE", "cpu")

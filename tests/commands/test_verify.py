@@ -19,6 +19,7 @@ from histo_monai.__main__ import main
 from histo_monai.params import load_params
 from histo_monai.provenance import made_from, write_metrics
 from histo_monai.storage import identify, sealed
+from tests.folders import NewFolder
 from tests.papers_way import in_the_papers_way
 
 ENCODER = "data/models/random-0/encoder.safetensors"
@@ -34,9 +35,9 @@ def _slide(path: Path, seed: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def finished(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def finished(root: Path, module_folder: NewFolder) -> Iterator[Path]:
     """Slides of one's own, the index and an encoder, made by the stages; the module's working folder."""
-    folder = tmp_path_factory.mktemp("verify")
+    folder = module_folder("verify")
     params = in_the_papers_way(yaml.safe_load((root / "params.yaml").read_text()))
     params |= {"source": "raw", "dataset": "own", "corpus": "own", "patch_px": 32, "methods": ["random"]}
     params["corpora"]["own"] |= {"num_train": 8, "num_validation": 4}

@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import sync_playwright
 
+from tests.folders import NewFolder
+
 pytestmark = pytest.mark.slow
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -25,9 +27,9 @@ LOOKED_AT = ("index", "start", "params", "files", "students", "api/metrics")
 
 
 @pytest.fixture(scope="module")
-def site(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(root: Path, module_folder: NewFolder) -> Path:
     """Built from the checkout; a warning, as of a link or an anchor that leads nowhere, is an error."""
-    folder = tmp_path_factory.mktemp("site")
+    folder = module_folder("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(root)}
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)

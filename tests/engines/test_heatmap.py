@@ -33,6 +33,7 @@ from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.slides import Box, SlideError, open_slide
+from tests.folders import NewFolder
 from tests.ranks import server
 
 CPU = torch.device("cpu")
@@ -94,13 +95,13 @@ def test_crosses_lie_where_they_were_planted_to_within_a_pixel_of_level_0(
 
 
 @pytest.fixture(scope="module")
-def tissue(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tissue(module_folder: NewFolder) -> Path:
     """Spotted tissue with glass around it, 512 x 640 px."""
     noise = np.random.default_rng(0).normal(0, 60, (512, 640, 1)).astype(np.float32)
     spots = PINK + 6 * cv2.GaussianBlur(noise, (0, 0), 3)[..., None]
     image = np.full((512, 640, 3), 245, np.uint8)
     image[60:460, 90:600] = np.clip(spots, 0, 230)[60:460, 90:600]
-    return _write_pyramid(tmp_path_factory.mktemp("tissue") / "tissue.tif", image, (1, 2))
+    return _write_pyramid(module_folder("tissue") / "tissue.tif", image, (1, 2))
 
 
 def _save(path: Path, seed: int, classes: list[str] | None = None, **changes: object) -> Path:
@@ -114,8 +115,8 @@ def _save(path: Path, seed: int, classes: list[str] | None = None, **changes: ob
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("models")
+def files(module_folder: NewFolder) -> dict[str, Path]:
+    folder = module_folder("models")
     names = {"finetuned": 0, "student": 1}
     return {
         name: _save(folder / f"{name}.safetensors", seed, ["normal", "tumor"]) for name, seed in names.items()

@@ -30,6 +30,7 @@ from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel, from_task_model
 from histo_monai.slides import Box, open_slide
 from histo_monai.storage import OutputError
+from tests.folders import NewFolder
 
 SIDE, MPP = 64, 1.0
 LOOK = {"tissue_mpp": 16.0, "min_tissue_fraction": 0.5, "batch_size": 32}
@@ -58,8 +59,8 @@ def _save(path: Path, classes: list[str] | None, head: str = "linear", name: str
 
 
 @pytest.fixture(scope="module", params=TASKS)
-def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return _save(tmp_path_factory.mktemp(request.param) / "model.safetensors", TASKS[request.param])
+def model(request: pytest.FixtureRequest, module_folder: NewFolder) -> Path:
+    return _save(module_folder(request.param) / "model.safetensors", TASKS[request.param])
 
 
 @pytest.fixture(scope="module")

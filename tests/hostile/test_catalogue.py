@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.folders import NewFolder
 from tests.hostile.catalogue import KINDS, all_cases
 
 EVERY = os.environ.get("HOSTILE_EVERY", "3")
@@ -21,10 +22,10 @@ EVERY = os.environ.get("HOSTILE_EVERY", "3")
 
 @pytest.fixture(scope="module")
 def faults_by_kind(
-    root: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+    root: Path, module_folder: NewFolder, request: pytest.FixtureRequest
 ) -> dict[str, dict[str, list[str]]]:
     """Faults of every case tried, by kind and name."""
-    path = tmp_path_factory.mktemp("hostile") / "found.json"
+    path = module_folder("hostile") / "found.json"
     asked = {
         item.callspec.params["kind"]
         for item in request.session.items

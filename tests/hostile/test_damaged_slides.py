@@ -13,6 +13,7 @@ import pytest
 import tifffile
 
 from histo_monai.slides import Box, SlideError, open_slide
+from tests.folders import NewFolder
 from tests.hostile.fuzz_slides import fuzz
 from tests.hostile.slide_sandbox import in_sandbox
 from tests.hostile.slide_specimens import real_slides as find_real_slides
@@ -23,8 +24,8 @@ DAMAGED_TILE = (1, 2)
 
 
 @pytest.fixture(scope="module")
-def simulated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return {path.name: path for path in write_simulated(tmp_path_factory.mktemp("simulated"))}
+def simulated(module_folder: NewFolder) -> dict[str, Path]:
+    return {path.name: path for path in write_simulated(module_folder("simulated"))}
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.folders import NewFolder
+
 TURNS = os.environ.get("SOAK_TURNS", "6")
 LOOPS = ("epochs of rsp", "epochs of finetune", "epochs of consistency", "maps")
 MAX_MIB_PER_TURN, NOISE_MIB = 1.0, 6.0
@@ -20,9 +22,9 @@ MAX_MORE_FILES, MAX_MORE_THREADS = 2, 2
 
 
 @pytest.fixture(scope="module")
-def turns(root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[float, int, int]]]:
+def turns(root: Path, module_folder: NewFolder) -> dict[str, list[tuple[float, int, int]]]:
     """Resident MiB, open files and threads after each turn of each loop."""
-    path = tmp_path_factory.mktemp("soak") / "soak.json"
+    path = module_folder("soak") / "soak.json"
     command = [sys.executable, "-m", "tests.hostile.soak", "--turns", TURNS, "--json", str(path)]
     given_back = os.environ | {
         "MALLOC_MMAP_THRESHOLD_": "131072",

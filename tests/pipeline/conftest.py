@@ -16,6 +16,7 @@ from typing import NamedTuple
 import pytest
 import yaml
 
+from tests.folders import NewFolder
 from tests.pipeline.warm import warm
 
 Shell = Callable[..., str]
@@ -120,8 +121,8 @@ def finished(root: Path, shell: Shell, tmp_path_factory: pytest.TempPathFactory)
     return Finished(folder, output, untracked)
 
 
-@pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+@pytest.fixture(scope="module")
+def server(module_folder: NewFolder) -> Iterator[Server]:
     """OpenSSH's sshd, run by this user with keys and settings of its own; in CI its absence is a failure."""
     sshd = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin:/sbin")
     if sshd is None:
@@ -129,7 +130,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         if os.environ.get("CI"):
             pytest.fail(f"{missing}; CI must push to a real SSH server")
         pytest.skip(missing)
-    folder = tmp_path_factory.mktemp("ssh")
+    folder = module_folder("ssh")
     (folder / "storage").mkdir()
     for key in ("host", "user"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / key], check=True)

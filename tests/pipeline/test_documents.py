@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -14,6 +15,7 @@ import pytest
 from histo_monai.artifacts import RAW
 from histo_monai.idle import REASON
 from tests.documentation.commands import RUN_HERE, Command, commands, pages
+from tests.folders import NewFolder
 from tests.pipeline.conftest import Finished, Shell
 
 pytestmark = pytest.mark.slow
@@ -102,10 +104,12 @@ def _to_run() -> list[Command]:
 
 
 @pytest.fixture(scope="module")
-def project(finished: Finished, shell: Shell, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def project(finished: Finished, shell: Shell, module_folder: NewFolder) -> Path:
     """The finished project with what the pages take for granted: slides, outlines, a table, a remote."""
-    folder = tmp_path_factory.mktemp("documents") / "project"
-    shutil.copytree(finished.folder, folder, symlinks=True)
+    folder = module_folder("documents") / "project"
+    shutil.copytree(finished.folder, folder, symlinks=True, ignore=shutil.ignore_patterns("cache"))
+    cache = finished.folder / ".dvc/cache"  # no file of it is ever written to
+    shutil.copytree(cache, folder / ".dvc/cache", copy_function=os.link)
     for name in ("a.svs", "slide.svs", "other.tif"):
         (folder / name).symlink_to(folder / SLIDE)
     shutil.copy(folder / OUTLINES, folder / "outlines.xml")

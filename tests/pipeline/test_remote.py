@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from histo_monai.networks.checkpoint import load_model
+from tests.folders import NewFolder
 from tests.pipeline.sharing import (
     DESCRIPTION,
     MODEL,
@@ -39,11 +40,9 @@ class Published(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def published(
-    finished: Any, server: Any, shell: Shell, tmp_path_factory: pytest.TempPathFactory
-) -> Published:
+def published(finished: Any, server: Any, shell: Shell, module_folder: NewFolder) -> Published:
     """The finished clone's last commit and cache, its remote set up and pushed to."""
-    folder = tmp_path_factory.mktemp("published")
+    folder = module_folder("published")
     shell(f"git clone -q {finished.folder} .", folder)
     shell(f"dvc cache dir --local {finished.folder}/.dvc/cache", folder)
     shell(f"dvc remote add -d storage ssh://{server.address}{server.storage}", folder)

@@ -11,6 +11,7 @@ import pytest
 import s3fs
 
 from histo_monai.networks.checkpoint import load_model
+from tests.folders import NewFolder
 from tests.pipeline.object_store import Key, Store, object_store
 from tests.pipeline.sharing import (
     DESCRIPTION,
@@ -76,18 +77,16 @@ class Published(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def laboratory(root: Path, shell: Shell, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
-    folder = tmp_path_factory.mktemp("s3")
+def laboratory(root: Path, shell: Shell, module_folder: NewFolder) -> Iterator[Laboratory]:
+    folder = module_folder("s3")
     with object_store(folder) as store:
         yield Laboratory(store, shell, folder / "credentials", (root / "docs/remote.md").read_text())
 
 
 @pytest.fixture(scope="module")
-def published(
-    finished: Any, laboratory: Laboratory, shell: Shell, tmp_path_factory: pytest.TempPathFactory
-) -> Published:
+def published(finished: Any, laboratory: Laboratory, shell: Shell, module_folder: NewFolder) -> Published:
     """The finished clone's last commit and cache, its remote set up as the page says; what evaluate reads is pushed."""
-    folder = tmp_path_factory.mktemp("published")
+    folder = module_folder("published")
     shell(f"git clone -q {finished.folder} .", folder)
     shell(f"dvc cache dir --local {finished.folder}/.dvc/cache", folder)
     section = laboratory.page.split("## Set up, once per repository: S3\n")[1]
@@ -107,11 +106,9 @@ def fresh(published: Published, shell: Shell, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def evaluated(
-    published: Published, laboratory: Laboratory, shell: Shell, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def evaluated(published: Published, laboratory: Laboratory, shell: Shell, module_folder: NewFolder) -> Path:
     """A clone that has pulled what an evaluation reads, and has evaluated with the credentials at hand."""
-    folder = tmp_path_factory.mktemp("evaluated")
+    folder = module_folder("evaluated")
     shell(f"git clone -q {published.folder} .", folder)
     member = laboratory.store.member
     output = laboratory.run(laboratory.typed("dvc pull code phantom"), folder, member)
@@ -123,9 +120,9 @@ def evaluated(
 
 
 @pytest.fixture(scope="module")
-def visitor(published: Published, shell: Shell, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def visitor(published: Published, shell: Shell, module_folder: NewFolder) -> Path:
     """A clone with a file of its own to push, and all of the others' to pull."""
-    folder = tmp_path_factory.mktemp("visitor")
+    folder = module_folder("visitor")
     shell(f"git clone -q {published.folder} . && echo mine > own.txt && dvc add own.txt", folder)
     return folder
 

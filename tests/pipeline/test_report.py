@@ -22,6 +22,7 @@ import pytest
 from playwright.sync_api import Page, Playwright, sync_playwright
 
 from histo_monai.__main__ import main
+from tests.folders import NewFolder
 
 pytestmark = pytest.mark.slow
 
@@ -36,9 +37,9 @@ CELLS_SHOWN = """() => {
 
 
 @pytest.fixture(scope="module")
-def project(finished: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def project(finished: Any, module_folder: NewFolder) -> Path:
     """The finished run, with a page by this package, libraries of the browser and all."""
-    folder = tmp_path_factory.mktemp("report") / "project"
+    folder = module_folder("report") / "project"
     shutil.copytree(finished.folder / "data", folder / "data")
     shutil.copy(finished.folder / "params.yaml", folder)
     with pytest.MonkeyPatch.context() as patch:

@@ -14,6 +14,7 @@ from dvc.repo import Repo
 
 from histo_monai import imports
 from histo_monai.stages import code
+from tests.folders import NewFolder
 from tests.pipeline.names import run_of
 
 Shell = Callable[..., str]
@@ -23,9 +24,9 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def clone(root: Path, shell: Shell, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def clone(root: Path, shell: Shell, module_folder: NewFolder) -> Path:
     """The files that git tracks, with three methods; every output is there, and the lock is that of the code now."""
-    folder = tmp_path_factory.mktemp("status")
+    folder = module_folder("status")
     for name in shell("git ls-files --cached --others --exclude-standard", root).split():
         if (root / name).is_file() and name != "dvc.lock":
             (folder / name).parent.mkdir(parents=True, exist_ok=True)

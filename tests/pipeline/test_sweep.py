@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from tests.event_files import scalars, table_of_runs
+from tests.folders import NewFolder
 
 Shell = Callable[..., str]
 
@@ -19,9 +20,9 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def swept(finished: Any, shell: Shell, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def swept(finished: Any, shell: Shell, module_folder: NewFolder) -> Path:
     """A clone that shares the finished one's cache, and so its pretraining, after a sweep of rsp over mu."""
-    folder = tmp_path_factory.mktemp("swept")
+    folder = module_folder("swept")
     shell(f"git clone -q {finished.folder} . && dvc cache dir --local {finished.folder}/.dvc/cache", folder)
     patches_only = "dvc exp run --queue -S 'methods=[rsp]' -S 'whole_slides.methods=[]'"
     shell(f"{patches_only} -S alpha=0.5 -S mu=1,2", folder)

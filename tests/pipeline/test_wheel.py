@@ -20,6 +20,7 @@ from histo_monai.errors import InputError
 from histo_monai.params import load_params
 from histo_monai.project.files import FILES
 from histo_monai.stages import code
+from tests.folders import NewFolder
 from tests.hostile import project
 from tests.pipeline.conftest import Shell, copy_tracked
 
@@ -28,9 +29,9 @@ VENDORED = "histo_monai/reports/site/vendored"
 
 
 @pytest.fixture(scope="module")
-def wheel(root: Path, shell: Shell, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(root: Path, shell: Shell, module_folder: NewFolder) -> Path:
     """Built from the files that git tracks."""
-    folder = tmp_path_factory.mktemp("source")
+    folder = module_folder("source")
     copy_tracked(root, folder, shell)
     if (root / VENDORED).is_dir():  # else they are fetched
         shutil.copytree(root / VENDORED, folder / VENDORED)
@@ -66,14 +67,14 @@ class Installed:
 
 
 @pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    return Installed(tmp_path_factory.mktemp("environment"), wheel)
+def installed(wheel: Path, module_folder: NewFolder) -> Installed:
+    return Installed(module_folder("environment"), wheel)
 
 
 @pytest.fixture(scope="module")
-def finished_project(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def finished_project(installed: Installed, module_folder: NewFolder) -> tuple[Path, str]:
     """Of own slides, as small as in other tests; and what its first `dvc repro` printed."""
-    folder = tmp_path_factory.mktemp("work")
+    folder = module_folder("work")
     installed("histo-monai init project --dataset own", folder)
     folder /= "project"
     with pytest.MonkeyPatch.context() as patch:

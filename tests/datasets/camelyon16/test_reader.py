@@ -17,6 +17,7 @@ from histo_monai.phantom import CohortSize, write_cohort
 from histo_monai.phantom.cohorts.camelyon16 import COHORT, make_world, slide_specs
 from histo_monai.slides import open_slide, tissue_mask
 from histo_monai.tables.patches import LabeledDataset
+from tests.folders import NewFolder
 
 SIZES: dict[str, Any] = {
     "seed": 4,
@@ -36,8 +37,8 @@ WANTED = {
 
 
 @pytest.fixture(scope="module")
-def cohort(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("camelyon16")
+def cohort(module_folder: NewFolder) -> Path:
+    root = module_folder("camelyon16")
     write_cohort(root, COHORT, CohortSize(num_patches=0, **SIZES), processes=1)
     return root
 

@@ -25,6 +25,7 @@ from histo_monai.datasets.camelyon16.release import (
     slides_by_id,
 )
 from histo_monai.files.outlines import read_regions
+from tests.folders import NewFolder
 
 NUM = {"normal": 160, "tumor": 111, "test": 130}
 TUMOR_TESTS = [*range(1, 49), 114]
@@ -73,8 +74,8 @@ def annotation(kind: str, number: int) -> str:
 
 
 @pytest.fixture(scope="module")
-def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("camelyon16")
+def release(module_folder: NewFolder) -> Path:
+    root = module_folder("camelyon16")
     training, testing = root / "training", root / "testing"
     folders = {"normal": training / "normal", "tumor": training / "tumor", "test": testing / "images"}
     for kind, folder in folders.items():
