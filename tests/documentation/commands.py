@@ -22,14 +22,20 @@ NO_COMMANDS = (
 
 _REMOTE, _S3, _REPRO = (f"tests/pipeline/test_{name}.py" for name in ("remote", "remote_s3", "repro"))
 _SWEEP = "tests/pipeline/test_sweep.py"
+_STAGES = "|".join(path.stem for path in sorted((ROOT / "histo_monai/stages").glob("[a-z]*.py")))
 _PROGRAM = r"(histo-monai|python -m histo_monai)"
+
+EXPERIMENT = r"dvc exp run .*"
+"""Planned by DVC to the last stage, or queued, in `tests/pipeline/test_experiments_of_pages.py`."""
+OF_THE_PAPER = "docs/paper.md"
+"""The page whose commands take params/paper.yaml."""
 
 RUN_ELSEWHERE = {
     r"make docs": "tests/documentation/test_site.py::test_the_site_is_built_without_a_warning",
     r"python3 -m venv .*|source (env|\.venv)/bin/activate|cd (myslides|demo|histo_monai)|pip install histo_monai": (
         "tests/pipeline/test_wheel.py::test_a_project_of_the_wheel_runs_to_the_report_without_the_source"
     ),
-    r"mkdir .*|cat > .*|cp ~/qupath.*|dvc exp run -S source=raw -S dataset=own -S corpus=own -S alpha=1( check)?": (
+    r"mkdir .*|cat > .*|cp ~/qupath.*|dvc exp run -S source=raw -S dataset=own -S corpus=own( -S alpha=1)?( check)?": (
         "tests/pipeline/test_own_example.py::test_the_example_runs_from_an_empty_folder_to_maps_of_both_classes"
     ),
     r"cp params/paper\.yaml params\.yaml": "tests/pipeline/test_paper.py::test_a_dry_run_goes_through_all_stages",
@@ -62,6 +68,7 @@ RUN_ELSEWHERE = {
     r"git checkout dvc\.lock|rm dvc\.lock": (
         f"{_REPRO}::test_a_lock_file_of_no_bytes_is_refused_and_is_written_anew_from_the_run_cache"
     ),
+    rf"{_PROGRAM} report --serve": "tests/pipeline/test_report.py::test_the_page_is_served_to_this_machine_alone",
     r"dvc repro( check)?": f"{_REPRO}::test_repro_makes_models_and_metrics_and_then_has_nothing_to_do",
 }
 """Commands by pattern, whole, and the test that runs them, or the same with other values."""
@@ -69,19 +76,18 @@ RUN_ELSEWHERE = {
 RUN_HERE = (
     rf"{_PROGRAM} (doctor|verify data/|map .*|features .*|suggest .*|export .*|convert .*)",
     rf"{_PROGRAM} (init .*|import tumor_student .*)",
+    rf"{_PROGRAM} ({_STAGES})( --method .*)?",
     r"dvc (metrics show .*|exp show)",
     r"dvc (push|fetch) --run-cache|dvc repro --pull",
 )
 """Commands that `tests/pipeline/test_documents.py` runs in a project that has run."""
 
 CHECKED = (
-    rf"{_PROGRAM} .*",
-    r"dvc exp run .*",
-    r"make [a-z ]+",
+    r"make (repro|test lint)",
     r"\.venv/bin/pip install .*",
     r"python benchmarks/.*",
 )
-"""Commands that would take too long, or write to this machine: they are parsed by what would run them."""
+"""Commands that take too long, or write to this machine: they are parsed by what would run them."""
 
 
 class Command(NamedTuple):
