@@ -69,14 +69,15 @@ RUN_ELSEWHERE = {
         f"{_REPRO}::test_a_lock_file_of_no_bytes_is_refused_and_is_written_anew_from_the_run_cache"
     ),
     rf"{_PROGRAM} report --serve": "tests/pipeline/test_report.py::test_the_page_is_served_to_this_machine_alone",
-    r"dvc repro( check)?": f"{_REPRO}::test_repro_makes_models_and_metrics_and_then_has_nothing_to_do",
+    rf"dvc repro( check)?|{_PROGRAM} ({_STAGES})( --method .*)?": (
+        f"{_REPRO}::test_repro_makes_models_and_metrics_and_then_has_nothing_to_do"
+    ),
 }
 """Commands by pattern, whole, and the test that runs them, or the same with other values."""
 
 RUN_HERE = (
     rf"{_PROGRAM} (doctor|verify data/|map .*|features .*|suggest .*|export .*|convert .*)",
     rf"{_PROGRAM} (init .*|import tumor_student .*)",
-    rf"{_PROGRAM} ({_STAGES})( --method .*)?",
     r"dvc (metrics show .*|exp show)",
     r"dvc (push|fetch) --run-cache|dvc repro --pull",
 )
