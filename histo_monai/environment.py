@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from histo_monai.errors import InputError
+from histo_monai.process.threads import decode_with
 
 if TYPE_CHECKING:  # takes a second, which stages without a network spare
     import torch
@@ -55,11 +56,13 @@ class Environment:
         )
 
     def use_cpus(self, processes: int = 1) -> None:
-        """Share the cores among this many training processes; a GPU needs no say in it."""
+        """Share the cores among this many training processes: threads that decode slides and, on a CPU, torch's."""
         import torch
 
+        threads = max(1, self.cpus // processes)
+        decode_with(threads)
         if self.device.type == "cpu":
-            torch.set_num_threads(max(1, self.cpus // processes))
+            torch.set_num_threads(threads)
 
 
 def read_environment() -> Environment:

@@ -9,13 +9,15 @@ import pytest
 
 pytest_plugins = ["tests.data_fixtures", "tests.folders", "tests.waves"]
 
+KEPT = ("HISTO_MONAI_CPUS", "HISTO_MONAI_SOAK_READS")
+"""How many processes, and how long: what whoever starts the tests may choose."""
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def pytest_configure() -> None:
-    """No test depends on what the shell that starts it has set; the number of processes alone is its own to choose."""
+    """No test depends on what the shell that starts it has set; but for `KEPT`."""
     for name in list(os.environ):
-        if name.startswith(("AWS_", "HISTO_MONAI_")) and name != "HISTO_MONAI_CPUS":
+        if name.startswith(("AWS_", "HISTO_MONAI_")) and name not in KEPT:
             del os.environ[name]
     for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"):
         os.environ.pop(name, None)

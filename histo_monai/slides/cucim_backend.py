@@ -1,4 +1,4 @@
-"""Slides in cuCIM, region by region: as fast as its batches, without a thread; never its cache of decoded tiles.
+"""Slides in cuCIM, region by region: as fast as its batches; never its cache of decoded tiles.
 
 cuCIM takes positions as (x, y) in level-0 pixels and rounds them down to whole pixels of the level.
 """
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from histo_monai.errors import InputError
 from histo_monai.process.quiet import quiet_library
+from histo_monai.process.threads import in_order
 from histo_monai.slides.complaints import Complaints
 from histo_monai.slides.errors import SlideError
 from histo_monai.slides.resample import WHITE
@@ -162,8 +163,27 @@ class CucimBackend:
         self._guard.check_unchanged()
         for corner in corners_yx:
             self._guard.check(level, corner, size_yx)
-        for corner in corners_yx:
+        regions = in_order(lambda corner: self._decode_quietly(level, corner, size_yx), corners_yx)
+        done, complaint = 0, ""
+        for pixels, complaint in regions:
+            if complaint:
+                regions.close()
+                break
+            yield self._guard.whiten(level, corners_yx[done], pixels, WHITE)
+            done += 1
+        for corner in corners_yx[done:]:  # what it was about shows when a single thread decodes
             yield self._guard.whiten(level, corner, self._decode(level, corner, size_yx), WHITE)
+        if complaint:
+            print(complaint, file=sys.stderr)
+
+    def _decode_quietly(
+        self, level: int, corner_yx: tuple[int, int], size_yx: tuple[int, int]
+    ) -> tuple[NDArray[np.uint8], str]:
+        """A region, and what the decoder, or that of another thread, complained about meanwhile."""
+        try:
+            return self._decode_plainly(level, corner_yx, size_yx)
+        except _ERRORS as error:
+            return np.empty((0, 0, 3), np.uint8), str(error) or type(error).__name__
 
     def _decode(self, level: int, corner_yx: tuple[int, int], size_yx: tuple[int, int]) -> NDArray[np.uint8]:
         try:

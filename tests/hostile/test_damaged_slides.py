@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tifffile
 
+from histo_monai.process.threads import decode_with
 from histo_monai.slides import Box, SlideError, open_slide
 from tests.folders import NewFolder
 from tests.hostile.fuzz_slides import fuzz
@@ -159,6 +160,28 @@ def test_what_the_decoder_complains_about_is_an_error_with_slide_level_and_tile(
             with pytest.raises(SlideError, match=r"the tile in row 1, column 2 of level 0 is damaged \(.+\)"):
                 slide.read(Box((130, 165), 300, 0.5))
         np.testing.assert_array_equal(slide.read(Box((200, 40), 64, 0.5)), sound)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("name", ["jpeg-ycbcr.tif", "lzw.tif"])
+def test_several_threads_blame_the_damaged_tile_and_no_sound_one(copy_of, name, capfd):
+    path = copy_of(name)
+    boxes = [Box((float(y), float(x)), 40, 0.5) for y in range(30, 240, 30) for x in range(30, 300, 30)]
+    with open_slide(path) as slide:
+        wanted = slide.read_many(boxes)
+    change_tile(path, zeros_in_the_middle)
+    decode_with(3)
+    try:
+        with open_slide(path) as slide:
+            for _ in range(10):
+                with pytest.raises(
+                    SlideError, match=r"the tile in row 1, column 2 of level 0 is damaged \(.+\)"
+                ):
+                    slide.read_many(boxes)
+            top = [number for number, box in enumerate(boxes) if box.center_yx[0] < 40]
+            np.testing.assert_array_equal(slide.read_many([boxes[number] for number in top]), wanted[top])
+    finally:
+        decode_with(1)
     assert capfd.readouterr() == ("", "")
 
 

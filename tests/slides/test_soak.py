@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from histo_monai.process.threads import decode_with
 from histo_monai.slides import Box, SlidePool
 
 NUM_READS = int(os.environ.get("HISTO_MONAI_SOAK_READS", "3000"))
@@ -21,6 +22,28 @@ def memory_mib() -> float:
 def handles() -> tuple[int, int]:
     """Open files and threads."""
     return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+
+
+@pytest.mark.slow
+def test_threads_read_what_one_thread_reads_very_many_times(real_slides: Path) -> None:
+    rng = np.random.default_rng(0)
+    pool = SlidePool(max_open=3)
+    slides = [(real_slides / name, None) for name in ("stomach-metaplasia.tif", "duodenum-adenoma.tif")]
+    slides += [(real_slides / "cmu-1-small-region.svs", None), (real_slides / "lymph-node.tif", 0.25)]
+    try:
+        for _ in range(max(1, NUM_READS // 256)):
+            path, mpp = slides[int(rng.integers(len(slides)))]
+            slide = pool.get(path, mpp)
+            size = np.array(slide.size_yx)
+            mpp = slide.mpp * float(rng.choice([1.0, 1.7, 2.0, 4.0]))
+            boxes = [Box((float(y), float(x)), 48, mpp) for y, x in rng.uniform(-20, 20 + size, (128, 2))]
+            decode_with(1)
+            one = slide.read_many(boxes)
+            decode_with(4)
+            np.testing.assert_array_equal(slide.read_many(boxes), one)
+    finally:
+        decode_with(1)
+        pool.close()
 
 
 @pytest.mark.slow
