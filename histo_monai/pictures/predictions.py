@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.figure import Figure
 
-from histo_monai.pictures.patches import PLAIN, RIGHT, WRONG, frame, pixels, show
+from histo_monai.pictures.patches import PLAIN, RIGHT, WRONG, Sheet
 
 
 def answers(
@@ -32,23 +31,23 @@ def answers(
         Shape (H, W, 3), uint8.
     """
     num = min(num, len(patches))
-    rows = -(-num // columns)
-    figure = Figure(figsize=(columns * 1.45, rows * 1.8), dpi=110, layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False)
-    for i, axis in enumerate(axes.flat):
-        if i >= num:
-            axis.axis("off")
-            continue
-        show(axis, patches[i].transpose(1, 2, 0) / 255)
+    sheet = Sheet(-(-num // columns), columns, lines=2)
+    for i in range(num):
         predicted = _in_words(predictions[i], classes)
+        patch, place = patches[i] / 255, divmod(i, columns)
         if classes is None:
-            axis.set_title(f"is {targets[i]:.2f}\nsaid {predicted}", fontsize=7)
+            sheet.show(place, patch, f"is {targets[i]:.2f}\nsaid {predicted}")
             continue
-        true = classes[int(targets[i])]
+        true = _short(classes[int(targets[i])])
         right = int(np.argmax(predictions[i])) == int(targets[i])
-        axis.set_title(f"is {true}\nsaid {predicted}", fontsize=7, color="black" if right else WRONG)
-        frame(axis, RIGHT if right else WRONG)
-    return pixels(figure)
+        sheet.show(
+            place,
+            patch,
+            f"is {true}\nsaid {predicted}",
+            color="black" if right else WRONG,
+            frame=RIGHT if right else WRONG,
+        )
+    return sheet.pixels()
 
 
 def weak_and_strong(
@@ -70,24 +69,23 @@ def weak_and_strong(
     Returns:
         Shape (H, W, 3), uint8; green frames where the two agree on the class, red ones where not.
     """
-    num = len(weak)
-    figure = Figure(figsize=(max(num, 2) * 1.45, 3.6), dpi=110, layout="constrained")
-    axes = figure.subplots(2, num, squeeze=False)
-    for i in range(num):
+    sheet = Sheet(2, max(len(weak), 2))
+    for i in range(len(weak)):
         agree = int(np.argmax(teacher[i])) == int(np.argmax(student[i]))
         color = PLAIN if classes is None else RIGHT if agree else WRONG
         for row, (who, views, predictions) in enumerate(
             (("teacher", weak, teacher), ("student", strong, student))
         ):
-            axis = axes[row, i]
-            show(axis, views[i].transpose(1, 2, 0))
-            axis.set_title(f"{who}: {_in_words(predictions[i], classes)}", fontsize=7)
-            frame(axis, color)
-    return pixels(figure)
+            sheet.show((row, i), views[i], f"{who}: {_in_words(predictions[i], classes)}", frame=color)
+    return sheet.pixels()
 
 
 def _in_words(prediction: np.ndarray, classes: list[str] | None) -> str:
     if classes is None:
         return f"{float(prediction[0]):.2f}"
     best = int(np.argmax(prediction))
-    return f"{classes[best]} {prediction[best]:.2f}"
+    return f"{_short(classes[best])} {prediction[best]:.2f}"
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 16 else f"{name[:15]}…"

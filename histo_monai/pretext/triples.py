@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from histo_monai.pictures.patches import RIGHT, WRONG, frame, grid_of_threes, pixels, show
+from histo_monai.pictures.patches import RIGHT, WRONG, Sheet
 
 
 def mosaic_of_triples(
@@ -31,14 +31,17 @@ def mosaic_of_triples(
         Shape (H, W, 3), uint8.
     """
     num = min(num, len(patches))
-    figure, axes = grid_of_threes(num, columns)
+    sheet = Sheet(-(-num // columns), columns * 3, side_in=1.4)
     for i in range(num):
         right = tuple(shown[i]) == tuple(predicted[i])
-        for place, axis in enumerate(axes[i]):
-            true, guess = mpps[shown[i][place]], mpps[predicted[i][place]]
-            show(axis, patches[i, shown[i][place]].transpose(1, 2, 0))
-            frame(axis, RIGHT if right else WRONG)
-            axis.set_title(
-                f"is {true:g}, said {guess:g} µm/px", fontsize=7, color="black" if true == guess else WRONG
+        row, column = divmod(i, columns)
+        for place, scale in enumerate(shown[i]):
+            true, guess = mpps[scale], mpps[predicted[i][place]]
+            sheet.show(
+                (row, 3 * column + place),
+                patches[i, scale],
+                f"is {true:g}, said {guess:g} µm/px",
+                color="black" if true == guess else WRONG,
+                frame=RIGHT if right else WRONG,
             )
-    return pixels(figure)
+    return sheet.pixels()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from histo_monai.pictures.patches import RIGHT, WRONG, frame, grid_of_threes, pixels, show
+from histo_monai.pictures.patches import RIGHT, WRONG, Sheet
 
 
 def mosaic_of_matches(
@@ -24,20 +24,16 @@ def mosaic_of_matches(
         Shape (H, W, 3), uint8.
     """
     num = min(num, len(queries))
-    figure, axes = grid_of_threes(num, columns)
+    sheet = Sheet(-(-num // columns), columns * 3, side_in=1.4)
     for i in range(num):
         nearest = int(similarities[i].argmax())
-        for axis, view, title in zip(
-            axes[i],
-            (queries[i], keys[i], keys[nearest]),
-            (
-                "query",
-                f"its key, cosine {similarities[i, i]:.3f}",
-                f"nearest key, cosine {similarities[i, nearest]:.3f}",
-            ),
-            strict=True,
-        ):
-            show(axis, view.transpose(1, 2, 0))
-            frame(axis, RIGHT if nearest == i else WRONG)
-            axis.set_title(title, fontsize=7)
-    return pixels(figure)
+        row, column = divmod(i, columns)
+        views = (
+            (queries[i], "query"),
+            (keys[i], f"its key, cosine {similarities[i, i]:.3f}"),
+            (keys[nearest], f"nearest key, cosine {similarities[i, nearest]:.3f}"),
+        )
+        for place, (view, words) in enumerate(views):
+            frame = RIGHT if nearest == i else WRONG
+            sheet.show((row, 3 * column + place), view, words, frame=frame)
+    return sheet.pixels()
