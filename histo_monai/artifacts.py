@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import pandas as pd
-
 from histo_monai.environment import queued_experiment
 from histo_monai.randomness import derive_seed
 from histo_monai.roles import FINETUNED, STUDENT
@@ -213,5 +211,7 @@ def write_curves(
     path: Path, rows: Sequence[Mapping[str, float]], columns: Sequence[str] | None = None
 ) -> None:
     """One row per epoch; `columns` are needed where there may be none."""
+    import pandas as pd  # half of what --help takes, which writes no table
+
     table = pd.DataFrame(rows, columns=None if columns is None else list(columns))
     table.to_csv(path, index=False, float_format="%.6g")

@@ -50,6 +50,30 @@ def test_params_are_read_without_the_libraries_that_train(root: Path) -> None:
     assert not {"torch", "torchvision", "timm", "monai", "ignite", "cv2", "pandas"} & set(loaded)
 
 
+def test_help_waits_for_no_library_that_it_does_not_use(root: Path) -> None:
+    code = (
+        "import runpy, sys; sys.argv[1:] = ['--help']; "
+        'exec(\'try: runpy.run_module("histo_monai", run_name="__main__")\\nexcept SystemExit: pass\'); print(*sys.modules)'
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True
+    ).stdout
+    assert "suggest" in printed
+    loaded = printed.splitlines()[-1].split()
+    assert "histo_monai.artifacts" in loaded
+    assert not {
+        "torch",
+        "torchvision",
+        "timm",
+        "monai",
+        "ignite",
+        "cv2",
+        "pandas",
+        "scipy",
+        "matplotlib",
+    } & set(loaded)
+
+
 def test_paper_values_are_those_of_the_paper(root: Path) -> None:
     params = load_params(root / "params/paper.yaml")
     rsp = params.pretrain.methods["rsp"]
