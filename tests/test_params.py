@@ -51,10 +51,13 @@ def test_params_are_read_without_the_libraries_that_train(root: Path) -> None:
 
 
 def test_help_waits_for_no_library_that_it_does_not_use(root: Path) -> None:
-    code = (
-        "import runpy, sys; sys.argv[1:] = ['--help']; "
-        'exec(\'try: runpy.run_module("histo_monai", run_name="__main__")\\nexcept SystemExit: pass\'); print(*sys.modules)'
-    )
+    code = """
+import contextlib, runpy, sys
+sys.argv[1:] = ["--help"]
+with contextlib.suppress(SystemExit):
+    runpy.run_module("histo_monai", run_name="__main__")
+print(*sys.modules)
+"""
     printed = subprocess.run(
         [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True
     ).stdout
