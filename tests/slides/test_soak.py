@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tifffile
+from numpy.lib.stride_tricks import sliding_window_view
 
 from histo_monai.process.threads import decode_with
 from histo_monai.slides import Box, SlidePool
@@ -22,6 +24,34 @@ def memory_mib() -> float:
 def handles() -> tuple[int, int]:
     """Open files and threads."""
     return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+
+
+@pytest.mark.slow
+def test_no_reading_of_200_slides_gives_a_pixel_of_another(tmp_path: Path) -> None:
+    """Truth: the pixels that were written, without loss. Sixteen slides are open at a time, three threads decode."""
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 256, (200, 32, 32, 3), np.uint8).repeat(16, 1).repeat(16, 2)
+    for number, pixels in enumerate(truth):
+        path = tmp_path / f"{number}.tif"
+        tifffile.imwrite(path, pixels, tile=(128, 128), photometric="rgb", compression="deflate")
+    pool = SlidePool(max_open=16)
+    memory = 0.0
+    decode_with(3)
+    try:
+        for turn in range(max(250, NUM_READS // 32)):
+            number = int(rng.integers(len(truth)))
+            corners = rng.integers(0, 512 - 96, (32, 2))
+            boxes = [Box((y + 48.0, x + 48.0), 96, 0.5) for y, x in corners.tolist()]
+            patches = pool.get(tmp_path / f"{number}.tif", 0.5).read_many(boxes)
+            windows = sliding_window_view(truth[number], (96, 96), axis=(0, 1))
+            np.testing.assert_array_equal(patches, windows[corners[:, 0], corners[:, 1]])
+            if turn == 200:
+                memory = memory_mib()
+        assert len(pool) == 16
+        assert memory_mib() - memory < 16
+    finally:
+        decode_with(1)
+        pool.close()
 
 
 @pytest.mark.slow
