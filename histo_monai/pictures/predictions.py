@@ -69,14 +69,14 @@ def weak_and_strong(
     Returns:
         Shape (H, W, 3), uint8; green frames where the two agree on the class, red ones where not.
     """
-    sheet = Sheet(2, max(len(weak), 2))
+    sheet = Sheet(2, max(len(weak), 2), lines=2)
     for i in range(len(weak)):
         agree = int(np.argmax(teacher[i])) == int(np.argmax(student[i]))
         color = PLAIN if classes is None else RIGHT if agree else WRONG
         for row, (who, views, predictions) in enumerate(
             (("teacher", weak, teacher), ("student", strong, student))
         ):
-            sheet.show((row, i), views[i], f"{who}: {_in_words(predictions[i], classes)}", frame=color)
+            sheet.show((row, i), views[i], f"{who}\n{_in_words(predictions[i], classes)}", frame=color)
     return sheet.pixels()
 
 
