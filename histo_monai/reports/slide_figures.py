@@ -14,18 +14,25 @@ from histo_monai.reports.drawing import COLORS, GRAY, INK, PALE, drawn, new_figu
 _LINES = ("-", "--", "-.", ":")
 
 
-def roc(is_tumor: ArrayLike, scores: Mapping[str, ArrayLike], areas: Mapping[str, Estimate]) -> np.ndarray:
+def roc(
+    is_positive: ArrayLike,
+    scores: Mapping[str, ArrayLike],
+    areas: Mapping[str, Estimate],
+    classes: tuple[str, str] = ("normal", "tumor"),
+) -> np.ndarray:
     """ROC curves of slides.
 
     Args:
-        is_tumor: Shape (n,), bool.
+        is_positive: Shape (n,), bool.
         scores: name of a model -> shape (n,).
         areas: name of a model -> its AUC.
+        classes: names of the negative and of the positive one.
 
     Returns:
         Shape (H, W, 3), uint8.
     """
-    labels = np.asarray(is_tumor, bool)
+    labels = np.asarray(is_positive, bool)
+    negative, positive = classes
     figure = new_figure(5.2, 5.0)
     axis = figure.subplots()
     axis.plot([0, 1], [0, 1], color=PALE, linewidth=1)
@@ -39,10 +46,14 @@ def roc(is_tumor: ArrayLike, scores: Mapping[str, ArrayLike], areas: Mapping[str
             linewidth=2,
             label=_with_interval(name, areas[name]),
         )
-    axis.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), xlabel="normal slides called tumor", aspect="equal")
-    axis.set_ylabel("tumor slides found")
-    axis.set_title(f"{labels.sum()} tumor and {(~labels).sum()} normal slides", fontsize=11, color=INK)
-    axis.legend(loc="lower right", fontsize=9, frameon=False, title="AUC (95 % interval)", title_fontsize=9)
+    axis.set(
+        xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), xlabel=f"{negative} slides called {positive}", aspect="equal"
+    )
+    axis.set_ylabel(f"{positive} slides found")
+    axis.set_title(
+        f"{labels.sum()} {positive} and {(~labels).sum()} {negative} slides", fontsize=11, color=INK
+    )
+    axis.legend(loc="best", fontsize=9, frameon=False, title="AUC (95 % interval)", title_fontsize=9)
     plain(axis)
     return drawn(figure)
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from histo_monai import artifacts
 from histo_monai.artifacts import Run
-from histo_monai.comparison.rows import ATTENTION, SLIDE_ARMS
+from histo_monai.comparison.rows import ATTENTION, MOMENTS, SLIDE_ARMS
 from histo_monai.datasets.registry import DATASETS
 from histo_monai.engines.resume import fingerprint
 from histo_monai.environment import read_environment
@@ -51,6 +51,7 @@ from histo_monai.tables.tasks import patient_or_slide
 _LOG = logging.getLogger(__name__)
 
 FEW_SLIDES, NUM_SHOWN = 30, 8
+_IN_WORDS = {ATTENTION: "attention", MOMENTS: "slide means"}
 WEIGHTS, NETWORKS = "attention", "networks"
 _FOLDERS = (WEIGHTS, NETWORKS, artifacts.PLOTS)
 
@@ -207,9 +208,10 @@ def _draw(
     """ROC where there are two classes; attention of some slides."""
     if len(read.classes) == 2 and len(set(read.rows["label"])) == 2:
         second = read.labels == 1
-        scores = {arm: read.predictions[arm][:, 1] for arm in SLIDE_ARMS}
-        areas = {arm: estimates[arm]["slide_auc"] for arm in SLIDE_ARMS}
-        image.imsave(folder / "roc.png", roc(second, scores, areas))
+        scores = {_IN_WORDS[arm]: read.predictions[arm][:, 1] for arm in SLIDE_ARMS}
+        areas = {_IN_WORDS[arm]: estimates[arm]["slide_auc"] for arm in SLIDE_ARMS}
+        negative, positive = read.classes
+        image.imsave(folder / "roc.png", roc(second, scores, areas, (negative, positive)))
     section = params.heatmap
     style = MapStyle(
         (), section.overlay_mpp, section.region_threshold, **dataclasses.asdict(section.detection)

@@ -1,8 +1,11 @@
 import numpy as np
 import pytest
+from matplotlib.text import Text
 from sklearn.metrics import confusion_matrix
 
+from histo_monai.metrics import Estimate
 from histo_monai.reports import figures
+from histo_monai.reports.slide_figures import roc
 from tests.reports.whole import assert_nothing_is_cut_off
 
 NAMES = ["ADI", "BACK", "DEB", "LYM", "MUC", "MUS", "NORM", "STR", "TUM"]
@@ -67,3 +70,21 @@ def test_the_line_is_the_mean_of_each_tenth_that_has_five_rows():
     x, y = figures.tenths(truth, predicted, 0.0, 1.0)
     assert np.allclose(x, [0.05, 1.0])
     assert np.allclose(y, [0.2, 0.5])
+
+
+def test_a_roc_speaks_of_the_classes_that_it_is_of(monkeypatch):
+    written = []
+    draw = Text.draw
+
+    def noted(text, *arguments, **more):
+        written.append(text.get_text())
+        return draw(text, *arguments, **more)
+
+    monkeypatch.setattr(Text, "draw", noted)
+    area = Estimate(0.5, 0.2, 0.8, 4)
+    of = ([True, False, True, False], {"attention": [0.1, 0.2, 0.3, 0.4]}, {"attention": area})
+    assert_nothing_is_cut_off(roc(*of, ("benign", "malign")))
+    words = " ".join(written)
+    assert "2 malign and 2 benign slides" in words
+    assert "benign slides called malign" in words
+    assert "tumor" not in words
