@@ -154,6 +154,8 @@ def write_labels(path: Path, steps: Steps) -> None:
     assert found.empty
     with steps.step("labels: rank"):
         table["label_rank"] = label_ranks(table, generator(0, "label ranks"))
+    with steps.step("labels: sort"):
+        table = table.sort_values(["split", "patch_id"], ignore_index=True)
     with steps.step("patches.csv: write"):
         write_patches(path, table)
 

@@ -85,7 +85,7 @@ def _parse(path: Path, content: bytes, types: Mapping[str, str], more: bool, aga
                 io.BytesIO(content),
                 dtype=dict(types),
                 index_col=False,
-                low_memory=False,
+                low_memory=not more,  # piece by piece, where no type is to be guessed from all rows
                 keep_default_na=False,
                 na_values={column: [""] for column in numbers},
             )
