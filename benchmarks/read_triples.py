@@ -33,6 +33,7 @@ import openslide
 import tifffile
 from numpy.typing import NDArray
 
+from histo_monai.process.memory import keep_freed_memory
 from histo_monai.slides import Box, Slide, choose_level, concentric_boxes, open_slide
 
 SIDE_PX = 256
@@ -95,6 +96,7 @@ def random_boxes(rng: np.random.Generator, slide: Slide, mpps: list[float], num_
 
 
 def pin_to_one_core(path: Path, mpp: float | None) -> None:
+    keep_freed_memory()
     SETTINGS.update(path=path, mpp=mpp)
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})

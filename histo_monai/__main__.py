@@ -22,6 +22,7 @@ from histo_monai.errors import InputError
 from histo_monai.params import check_run, load_params
 from histo_monai.process.failures import machine_failure
 from histo_monai.process.garbage import lasting
+from histo_monai.process.memory import keep_freed_memory
 from histo_monai.storage import check_apart, claim
 
 STAGES = {
@@ -84,6 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         logging.getLogger(noisy).setLevel(logging.WARNING)
     logging.getLogger("ignite").setLevel(logging.CRITICAL)  # it logs a traceback of what is raised anyway
     is_stage = name in STAGES and not arguments.pop("serve", False)
+    keep_freed_memory()
     try:
         with lasting():
             run = _run_of(name, arguments, is_stage)

@@ -18,6 +18,7 @@ import torch.distributed as dist
 from torch.multiprocessing.spawn import ProcessExitedException, start_processes
 
 from histo_monai.errors import InputError
+from histo_monai.process.memory import keep_freed_memory
 
 _HUNG = 75
 """Exit status of a rank that made no step."""
@@ -125,6 +126,7 @@ def _in_rank(
     arguments: tuple[Any, ...],
 ) -> None:
     """Meet the others and work. Not by Ignite's launcher: it takes a GPU wherever there is one."""
+    keep_freed_memory()
     device = device_of_rank(device, local_rank, ranks)
     if device.type == "cuda":
         torch.cuda.set_device(device)

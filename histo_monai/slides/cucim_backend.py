@@ -1,4 +1,4 @@
-"""Slides in cuCIM, region by region: as fast as its batches; never its cache of decoded tiles.
+"""Slides in cuCIM, tile by tile; never its cache of decoded tiles, but one of our own.
 
 cuCIM takes positions as (x, y) in level-0 pixels and rounds them down to whole pixels of the level.
 """
@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,6 @@ from histo_monai.errors import InputError
 from histo_monai.process.quiet import quiet_library
 from histo_monai.process.threads import in_order
 from histo_monai.slides.complaints import Complaints
-from histo_monai.slides.errors import SlideError
 from histo_monai.slides.resample import WHITE
 from histo_monai.slides.tiff import (
     ADOBE_DEFLATE,
@@ -33,6 +33,7 @@ from histo_monai.slides.tiff import (
     Page,
     TileGuard,
 )
+from histo_monai.slides.tile_cache import tile_cache
 
 SUFFIXES = (".svs", ".tif", ".tiff")
 """Names of files that cuCIM reads."""
@@ -46,6 +47,14 @@ _COLORS = {
 
 _ERRORS = (RuntimeError, ValueError, OverflowError, IndexError, MemoryError)
 """What cuCIM raises where a file is damaged."""
+
+_RUN = 4
+"""Tiles that a thread decodes before it asks for more: to ask takes a tenth of the time that one takes."""
+
+_TOGETHER_BYTES = 32 * 2**20
+"""Of regions that are put together at a time."""
+
+_Place = tuple[int, int]
 
 _is_loaded = False
 
@@ -137,7 +146,7 @@ class CucimBackend:
     name = "cucim"
 
     def __init__(self, path: Path, pages: Sequence[Page]) -> None:
-        """Open a file and decode one pixel of every level, so that an unreadable one shows now.
+        """Open a file and decode one tile of every level, so that an unreadable one shows now.
 
         Raises:
             ImportError, RuntimeError, ValueError: If cuCIM is absent or cannot read the file.
@@ -151,99 +160,118 @@ class CucimBackend:
             _page_of(size, tile, pages) for size, tile in zip(self.level_sizes_yx, tiles_yx, strict=True)
         ]
         self._guard = TileGuard(path, levels)
-        self._path = path
+        self._opening = object()  # a file that is opened again may be another by then
         for level in range(len(levels)):
-            self._guard.check(level, (0, 0), (1, 1))
-            self._decode(level, (0, 0), (1, 1))
+            if self._guard.is_written(level, (0, 0)):
+                self._guard.check(level, (0, 0))
+                self._decode(level, (0, 0))
 
     def read_regions(
-        self, level: int, corners_yx: Sequence[tuple[int, int]], size_yx: tuple[int, int]
+        self, level: int, corners_yx: Sequence[_Place], size_yx: _Place
     ) -> Iterator[NDArray[np.uint8]]:
         """See `backends.Backend`."""
         self._guard.check_unchanged()
-        for corner in corners_yx:
-            self._guard.check(level, corner, size_yx)
-        regions = in_order(lambda corner: self._decode_quietly(level, corner, size_yx), corners_yx)
+        together = max(1, _TOGETHER_BYTES // (3 * size_yx[0] * size_yx[1]))
+        for first in range(0, len(corners_yx), together):
+            yield from self._assemble(level, corners_yx[first : first + together], size_yx)
+
+    def _assemble(self, level: int, corners_yx: Sequence[_Place], size_yx: _Place) -> list[NDArray[np.uint8]]:
+        """Regions, each tile under them decoded once at most."""
+        regions = [np.empty((*size_yx, 3), np.uint8) for _ in corners_yx]
+        above: dict[_Place, list[int]] = defaultdict(list)
+        for number, corner in enumerate(corners_yx):
+            for place in self._guard.under(level, corner, size_yx):
+                above[place].append(number)
+        for place, tile in self._tiles(level, list(above)):
+            top, left = self._guard.field(level, place)[0]
+            for number in above[place]:
+                _paste(tile, (top - corners_yx[number][0], left - corners_yx[number][1]), regions[number])
+        return regions
+
+    def _tiles(self, level: int, places: Sequence[_Place]) -> Iterator[tuple[_Place, NDArray[np.uint8]]]:
+        """Tiles with their rows and columns: first those that are held."""
+        cache, missing = tile_cache(), []
+        for place in places:
+            tile = cache.get((self._opening, level, place))
+            if tile is not None:
+                yield place, tile
+            elif self._guard.is_written(level, place):
+                missing.append(place)
+            else:  # cuCIM leaves it black in most files
+                size_yx = self._guard.field(level, place)[1]
+                yield place, np.broadcast_to(np.uint8(WHITE), (*size_yx, 3))
+        for place, tile in zip(missing, self._decode_tiles(level, missing), strict=True):
+            cache.put((self._opening, level, place), tile)
+            yield place, tile
+
+    def _decode_tiles(self, level: int, places: Sequence[_Place]) -> Iterator[NDArray[np.uint8]]:
+        """Tiles in the order given, each checked before it is decoded."""
+        for place in places:
+            self._guard.check(level, place)
+        runs = [places[first : first + _RUN] for first in range(0, len(places), _RUN)]
+        decoded = in_order(lambda run: self._decode_quietly(level, run), runs)
         done, complaint = 0, ""
-        for pixels, complaint in regions:
+        for tiles, complaint in decoded:
             if complaint:
-                regions.close()
+                decoded.close()
                 break
-            yield self._guard.whiten(level, corners_yx[done], pixels, WHITE)
-            done += 1
-        for corner in corners_yx[done:]:  # what it was about shows when a single thread decodes
-            yield self._guard.whiten(level, corner, self._decode(level, corner, size_yx), WHITE)
+            yield from tiles
+            done += len(tiles)
+        for place in places[done:]:  # what it was about shows when a single thread decodes
+            yield self._decode(level, place)
         if complaint:
             print(complaint, file=sys.stderr)
 
-    def _decode_quietly(
-        self, level: int, corner_yx: tuple[int, int], size_yx: tuple[int, int]
-    ) -> tuple[NDArray[np.uint8], str]:
-        """A region, and what the decoder, or that of another thread, complained about meanwhile."""
-        try:
-            return self._decode_plainly(level, corner_yx, size_yx)
-        except _ERRORS as error:
-            return np.empty((0, 0, 3), np.uint8), str(error) or type(error).__name__
+    def _decode_quietly(self, level: int, places: Sequence[_Place]) -> tuple[list[NDArray[np.uint8]], str]:
+        """Tiles, or what the decoder, or that of another thread, complained about meanwhile."""
+        tiles = []
+        for place in places:
+            try:
+                tile, complaint = self._decode_plainly(level, place)
+            except _ERRORS as error:
+                complaint = str(error) or type(error).__name__
+            if complaint:
+                return [], complaint
+            tiles.append(tile)
+        return tiles, ""
 
-    def _decode(self, level: int, corner_yx: tuple[int, int], size_yx: tuple[int, int]) -> NDArray[np.uint8]:
+    def _decode(self, level: int, place: _Place) -> NDArray[np.uint8]:
+        """A tile, decoded by this thread alone; a complaint that does not come again was not about it."""
         try:
-            pixels, complaint = self._decode_plainly(level, corner_yx, size_yx)
+            tile, complaint = self._decode_plainly(level, place)
+            again = self._decode_plainly(level, place)[1] if complaint else ""
         except _ERRORS as error:
-            raise self._located(level, corner_yx, size_yx, str(error)) from error
+            raise self._guard.damaged(level, place, error) from error
+        if again:
+            raise self._guard.damaged(level, place, again)
         if complaint:
-            self._blame(level, corner_yx, size_yx, complaint)
-        return pixels
+            print(complaint, file=sys.stderr)
+        return tile
 
-    def _decode_plainly(
-        self, level: int, corner_yx: tuple[int, int], size_yx: tuple[int, int]
-    ) -> tuple[NDArray[np.uint8], str]:
-        """One region, and what the decoder printed meanwhile."""
+    def _decode_plainly(self, level: int, place: _Place) -> tuple[NDArray[np.uint8], str]:
+        """The part of a tile that lies in the level, and what the decoder printed meanwhile."""
+        (top, left), (height, width) = self._guard.field(level, place)
+        # cuCIM divides by the downsample and drops the fraction: the middle of the pixel is safe from that.
+        downsample = self._downsamples[level]
+        where = (int((left + 0.5) * downsample), int((top + 0.5) * downsample))
         with Complaints() as complaints:
-            where = self._location(level, corner_yx)
-            pixels = np.asarray(self._image.read_region(where, (size_yx[1], size_yx[0]), level))
-        if pixels.shape != (*size_yx, 3):
+            pixels = np.asarray(self._image.read_region(where, (width, height), level))
+        if pixels.shape != (height, width, 3):
             raise InputError(f"level {level} has {pixels.shape[-1]} channels, not 3")
         return pixels, complaints.text
 
-    def _blame(
-        self, level: int, corner_yx: tuple[int, int], size_yx: tuple[int, int], complaint: str
-    ) -> None:
-        """Raise a complaint as an error with slide, level and tile; pass on what was not about these tiles."""
-        error = self._find_damage(level, corner_yx, size_yx)
-        if error is not None:
-            raise error
-        print(complaint, file=sys.stderr)
-
-    def _located(
-        self, level: int, corner_yx: tuple[int, int], size_yx: tuple[int, int], why: str
-    ) -> SlideError:
-        """What cuCIM raised, as an error with slide, level and tile."""
-        error = self._find_damage(level, corner_yx, size_yx)
-        return error or SlideError(self._path, f"level {level} cannot be decoded ({why}); copy it again")
-
-    def _find_damage(
-        self, level: int, corner_yx: tuple[int, int], size_yx: tuple[int, int]
-    ) -> SlideError | None:
-        """Decode the tiles under a region one by one: the error of the first that is complained about."""
-        for place, tile_corner, tile_size in self._guard.written_under(level, corner_yx, size_yx):
-            try:
-                _, why = self._decode_plainly(level, tile_corner, tile_size)
-            except _ERRORS as error:
-                why = str(error)
-            if why:
-                return self._guard.damaged(level, place, why)
-        return None
-
-    def _location(self, level: int, corner_yx: tuple[int, int]) -> tuple[int, int]:
-        # cuCIM divides by the downsample and drops the fraction: the middle of the pixel is safe from that.
-        downsample = self._downsamples[level]
-        y, x = (int((value + 0.5) * downsample) for value in corner_yx)
-        return x, y
-
     def close(self) -> None:
         """Close the file."""
+        tile_cache().forget(self._opening)
         self._guard.close()
         self._image.close()
+
+
+def _paste(tile: NDArray[np.uint8], corner_yx: _Place, region: NDArray[np.uint8]) -> None:
+    """Copy the part of a tile that lies in a region; its corner is counted from the region's."""
+    (top, left), (height, width) = corner_yx, tile.shape[:2]
+    part = tile[max(0, -top) : region.shape[0] - top, max(0, -left) : region.shape[1] - left]
+    region[max(0, top) : top + height, max(0, left) : left + width] = part
 
 
 def _page_of(size_yx: tuple[int, int], tile_yx: tuple[int, int], pages: Sequence[Page]) -> Page:

@@ -29,7 +29,11 @@ logger = logging.getLogger(__name__)
 
 _STRIP_PX = 16 * 2**20
 _MAX_PX = 2**28
-_TILE_ROW_PX = 256
+_NEIGHBORS = 48
+"""Boxes that are read together: their tiles fit into the cache, so that each is decoded once."""
+
+_BAND_PX = 2048
+"""Rows of level 0 that are walked through from left to right, then the next ones."""
 
 
 class Slide:
@@ -103,15 +107,17 @@ class Slide:
         if len(sides) != 1:
             raise InputError(f"read_many takes boxes of one side_px, got {sorted(sides) or 'no boxes'}")
         side = sides.pop()
-        groups: dict[tuple[int, int, float, bool], list[tuple[int, Window]]] = defaultdict(list)
-        for number, box in enumerate(boxes):
-            level, window = self._plan(box)
-            groups[level, window.region_px, window.scale, window.is_aligned].append((number, window))
+        plans = [self._plan(box) for box in boxes]
         patches = np.empty((len(boxes), 3, side, side), np.uint8)
-        for (level, *_), group in groups.items():
-            # Neighbors in the file one after the other: it is read in its own order.
-            group.sort(key=lambda item: (item[1].corner_yx[0] // _TILE_ROW_PX, item[1].corner_yx[1]))
-            self._fill(level, [number for number, _ in group], [window for _, window in group], patches)
+        # Neighbors one after the other, and all resolutions of a place before the next: they share tiles.
+        order = sorted(range(len(boxes)), key=lambda number: _place(boxes[number]))
+        for first in range(0, len(order), _NEIGHBORS):
+            groups: dict[tuple[int, int, float, bool], list[tuple[int, Window]]] = defaultdict(list)
+            for number in order[first : first + _NEIGHBORS]:
+                level, window = plans[number]
+                groups[level, window.region_px, window.scale, window.is_aligned].append((number, window))
+            for (level, *_), group in groups.items():
+                self._fill(level, [number for number, _ in group], [window for _, window in group], patches)
         return patches
 
     def _fill(
@@ -244,6 +250,11 @@ def open_slide(path: str | Path, mpp: float | None = None) -> Slide:
         properties = dict(backend.properties)
     power = objective_power(pages, properties)
     return Slide(path, resolve_mpp(path, mpp, pages, properties), backend, pages, power)
+
+
+def _place(box: Box) -> tuple[float, float]:
+    """Where a box comes in the order of reading."""
+    return box.center_yx[0] // _BAND_PX, box.center_yx[1]
 
 
 def _check_file(path: Path) -> None:

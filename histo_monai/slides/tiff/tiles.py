@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from histo_monai.slides.errors import SlideError
 from histo_monai.slides.tiff.frames import NoTileError, check_jpeg_tables, check_tile, most_bytes
@@ -43,7 +42,6 @@ class TileGuard:
         self._stamp = self._stamp_now()
         self._sound = [np.zeros(page.grid_yx, bool) for page in levels]
         self._known_heads = [b""] * len(levels)  # Most writers begin all tiles alike.
-        self._has_empty = [bool((page.counts == 0).any()) for page in levels]
 
     def check_unchanged(self) -> None:
         """Check the file's size and time.
@@ -56,57 +54,40 @@ class TileGuard:
                 self._path, "was changed while it was open; let nothing write to it, and start again"
             )
 
-    def check(self, level: int, corner_yx: tuple[int, int], size_yx: tuple[int, int]) -> None:
-        """Check the tiles under a region.
+    def under(self, level: int, corner_yx: _Place, size_yx: _Place) -> Iterator[_Place]:
+        """Row and column of every tile under a region."""
+        (top, left), (height, width) = corner_yx, self._levels[level].tile_yx
+        columns = range(left // width, (left + size_yx[1] - 1) // width + 1)
+        for row in range(top // height, (top + size_yx[0] - 1) // height + 1):
+            for column in columns:
+                yield row, column
+
+    def field(self, level: int, place: _Place) -> tuple[_Place, _Place]:
+        """Corner of a tile, and its size inside the level."""
+        page = self._levels[level]
+        top, left = place[0] * page.tile_yx[0], place[1] * page.tile_yx[1]
+        size = (min(page.tile_yx[0], page.size_yx[0] - top), min(page.tile_yx[1], page.size_yx[1] - left))
+        return (top, left), size
+
+    def is_written(self, level: int, place: _Place) -> bool:
+        """Whether a tile has bytes in the file; cuCIM gives black or nothing for one that was never written."""
+        page = self._levels[level]
+        return bool(page.counts[place[0] * page.grid_yx[1] + place[1]] > 0)
+
+    def check(self, level: int, place: _Place) -> None:
+        """Check a tile before it is decoded for the first time.
 
         Raises:
-            SlideError: If one of them is damaged.
+            SlideError: If it is damaged.
         """
-        page = self._levels[level]
-        rows, columns = _under(page, corner_yx, size_yx)
-        sound = self._sound[level][rows, columns]
-        if sound.all():
-            return
-        for row, column in np.argwhere(~sound).tolist():
-            self._check_one(level, (row + rows.start, column + columns.start))
-        sound[:] = True
-
-    def written_under(
-        self, level: int, corner_yx: tuple[int, int], size_yx: tuple[int, int]
-    ) -> Iterator[tuple[_Place, _Place, _Place]]:
-        """Row and column of every written tile under a region, with its corner and its size inside the level."""
-        page = self._levels[level]
-        rows, columns = _under(page, corner_yx, size_yx)
-        for row in range(rows.start, rows.stop):
-            for column in range(columns.start, columns.stop):
-                if page.counts[row * page.grid_yx[1] + column] > 0:
-                    top, left = row * page.tile_yx[0], column * page.tile_yx[1]
-                    height, width = min(page.tile_yx[0], page.size_yx[0] - top), page.size_yx[1] - left
-                    yield (row, column), (top, left), (height, min(page.tile_yx[1], width))
+        if not self._sound[level][place]:
+            self._check_one(level, place)
+            self._sound[level][place] = True
 
     def damaged(self, level: int, place: _Place, why: object) -> SlideError:
         """The error of a tile."""
         what = f"the tile in row {place[0]}, column {place[1]} of level {level} is damaged"
         return SlideError(self._path, f"{what} ({why}); copy or download the file again")
-
-    def whiten(
-        self, level: int, corner_yx: tuple[int, int], pixels: NDArray[np.uint8], white: int
-    ) -> NDArray[np.uint8]:
-        """Paint tiles that were never written white; cuCIM leaves them black in most files."""
-        page = self._levels[level]
-        if not self._has_empty[level]:
-            return pixels
-        rows, columns = _under(page, corner_yx, (pixels.shape[0], pixels.shape[1]))
-        empty = (page.counts[: page.grid_yx[0] * page.grid_yx[1]] == 0).reshape(page.grid_yx)[rows, columns]
-        if not empty.any():
-            return pixels
-        pixels = pixels.copy()
-        for row, column in np.argwhere(empty).tolist():
-            top = (row + rows.start) * page.tile_yx[0] - corner_yx[0]
-            left = (column + columns.start) * page.tile_yx[1] - corner_yx[1]
-            bottom, right = top + page.tile_yx[0], left + page.tile_yx[1]
-            pixels[max(top, 0) : bottom, max(left, 0) : right] = white
-        return pixels
 
     def _stamp_now(self) -> tuple[int, int]:
         status = os.fstat(self._file.fileno())
@@ -129,10 +110,3 @@ class TileGuard:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-
-def _under(page: Page, corner_yx: _Place, size_yx: _Place) -> tuple[slice, slice]:
-    """Rows and columns of the tiles under a region."""
-    (top, left), (height, width), (tile_height, tile_width) = corner_yx, size_yx, page.tile_yx
-    rows = slice(top // tile_height, (top + height - 1) // tile_height + 1)
-    return rows, slice(left // tile_width, (left + width - 1) // tile_width + 1)
