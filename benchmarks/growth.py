@@ -98,7 +98,7 @@ def read(folder: Path, num_rows: int) -> dict[str, float]:
     with steps.step("pretraining: make ready"):
         patches = ConcentricPatches(slides, centers, mpps=(0.25, 0.5, 1.0), patch_px=64)
     with steps.step("pretraining: an epoch's order"):
-        for _ in EpochBatches(len(patches), 64, seed=0):
+        for _ in EpochBatches(len(patches), 64, seed=0, slides=patches.slides_to_mix):
             pass
     memory = {"pretraining: bytes": (resident() - at_start) / num_rows}
     del centers, patches

@@ -57,11 +57,16 @@ class PatchReading:
 
     def in_order(self, rows: pd.DataFrame, batch_size: int) -> LabeledLoader:
         """Every row once, in the order of the table."""
-        return self.loader(rows, EpochBatches(len(rows), batch_size, seed=None))
+        return self.loader(self.dataset(rows), rows, EpochBatches(len(rows), batch_size, seed=None))
 
-    def loader(self, rows: pd.DataFrame, batches: Sampler[list[int]]) -> LabeledLoader:
-        """Rows in the order that a sampler gives."""
-        dataset = LabeledPatches(rows, patch_px=self.patch_px)
+    def dataset(self, rows: pd.DataFrame) -> LabeledPatches:
+        """The pixels of rows."""
+        return LabeledPatches(rows, patch_px=self.patch_px)
+
+    def loader(
+        self, dataset: LabeledPatches, rows: pd.DataFrame, batches: Sampler[list[int]]
+    ) -> LabeledLoader:
+        """The pixels of rows beside their labels, in the order that a sampler gives."""
         loader = patch_loader(dataset, batches, workers=self.workers, pin=self.pin)
         return LabeledLoader(loader, task_targets(rows, self.classes))
 

@@ -14,8 +14,9 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from histo_monai.errors import InputError
 from histo_monai.loading.kept import MAX_BYTES, KeptPixels
+from histo_monai.loading.order import shuffled_order, slides_to_mix
 from histo_monai.randomness import generator
-from histo_monai.slides import SlidePool, concentric_boxes
+from histo_monai.slides import MAX_OPEN, SlidePool, concentric_boxes
 
 Patches = tuple[torch.Tensor, torch.Tensor]
 """Pixels (n, S, 3, P, P) uint8 and the row of each sample in its table (n,) int64."""
@@ -46,7 +47,7 @@ class ConcentricPatches(Dataset[Patches]):
         *,
         mpps: Sequence[float],
         patch_px: int,
-        max_open_slides: int = 32,
+        max_open_slides: int = MAX_OPEN,
         max_kept_bytes: int = MAX_BYTES,
     ) -> None:
         rows = pd.Index(slides["slide_id"]).get_indexer(pd.Index(centers["slide_id"]))
@@ -66,6 +67,11 @@ class ConcentricPatches(Dataset[Patches]):
 
     def __len__(self) -> int:
         return len(self.slide_row)
+
+    @property
+    def slides_to_mix(self) -> NDArray[np.int32] | None:
+        """See `order.slides_to_mix`."""
+        return slides_to_mix(self.slide_row, max_open=self._pool.max_open, num_kept=self._kept.num)
 
     def __getitem__(self, index: int) -> Patches:
         """One sample, with a leading axis of 1."""
@@ -104,13 +110,21 @@ class EpochBatches(Sampler[list[int]]):
         seed: of the order; None keeps the table's order and the last, shorter batch (validation).
         rank: this process.
         world_size: number of processes.
+        slides: number of each row's slide, to read few slides at a time, see `order.shuffled_order`.
 
     Raises:
         InputError: with a seed: the batch does not divide among the processes, or is larger than the table.
     """
 
     def __init__(
-        self, num_samples: int, batch_size: int, *, seed: int | None, rank: int = 0, world_size: int = 1
+        self,
+        num_samples: int,
+        batch_size: int,
+        *,
+        seed: int | None,
+        rank: int = 0,
+        world_size: int = 1,
+        slides: NDArray[np.int32] | None = None,
     ) -> None:
         if seed is not None and batch_size % world_size:
             raise InputError(
@@ -125,6 +139,7 @@ class EpochBatches(Sampler[list[int]]):
         self.seed = seed
         self.rank = rank
         self.world_size = world_size
+        self.slides = slides
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -139,7 +154,8 @@ class EpochBatches(Sampler[list[int]]):
     def __iter__(self) -> Iterator[list[int]]:
         rows = np.arange(self.num_samples)
         if self.seed is not None:
-            rows = generator(self.seed, "batches", self.epoch).permutation(self.num_samples)
+            draw = generator(self.seed, "batches", self.epoch)
+            rows = shuffled_order(draw, self.num_samples, self.slides, MAX_OPEN)
         for i in range(len(self)):
             batch = rows[i * self.batch_size : (i + 1) * self.batch_size]
             yield np.array_split(batch, self.world_size)[self.rank].tolist()

@@ -7,11 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from histo_monai.loading.kept import MAX_BYTES, KeptPixels
 from histo_monai.loading.loaders import Patches
+from histo_monai.loading.order import slides_to_mix
 from histo_monai.loading.reader import PatchReader
+from histo_monai.slides import MAX_OPEN
 
 
 class LabeledPatches(Dataset[Patches]):
@@ -29,7 +32,7 @@ class LabeledPatches(Dataset[Patches]):
         table: pd.DataFrame,
         *,
         patch_px: int,
-        max_open_slides: int = 32,
+        max_open_slides: int = MAX_OPEN,
         max_kept_bytes: int = MAX_BYTES,
     ) -> None:
         self._reader = PatchReader(table, patch_px=patch_px, max_open_slides=max_open_slides)
@@ -37,6 +40,12 @@ class LabeledPatches(Dataset[Patches]):
 
     def __len__(self) -> int:
         return len(self._reader)
+
+    @property
+    def slides_to_mix(self) -> NDArray[np.int32] | None:
+        """See `order.slides_to_mix`."""
+        reader = self._reader
+        return slides_to_mix(reader.slides, max_open=reader.max_open_slides, num_kept=self._kept.num)
 
     def __getitem__(self, index: int) -> Patches:
         """One patch, with a leading axis of 1."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from histo_monai.errors import InputError
 from histo_monai.files.trees import MAX_ASPECT, read_image
-from histo_monai.slides import Box, SlidePool
+from histo_monai.slides import MAX_OPEN, Box, SlidePool
 
 
 class PatchReader:
@@ -23,17 +23,23 @@ class PatchReader:
         max_open_slides: handles that one process keeps open.
     """
 
-    def __init__(self, table: pd.DataFrame, *, patch_px: int, max_open_slides: int = 32) -> None:
+    def __init__(self, table: pd.DataFrame, *, patch_px: int, max_open_slides: int = MAX_OPEN) -> None:
         self.paths, self._files = pd.factorize(table["path"])
         self.patch_px = patch_px
         self.center_yx = table[["y", "x"]].to_numpy(np.float64)
         self.side_px = table["side_px"].to_numpy(np.int32)
         self.mpp = table["mpp"].to_numpy(np.float64)
         self.slide_mpp = table["slide_mpp"].to_numpy(np.float64)
+        self.max_open_slides = max_open_slides
         self._pool = SlidePool(max_open_slides)
 
     def __len__(self) -> int:
         return len(self.paths)
+
+    @property
+    def slides(self) -> NDArray[np.int32]:
+        """Number of each row's slide; -1 where it is an image file."""
+        return np.where(np.isnan(self.center_yx[:, 0]), -1, self.paths).astype(np.int32)
 
     def read(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
         """Patches in the order of `rows`, (n, 3, P, P) uint8.

@@ -8,12 +8,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Sampler
 
 from histo_monai.errors import InputError
 from histo_monai.loading.labeled import LabeledLoader, PatchReading
 from histo_monai.loading.loaders import Patches
+from histo_monai.loading.order import shuffled_order
 from histo_monai.randomness import generator
+from histo_monai.slides import MAX_OPEN
 
 
 class ShuffledBatches(Sampler[list[int]]):
@@ -28,10 +31,18 @@ class ShuffledBatches(Sampler[list[int]]):
         num_batches: of an epoch; None for as few as show every row.
         seed: of the order.
         purpose: tells apart streams of one seed.
+        slides: number of each row's slide, to read few slides at a time, see `order.shuffled_order`.
     """
 
     def __init__(
-        self, num_samples: int, batch_size: int, *, num_batches: int | None = None, seed: int, purpose: str
+        self,
+        num_samples: int,
+        batch_size: int,
+        *,
+        num_batches: int | None = None,
+        seed: int,
+        purpose: str,
+        slides: NDArray[np.int32] | None = None,
     ) -> None:
         if num_samples < 1:
             raise InputError(f"no {purpose} patch to train on")
@@ -40,6 +51,7 @@ class ShuffledBatches(Sampler[list[int]]):
         self.num_batches = num_batches or -(-num_samples // batch_size)
         self.seed = seed
         self.purpose = purpose
+        self.slides = slides
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -54,7 +66,8 @@ class ShuffledBatches(Sampler[list[int]]):
         passes = 0
         for _ in range(self.num_batches):
             while len(waiting) < self.batch_size:
-                order = generator(self.seed, self.purpose, self.epoch, passes).permutation(self.num_samples)
+                draw = generator(self.seed, self.purpose, self.epoch, passes)
+                order = shuffled_order(draw, self.num_samples, self.slides, MAX_OPEN)
                 waiting = np.concatenate([waiting, order])
                 passes += 1
             yield waiting[: self.batch_size].tolist()
@@ -71,8 +84,16 @@ def shuffled(
     num_batches: int | None = None,
 ) -> LabeledLoader:
     """Full batches of rows, see `ShuffledBatches`."""
-    batches = ShuffledBatches(len(rows), batch_size, num_batches=num_batches, seed=seed, purpose=purpose)
-    return reading.loader(rows, batches)
+    dataset = reading.dataset(rows)
+    batches = ShuffledBatches(
+        len(rows),
+        batch_size,
+        num_batches=num_batches,
+        seed=seed,
+        purpose=purpose,
+        slides=dataset.slides_to_mix,
+    )
+    return reading.loader(dataset, rows, batches)
 
 
 def for_statistics(
@@ -83,7 +104,9 @@ def for_statistics(
     if num == 0:
         return None
     size = min(batch_size, num)
-    return shuffled(reading, rows, size, seed=seed, purpose="statistics", num_batches=num // size)
+    # Of all slides at once: a few hundred rows are to stand for them all.
+    batches = ShuffledBatches(len(rows), size, num_batches=num // size, seed=seed, purpose="statistics")
+    return reading.loader(reading.dataset(rows), rows, batches)
 
 
 def two_streams(

@@ -25,7 +25,7 @@ from histo_monai.loading.wsi_levels import (
     square_mpp,
 )
 from histo_monai.process.quiet import quiet_library
-from histo_monai.slides import NoResolutionError, Slide, SlideError, SlidePool
+from histo_monai.slides import MAX_OPEN, NoResolutionError, Slide, SlideError, SlidePool
 
 with quiet_library():  # MONAI loads nvImageCodec, which prints warnings where there is no GPU.
     from monai.data.wsi_reader import BaseWSIReader
@@ -84,7 +84,7 @@ class SlideReader(BaseWSIReader):
         *,
         mpps: Sequence[float] = (),
         slide_mpp: float | Mapping[str, float] | None = None,
-        max_open_slides: int = 32,
+        max_open_slides: int = MAX_OPEN,
         channel_dim: int = 0,
         dtype: DTypeLike | torch.dtype = np.uint8,
         device: torch.device | str | None = None,

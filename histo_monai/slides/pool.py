@@ -7,6 +7,9 @@ from pathlib import Path
 from histo_monai.slides.reader import Slide, open_slide
 from histo_monai.storage.handles import HandlePool
 
+MAX_OPEN = 64
+"""Slides that one process keeps open: the tables of tiles of a large one take 5 MB."""
+
 
 class SlidePool:
     """Keeps the slides used last open, per process, and never more than a set number; see `HandlePool`.

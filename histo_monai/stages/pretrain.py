@@ -133,6 +133,7 @@ def _loader(
         seed=seed if split == "train" else None,
         rank=idist.get_rank(),
         world_size=idist.get_world_size(),
+        slides=dataset.slides_to_mix,
     )
     return patch_loader(dataset, batches, workers=environment.workers, pin=environment.device.type == "cuda")
 
