@@ -6,6 +6,7 @@ from histo_monai.assembly import Assembly, TrainingRows, schedule_of
 from histo_monai.engines.fit import Records
 from histo_monai.engines.semisupervised import PairPicture, StudentResult, train_student
 from histo_monai.imports import stage_sha256
+from histo_monai.loading.labeled import HiddenLabels
 from histo_monai.loading.streams import for_statistics, two_streams
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.semisupervised import METHODS
@@ -61,6 +62,7 @@ def teach_student(
         labeled,
         unlabeled,
         assembly.in_order(rows.validation),
+        hidden=HiddenLabels.of(rows.unlabeled, rows.labeled, assembly.task.classes),
         schedule=schedule,
         seed=seed,
         picture=picture,

@@ -24,6 +24,8 @@ SIDE = 32
 class Waves(Dataset[Any]):
     """Stands in for the reader: images of stripes, whose period tells the class or the score, on noise."""
 
+    slides_to_mix = None  # no slide is read
+
     def __init__(self, table: pd.DataFrame, *, patch_px: int) -> None:
         period = torch.tensor([4.0 if label == "fine" else 12.0 for label in table["label"]])
         if table["score"].notna().any():

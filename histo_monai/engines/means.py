@@ -11,21 +11,26 @@ from ignite.metrics import Metric
 
 
 class SampleMean(Metric):
-    """Mean of values that come per sample, Shape (n,); summed in float64 where they are, so no step waits for it."""
+    """Mean of values that come per sample; summed in float64 where they are, so no step waits for it."""
 
     def reset(self) -> None:
         """Forget all values."""
         self._sum = torch.zeros((), dtype=torch.float64)  # goes to the device of the first value
-        self._count = 0
+        self._count: torch.Tensor | int = 0
 
-    def update(self, output: torch.Tensor) -> None:
-        """Add the values of a batch."""
-        self._sum = self._sum + output.detach().double().sum()
-        self._count += output.numel()
+    def update(self, output: torch.Tensor | tuple[torch.Tensor, torch.Tensor]) -> None:
+        """Add the values of a batch, shape (n,), or values and which of them count, bool, shape (n,) each."""
+        if isinstance(output, tuple):
+            values, counted = output
+            self._sum = self._sum + values.detach().double().where(counted, 0.0).sum()
+            self._count = self._count + counted.sum()
+        else:
+            self._sum = self._sum + output.detach().double().sum()
+            self._count += output.numel()
 
     def compute(self) -> float:
         """The mean over all processes; NaN if there was no value. The one moment at which a GPU is waited for."""
-        count = torch.full_like(self._sum, self._count)
+        count = torch.as_tensor(self._count).to(self._sum)
         totals = torch.stack([self._sum, count])
         if dist.is_initialized():
             if dist.get_backend() == "nccl":  # A process without a value has its sum on the CPU.
@@ -35,6 +40,6 @@ class SampleMean(Metric):
 
 
 def attach_means(engine: Engine, names: Iterable[str]) -> None:
-    """Give `engine.state.metrics[name]` at the end of each epoch, from outputs that are dicts of Shape (n,) tensors."""
+    """Give `engine.state.metrics[name]` at the end of each epoch, from dicts of what `SampleMean` takes."""
     for name in names:
         SampleMean(output_transform=lambda output, name=name: output[name]).attach(engine, name)

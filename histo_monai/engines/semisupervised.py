@@ -16,14 +16,17 @@ from histo_monai.engines.handlers import ScheduledRates
 from histo_monai.engines.means import attach_means
 from histo_monai.engines.prediction import build_evaluator, take_statistics
 from histo_monai.engines.task import Task
-from histo_monai.loading.labeled import LabeledLoader
+from histo_monai.loading.labeled import HiddenLabels, LabeledLoader
 from histo_monai.loading.streams import SideBySide
 from histo_monai.randomness import Step
 from histo_monai.schedule import Schedule
-from histo_monai.semisupervised.protocol import Batch, SemiSupervised
+from histo_monai.semisupervised.protocol import GUESSES, Batch, SemiSupervised
 
 NUM_SHOWN = 8
 """Pairs of views in a picture."""
+
+Measured = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
+"""Values (n,), or values and which of them count."""
 
 PairPicture = Callable[..., np.ndarray]
 """(weak (n, 3, P, P) float, strong, predictions of the weak views (n, K), of the strong) -> (H, W, 3) uint8."""
@@ -56,6 +59,7 @@ def train_student(
     picture: PairPicture,
     records: Records,
     statistics: LabeledLoader | None = None,
+    hidden: HiddenLabels | None = None,
 ) -> StudentResult:
     """Run a method; its model holds the last student afterwards.
 
@@ -71,15 +75,16 @@ def train_student(
         records: where traces are left.
         statistics: what the last student takes the statistics of its batch-norms from, see `take_statistics`; None:
             those of training stay.
+        hidden: what guesses are held against, see `StudentStep`; None: they are not.
 
     Raises:
         ArithmeticError: the loss is not finite.
     """
     to_device(method.network, task.device)
     optimizer = method.optimizer(schedule)
-    step = StudentStep(method, task, labeled.targets, optimizer, seed)
+    step = StudentStep(method, task, labeled.targets, optimizer, seed, hidden)
     trainer = Engine(step)
-    attach_means(trainer, method.measures)
+    attach_means(trainer, step.measures)
     ScheduledRates(optimizer, schedule).attach(trainer)
     evaluator = build_evaluator(lambda patches: method.model.eval()(patches), task, validation.targets)
     trainer.add_event_handler(Events.EPOCH_COMPLETED, method.after_epoch)
@@ -114,6 +119,11 @@ class StudentStep:
         targets: of the labeled rows.
         optimizer: of the method.
         seed: of the views.
+        hidden: labels that guesses are held against; they reach nothing that trains.
+
+    Attributes:
+        measures: what a call gives: the method's, and how good its guesses are: of all patches with a hidden label, and
+            of those among them that the loss counts.
     """
 
     def __init__(
@@ -123,16 +133,24 @@ class StudentStep:
         targets: torch.Tensor,
         optimizer: torch.optim.Optimizer,
         seed: int,
+        hidden: HiddenLabels | None = None,
     ) -> None:
+        self.measures = method.measures
+        self._hidden = hidden if hidden is not None and method.guesses and bool(hidden.known.any()) else None
+        self._objective = task.objective
+        if self._hidden is not None:
+            self.measures += (task.objective.GUESS_MEASURE,)
+            if "used" in method.measures and task.objective.classes:
+                self.measures += (f"used_{task.objective.GUESS_MEASURE}",)
         self._method = method
         self._device = task.device
         self._targets = targets
         self._optimizer = optimizer
         self._seed = seed
 
-    def __call__(self, engine: Engine, pair: Any) -> dict[str, torch.Tensor]:
-        """Views, outputs, loss, step; what was measured, each of shape (n,)."""
-        (labeled, rows), (unlabeled, _) = pair
+    def __call__(self, engine: Engine, pair: Any) -> dict[str, Measured]:
+        """Views, outputs, loss, step; `measures` of the batch."""
+        (labeled, rows), (unlabeled, unlabeled_rows) = pair
         self._method.network.train()
         step = Step(self._seed, engine.state.epoch, engine.state.iteration)
         here = self._here
@@ -145,7 +163,20 @@ class StudentStep:
         measured["loss"].mean().backward()
         self._optimizer.step()
         self._method.after_step()
-        return {name: values.detach() for name, values in measured.items()}
+        found: dict[str, Measured] = {name: measured[name].detach() for name in self._method.measures}
+        return found | self._of_guesses(measured, unlabeled_rows)
+
+    def _of_guesses(self, measured: dict[str, torch.Tensor], rows: torch.Tensor) -> dict[str, Measured]:
+        """How good the guesses of a batch are, and which of them count."""
+        if self._hidden is None:
+            return {}
+        known, targets = self._here(self._hidden.known[rows]), self._here(self._hidden.targets[rows])
+        name, guesses = self._objective.GUESS_MEASURE, measured[GUESSES].detach()
+        quality = self._objective.guess_quality(guesses, targets)
+        found: dict[str, Measured] = {name: (quality, known)}
+        if f"used_{name}" in self.measures:
+            found[f"used_{name}"] = (quality, known & (measured["used"] > 0))
+        return found
 
     def show(self, patches: torch.Tensor) -> tuple[np.ndarray, ...]:
         """(n, 1, 3, P, P) uint8 -> see `SemiSupervised.pairs`."""

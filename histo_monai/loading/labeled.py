@@ -40,6 +40,33 @@ class LabeledLoader:
 
 
 @dataclass(frozen=True)
+class HiddenLabels:
+    """Labels that are known of unlabeled patches, and given to no training: what its guesses are held against.
+
+    Attributes:
+        targets: by row of the unlabeled table, as those of a `LabeledLoader`; of any value where nothing is known.
+        known: by row, bool: a label is known, and not given.
+    """
+
+    targets: torch.Tensor
+    known: torch.Tensor
+
+    @classmethod
+    def of(cls, unlabeled: pd.DataFrame, labeled: pd.DataFrame, classes: list[str] | None) -> HiddenLabels:
+        """Of the patches that are not among the labeled ones.
+
+        Args:
+            unlabeled: the table that is learned from without labels.
+            labeled: the patches whose labels are given.
+            classes: names by number; None for scores.
+        """
+        targets = task_targets(unlabeled, classes)
+        is_there = ~targets.isnan() if classes is None else targets >= 0
+        is_given = unlabeled["patch_id"].isin(labeled["patch_id"]).to_numpy()
+        return cls(targets, is_there & ~torch.from_numpy(is_given))
+
+
+@dataclass(frozen=True)
 class PatchReading:
     """How rows of a table of patches are read.
 

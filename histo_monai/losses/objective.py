@@ -17,11 +17,13 @@ class Objective(Protocol):
     Attributes:
         MEASURES: what training and validation report per image, "loss" first.
         PSEUDO_MEASURES: what consistency training reports of pseudo labels, per image.
+        GUESS_MEASURE: what guesses are held against labels by.
         classes: names by number; None for a score.
     """
 
     MEASURES: ClassVar[tuple[str, ...]]
     PSEUDO_MEASURES: ClassVar[tuple[str, ...]]
+    GUESS_MEASURE: ClassVar[str]
     classes: list[str] | None
 
     def measure(self, outputs: torch.Tensor, targets: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -39,6 +41,12 @@ class Objective(Protocol):
         self, student: torch.Tensor, teacher: torch.Tensor, threshold: float = 0.0
     ) -> dict[str, torch.Tensor]:
         """How the two predictions of unlabeled images agree, `PSEUDO_MEASURES`, each Shape (N,)."""
+
+    def guesses(self, outputs: torch.Tensor) -> torch.Tensor:
+        """Outputs, or predictions, (N, K) -> what each image is taken to be, (N,): class numbers, or scores 0..1."""
+
+    def guess_quality(self, guesses: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """Guesses (N,) against labels (N,) -> `GUESS_MEASURE`, Shape (N,)."""
 
     def right(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """How good outputs are, per image, larger is better: what models are compared by. Shape (N,)."""
@@ -59,6 +67,7 @@ class Classification:
 
     MEASURES: ClassVar[tuple[str, ...]] = ("loss", "accuracy")
     PSEUDO_MEASURES: ClassVar[tuple[str, ...]] = ("agreement", "teacher_entropy", "student_entropy", "used")
+    GUESS_MEASURE: ClassVar[str] = "guess_accuracy"
 
     def __init__(self, classes: Sequence[str]) -> None:
         if len(classes) < 2:
@@ -88,6 +97,14 @@ class Classification:
             "used": self._used(teacher, threshold),
         }
 
+    def guesses(self, outputs: torch.Tensor) -> torch.Tensor:
+        """The arg max."""
+        return outputs.argmax(dim=-1)
+
+    def guess_quality(self, guesses: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """1 where the guess is the class, else 0."""
+        return (guesses == targets).float()
+
     def right(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """1 where the arg max is the target, else 0."""
         return (outputs.argmax(dim=-1) == targets).float()
@@ -109,6 +126,7 @@ class Regression:
 
     MEASURES: ClassVar[tuple[str, ...]] = ("loss", "absolute_error")
     PSEUDO_MEASURES: ClassVar[tuple[str, ...]] = ("disagreement",)
+    GUESS_MEASURE: ClassVar[str] = "guess_absolute_error"
     classes: list[str] | None = None
 
     def measure(self, outputs: torch.Tensor, targets: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -127,6 +145,14 @@ class Regression:
     ) -> dict[str, torch.Tensor]:
         """Absolute difference of the two scores."""
         return {"disagreement": (student.float() - teacher.float()).squeeze(-1).abs()}
+
+    def guesses(self, outputs: torch.Tensor) -> torch.Tensor:
+        """The score, cut to 0..1."""
+        return self.predictions(outputs).squeeze(-1)
+
+    def guess_quality(self, guesses: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """The absolute error."""
+        return (guesses - targets).abs()
 
     def right(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """The squared error of the score, negative."""

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from ignite.engine import Engine
@@ -58,3 +59,17 @@ def test_the_mean_of_many_small_values_is_that_of_exact_sums() -> None:
 
 def test_an_epoch_without_values_has_no_mean() -> None:
     assert math.isnan(SampleMean().compute())
+
+
+def test_values_that_do_not_count_change_nothing() -> None:
+    rng = np.random.default_rng(3)
+    mean, counted_values = SampleMean(), []
+    for num in (5, 1, 8):
+        values, counted = rng.normal(size=num), rng.random(num) < 0.5
+        counted_values += values[counted].tolist()
+        not_counted = np.where(counted, values, np.nan)
+        mean.update((torch.from_numpy(not_counted), torch.from_numpy(counted)))
+    assert mean.compute() == pytest.approx(math.fsum(counted_values) / len(counted_values), rel=1e-12)
+    mean.reset()
+    mean.update((torch.ones(2), torch.zeros(2, dtype=torch.bool)))
+    assert math.isnan(mean.compute())

@@ -14,6 +14,7 @@ from ignite.engine import Engine
 from histo_monai.engines import semisupervised as engine_module
 from histo_monai.engines.fit import Records
 from histo_monai.engines.semisupervised import StudentResult, StudentStep, train_student
+from histo_monai.loading.labeled import HiddenLabels
 from histo_monai.loading.streams import two_streams
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel
@@ -52,7 +53,11 @@ def _labeled(task: WaveTask) -> Any:
 
 
 def _train(
-    method: Paper, task: WaveTask, schedule: Schedule = SCHEDULE, records: Records | None = None
+    method: Paper,
+    task: WaveTask,
+    schedule: Schedule = SCHEDULE,
+    records: Records | None = None,
+    hidden: HiddenLabels | None = None,
 ) -> StudentResult:
     """An epoch of STEPS: 24 unlabeled patches in batches of eight, six labeled ones in batches of four."""
     train = split_rows(task.patches, "train")
@@ -67,6 +72,7 @@ def _train(
         seed=0,
         picture=lambda *shown: np.zeros((2, 2, 3), np.uint8),
         records=records or Records(),
+        hidden=hidden,
     )
 
 
@@ -251,3 +257,86 @@ def test_every_image_is_seen_in_every_epoch(wave_task: TaskBuilder, monkeypatch:
     monkeypatch.setattr(StudentStep, "__call__", watched)
     _train(_paper(task), task)
     assert seen == {"labeled": set(range(6)), "unlabeled": set(range(24))}
+
+
+def _hidden(task: WaveTask) -> HiddenLabels:
+    train = split_rows(task.patches, "train")
+    return HiddenLabels.of(train, train.head(6), task.classes)
+
+
+@pytest.mark.parametrize("scores", [False, True])
+def test_hidden_labels_are_those_that_are_known_and_not_given(wave_task: TaskBuilder, scores: bool) -> None:
+    task = wave_task(scores=scores)
+    train = split_rows(task.patches, "train")
+    train.loc[10, ["label", "score"]] = ["", np.nan]
+    hidden = HiddenLabels.of(train, train.head(6), task.classes)
+    assert hidden.known.tolist() == [row >= 6 and row != 10 for row in range(24)]
+    for row in np.flatnonzero(hidden.known):
+        told = train["score"][row] if scores else task.classes.index(train["label"][row])
+        assert float(hidden.targets[row]) == pytest.approx(told)
+
+
+@pytest.mark.parametrize("scores", [False, True])
+def test_the_student_is_the_same_whatever_the_hidden_labels_say(wave_task: TaskBuilder, scores: bool) -> None:
+    task = wave_task(scores=scores)
+    true = _hidden(task)
+    wrong = dataclasses.replace(true, targets=true.targets.flip(0))
+    states, qualities = [], []
+    for hidden in (None, true, wrong):
+        method = _paper(task)
+        curves = _train(method, task, hidden=hidden).curves
+        states.append(_state(method.network))
+        qualities.append([row.get(f"train_{task.objective.GUESS_MEASURE}") for row in curves])
+    assert _equal(states[0], states[1])
+    assert _equal(states[0], states[2])
+    assert qualities[0] == [None, None]
+    assert qualities[1] != qualities[2]
+
+
+@pytest.mark.parametrize("scores", [False, True])
+def test_guesses_are_held_against_the_labels_that_were_hidden(
+    wave_task: TaskBuilder, monkeypatch: pytest.MonkeyPatch, scores: bool
+) -> None:
+    """Truth: what the teacher says of each weak view, row by row, against the table."""
+    task = wave_task(scores=scores)
+    method, train = _paper(task), split_rows(task.patches, "train")
+    method.settings = dataclasses.replace(method.settings, threshold=0.0 if scores else 0.5001)
+    of_epoch: dict[int, list[tuple[float, bool]]] = {1: [], 2: []}
+    step, measure, seen = StudentStep.__call__, Paper.measure, []
+
+    def remember(self: Paper, outputs: Any, batch: Batch) -> dict[str, torch.Tensor]:
+        seen.append(outputs[1][B:])
+        return measure(self, outputs, batch)
+
+    def watched(self: StudentStep, engine: Engine, pair: Any) -> Any:
+        result = step(self, engine, pair)
+        for row, output in zip(pair[1][1].tolist(), seen.pop(), strict=True):
+            if row < 6:
+                continue
+            if scores:
+                value = abs(min(max(float(output), 0.0), 1.0) - train["score"][row])
+            else:
+                value = float(task.classes[int(output.argmax())] == train["label"][row])
+            is_used = scores or float(output.float().softmax(0).max()) >= 0.5001
+            of_epoch[engine.state.epoch].append((value, is_used))
+        return result
+
+    monkeypatch.setattr(Paper, "measure", remember)
+    monkeypatch.setattr(StudentStep, "__call__", watched)
+    curves = _train(method, task, hidden=_hidden(task)).curves
+    name = task.objective.GUESS_MEASURE
+    for row in curves:
+        found = of_epoch[int(row["epoch"])]
+        assert row[f"train_{name}"] == pytest.approx(np.mean([value for value, _ in found]), abs=1e-6)
+        if scores:
+            assert f"train_used_{name}" not in row
+        else:
+            used = [value for value, is_used in found if is_used]
+            assert row[f"train_used_{name}"] == pytest.approx(np.mean(used), abs=1e-6)
+
+
+def test_a_run_whose_labels_are_all_given_has_nothing_to_hold_guesses_against(wave_task: TaskBuilder) -> None:
+    task = wave_task()
+    train = split_rows(task.patches, "train")
+    hidden = HiddenLabels.of(train, train, task.classes)
+    assert not any("guess" in column for column in _train(_paper(task), task, hidden=hidden).curves[-1])

@@ -18,7 +18,7 @@ from histo_monai.networks.task_model import TaskModel
 from histo_monai.randomness import Step
 from histo_monai.schedule import Schedule
 from histo_monai.semisupervised import METHODS
-from histo_monai.semisupervised.protocol import Batch
+from histo_monai.semisupervised.protocol import GUESSES, Batch
 from histo_monai.semisupervised.rankup.method import Ranked
 from tests.recipes import RECIPE
 
@@ -338,7 +338,7 @@ def test_a_step_trains_the_student_alone_and_the_average_follows_with_its_statis
         batch = _batch(scores, step)
         method.network.train()
         measured = method.measure(method.outputs(method.views(batch)), batch)
-        assert set(measured) == set(method.measures)
+        assert set(measured) == {*method.measures, *([GUESSES] if method.guesses else [])}
         measured["loss"].mean().backward()
         assert all(parameter.grad is None for parameter in method.model.parameters())
         optimizer.step()
@@ -376,3 +376,38 @@ def test_pseudo_labels_of_strong_views_of_other_images_would_be_noticed() -> Non
     assert float(right) != pytest.approx(
         float(method.measure((labeled, weak, strong.flip(0)), _batch())["loss"])
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "scores"),
+    [(name, name in OF_SCORES) for name in SETTINGS] + [(name, True) for name in OF_BOTH],
+)
+def test_a_method_that_guesses_gives_a_guess_of_every_unlabeled_patch(name: str, scores: bool) -> None:
+    method, batch = _method(name, scores), _batch(scores)
+    found = method.measure(method.outputs(method.views(batch)), batch)
+    assert (GUESSES in found) == method.guesses
+    if method.guesses:
+        assert found[GUESSES].shape == (N,)
+        assert not found[GUESSES].requires_grad
+        assert found[GUESSES].is_floating_point() == scores
+
+
+def test_guesses_are_what_the_unlabeled_loss_is_of() -> None:
+    """Truth: each method's own words for it, row by row."""
+    batch = _batch()
+    labeled, weak, strong = _logits(B, N, N, seed=1)
+    plain = [_argmax(_softmax(row)) for row in weak]
+    for name in ("fixmatch", "freematch", "softmatch"):
+        assert _method(name).measure((labeled, weak, strong), batch)[GUESSES].tolist() == plain
+    assert _method("mean_teacher").measure((labeled, weak, strong), batch)[GUESSES].tolist() == plain
+    of_labeled, of_weak = ([_softmax(row) for row in rows] for rows in (labeled, weak))
+    ratios = [sum(row[c] for row in of_labeled) / B / (sum(row[c] for row in of_weak) / N) for c in range(K)]
+    aligned = [_argmax([p * ratio for p, ratio in zip(row, ratios, strict=True)]) for row in of_weak]
+    assert _method("adamatch").measure((labeled, weak, strong), batch)[GUESSES].tolist() == aligned
+    assert aligned != plain
+    mixmatch = _method("mixmatch")
+    views = mixmatch.views(batch)
+    with torch.no_grad():
+        means = sum(mixmatch.network.student(view).softmax(dim=1) for view in views[1:])
+    outputs = mixmatch.outputs(views)
+    assert mixmatch.measure(outputs, batch)[GUESSES].tolist() == means.argmax(dim=1).tolist()

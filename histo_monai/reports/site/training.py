@@ -26,11 +26,20 @@ WORDS = {
     "by_contrast": "accuracy of contrast alone",
     "contrast": "contrastive loss",
     "nearest": "own pair is the nearest",
+    "guess_accuracy": "all guesses",
+    "used_guess_accuracy": "guesses that are used",
+    "guess_absolute_error": "mean absolute error of the guesses",
     "mae": "mean absolute error",
 }
 _SHARES = (
     *("accuracy", "confidence", "used", "agreement", "teacher_accuracy"),
     *("by_sharpness", "by_contrast", "nearest"),
+)
+_OF_GUESSES = ("guess_accuracy", "used_guess_accuracy", "guess_absolute_error")
+
+GUESSES_IN_WORDS = (
+    "What the student took unlabeled patches to be, held against labels that alpha left out; it learned nothing from "
+    "these. Guesses that get worse by the epoch, or that are used and no better than all, teach it what is wrong."
 )
 
 
@@ -75,24 +84,30 @@ def pretraining_section(curves: dict[str, pd.DataFrame], pictures: Sequence[Pict
 
 
 def course(table: pd.DataFrame, name: str) -> list[Block]:
-    """Charts of a training's curves: losses in one, shares from 0 to 1 in the other."""
-    measured: dict[bool, list[dict[str, Any]]] = {False: [], True: []}
+    """Charts of a training's curves: losses in one, shares from 0 to 1 in the next, guesses in the last."""
+    measured: dict[str, list[dict[str, Any]]] = {"losses": [], "shares": [], "guesses": []}
     for column in table.columns:
         part, _, measure = str(column).partition("_")
         if part not in ("train", "validation"):
             continue
-        told = f"{part}: {WORDS.get(measure, measure.replace('_', ' '))}"
-        measured[measure in _SHARES] += [
-            {"epoch": int(epoch), "name": told, "value": round(float(value), 6)}
+        told = WORDS.get(measure, measure.replace("_", " "))
+        kind = "guesses" if measure in _OF_GUESSES else "shares" if measure in _SHARES else "losses"
+        measured[kind] += [
+            {
+                "epoch": int(epoch),
+                "name": told if kind == "guesses" else f"{part}: {told}",
+                "value": round(float(value), 6),
+            }
             for epoch, value in zip(table["epoch"], table[column], strict=True)
             if pd.notna(value)
         ]
+    when = f"each of {len(table)} epochs" if len(table) > 1 else "the only epoch"
+    is_error = any("error" in row["name"] for row in measured["guesses"])
+    axes = {"losses": "loss", "shares": "share", "guesses": "error" if is_error else "part that is right"}
     blocks: list[Block] = []
-    for is_share, rows in measured.items():
+    for what, rows in measured.items():
         if rows:
-            what = "shares" if is_share else "losses"
-            when = f"each of {len(table)} epochs" if len(table) > 1 else "the only epoch"
-            words = f"{name}, {what} at the end of {when}."
-            axis = "share" if is_share else "loss"
-            blocks.append(Chart(f"{name}: {what}", charts.curves(rows, axis, len(table)), words))
+            title = f"{name}: {'guesses of unlabeled patches' if what == 'guesses' else what}"
+            words = GUESSES_IN_WORDS if what == "guesses" else f"{name}, {what} at the end of {when}."
+            blocks.append(Chart(title, charts.curves(rows, axes[what], len(table)), words))
     return blocks

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 
 from histo_monai.semisupervised.mean_teacher.settings import MeanTeacherSettings
-from histo_monai.semisupervised.protocol import Batch
+from histo_monai.semisupervised.protocol import GUESSES, Batch
 from histo_monai.semisupervised.students.student import Student
 
 Outputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
@@ -46,6 +46,7 @@ class MeanTeacher(Student):
             "supervised": measured["loss"],
             "distance": distance,
             self._quality: measured[self._quality],
+            GUESSES: self.objective.guesses(teacher),
         }
 
     def _values(self, outputs: torch.Tensor) -> torch.Tensor:

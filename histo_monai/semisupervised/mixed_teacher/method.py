@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from histo_monai.networks.average import kept_share
 from histo_monai.networks.batchnorm import statistics_of_the_batch
 from histo_monai.semisupervised.mixed_teacher.settings import MixedTeacherSettings
-from histo_monai.semisupervised.protocol import Batch
+from histo_monai.semisupervised.protocol import GUESSES, Batch
 from histo_monai.semisupervised.students.mixing import Mixing, sharpen
 from histo_monai.semisupervised.students.student import Student
 
@@ -107,6 +107,7 @@ class MixedTeacher(Student):
             "supervised": supervised,
             "unlabeled": unlabeled,
             "confidence": outputs.guesses.max(dim=1).values,
+            GUESSES: self.objective.guesses(outputs.guesses),
         }
 
     def _aligned(self, guesses: torch.Tensor) -> torch.Tensor:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from histo_monai.errors import InputError
 from histo_monai.semisupervised.mixmatch.settings import MixMatchSettings
-from histo_monai.semisupervised.protocol import Batch
+from histo_monai.semisupervised.protocol import GUESSES, Batch
 from histo_monai.semisupervised.students.mixing import Mixing, sharpen
 from histo_monai.semisupervised.students.student import Student
 
@@ -25,10 +25,12 @@ class Mixed:
     Attributes:
         labeled: logits (B, K) of mixtures that are labeled images mostly, and their targets (B, K).
         unlabeled: logits (n, K) of mixtures that are unlabeled images mostly, and their targets (n, K).
+        guesses: of each unlabeled image before it is mixed, (mu B, K).
     """
 
     labeled: tuple[torch.Tensor, torch.Tensor]
     unlabeled: tuple[torch.Tensor, torch.Tensor]
+    guesses: torch.Tensor
 
 
 class MixMatch(Student):
@@ -74,7 +76,7 @@ class MixMatch(Student):
         targets = torch.cat([self._targets, *[guessed] * len(unlabeled)])
         assert self._mixing is not None  # drawn with the views
         logits, wanted, num = self.network.student(self._mixing(images)), self._mixing(targets), len(labeled)
-        return Mixed((logits[:num], wanted[:num]), (logits[num:], wanted[num:]))
+        return Mixed((logits[:num], wanted[:num]), (logits[num:], wanted[num:]), guessed)
 
     def measure(self, outputs: Mixed, batch: Batch) -> dict[str, torch.Tensor]:
         """Mean cross-entropy + ramp times weight times the mean squared distance, shape (1,); and its parts."""
@@ -90,4 +92,5 @@ class MixMatch(Student):
             "supervised": supervised,
             "unlabeled": distance,
             "confidence": wanted.max(dim=1).values,
+            GUESSES: self.objective.guesses(outputs.guesses),
         }

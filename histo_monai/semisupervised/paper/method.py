@@ -18,7 +18,7 @@ from histo_monai.networks.task_model import TaskModel
 from histo_monai.networks.teacher_student import TeacherStudent
 from histo_monai.schedule import Schedule
 from histo_monai.semisupervised.paper.settings import PaperSettings
-from histo_monai.semisupervised.protocol import Batch
+from histo_monai.semisupervised.protocol import GUESSES, Batch
 from histo_monai.semisupervised.students.settings import StudentRecipe
 from histo_monai.semisupervised.views import labeled_weak_strong
 from histo_monai.transforms.randaugment import WeakStrongViews
@@ -40,6 +40,7 @@ class Paper:
     """
 
     Settings: ClassVar[type] = PaperSettings
+    guesses: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -94,6 +95,7 @@ class Paper:
             self._quality: measured[self._quality],
             f"teacher_{self._quality}": of_teacher[self._quality],
             **self._objective.pseudo_measure(student[num:].detach(), teacher[num:], threshold),
+            GUESSES: self._objective.guesses(teacher[num:]),
         }
 
     def after_step(self) -> None:

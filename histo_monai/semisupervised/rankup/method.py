@@ -16,7 +16,7 @@ from torch import nn
 from histo_monai.errors import InputError
 from histo_monai.networks.precision import at_full_precision
 from histo_monai.schedule import Schedule
-from histo_monai.semisupervised.protocol import Batch
+from histo_monai.semisupervised.protocol import GUESSES, Batch
 from histo_monai.semisupervised.rankup.settings import RankUpSettings
 from histo_monai.semisupervised.students.student import Student
 
@@ -93,6 +93,7 @@ class RankUp(Student):
             "alignment": distance,
             "absolute_error": measured["absolute_error"],
             "used": used,
+            GUESSES: aligned,
         }
 
 

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 
 from histo_monai.errors import InputError
-from histo_monai.semisupervised.protocol import Batch
+from histo_monai.semisupervised.protocol import GUESSES, Batch
 from histo_monai.semisupervised.students.student import Student
 
 Outputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
@@ -64,6 +64,7 @@ class PseudoLabels(Student):
             "used": counts,
             "agreement": (strong.argmax(dim=1) == targets).float(),
             "confidence": seen.max(dim=1).values,
+            GUESSES: targets,
         }
 
     def regularization(self, strong: torch.Tensor, counts: torch.Tensor) -> torch.Tensor | float:

@@ -33,6 +33,7 @@ class Student(abc.ABC):
 
     Settings: ClassVar[type]
     measures: tuple[str, ...]
+    guesses: ClassVar[bool] = True
 
     def __init__(
         self,
