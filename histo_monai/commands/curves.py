@@ -1,11 +1,10 @@
-"""Command `curves`: all experiments -> metrics against labels, mu and n_aug, and labels saved; csv and pictures."""
+"""Command `curves`: all experiments -> metrics against labels, mu and n_aug, labels saved; csv, pictures, a page."""
 
 from __future__ import annotations
 
 import logging
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -20,32 +19,31 @@ from histo_monai.comparison.sweep import (
     labels_for_score,
     main_setting,
     of_setting,
+    power_laws,
     saved_labels,
 )
 from histo_monai.errors import InputError
-from histo_monai.experiments import Experiment, Family, families, read_experiments
+from histo_monai.experiments import Experiment, Experiments, Family, families, read_experiments
 from histo_monai.params import load_params, parse_params
 from histo_monai.reports.curve_style import save
 from histo_monai.reports.curves import against, against_labels
 from histo_monai.reports.savings import labels_saved
+from histo_monai.reports.site.assets import PAGE, without_libraries, write_page
+from histo_monai.reports.site.sweeps.family import FamilyTables
+from histo_monai.reports.site.sweeps.page import TITLE, LeftOut, subtitle, sweep_sections
+from histo_monai.reports.site.vendor import found
 from histo_monai.roles import FINETUNED, STUDENT
 from histo_monai.storage import own_folder
 from histo_monai.tables.predictions import Predictions, check_same_patches, read_predictions
 
 _LOG = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True)
-class _FamilyTables:
-    """What is known of one family."""
-
-    points: pd.DataFrame
-    labels_saved: pd.DataFrame
-    labels_needed: pd.DataFrame
+_TABLES = ("points", "runs", "labels_saved", "labels_needed", "power_laws")
+NO_LIBRARIES = without_libraries("charts", "histo-monai curves")
 
 
 def run(*, all_commits: bool, score: float | None) -> None:
-    """Write data/curves: points.csv, labels_saved.csv, labels_needed.csv, and pictures of each family of experiments.
+    """Write data/curves: index.html, a csv of each of `_TABLES`, and pictures of each family of experiments.
 
     A family are experiments that differ in alpha, mu, n_aug, methods, students, seeds and pretrain.seeds only.
 
@@ -66,23 +64,54 @@ def run(*, all_commits: bool, score: float | None) -> None:
         raise InputError(
             "no experiment has ended well; run one, e.g. `dvc exp run -S alpha=0.25`, or use --all-commits"
         )
-    tables = []
+    libraries = found()
+    warnings = [] if libraries else [NO_LIBRARIES]
+    found_families = families(experiments.done)
     with own_folder(artifacts.CURVES_OF_EXPERIMENTS, [artifacts.PARAMS]) as folder:
-        for family in families(experiments.done):
+        tables = []
+        for family in found_families:
             _LOG.info("%s: %d experiments%s", family.name, len(family.experiments), family.differences)
             preferred = (float(params.mu), float(params.n_aug))
             tables.append(
                 _family_tables(family, folder / family.name, preferred, params.compare.num_replicates, score)
             )
-        for name in ("points", "labels_saved", "labels_needed"):
+        for name in _TABLES:
             table = pd.concat([getattr(of_family, name) for of_family in tables])
             table.to_csv(folder / f"{name}.csv", index=False, float_format="%.6g")
-    _LOG.info("%s written", artifacts.CURVES_OF_EXPERIMENTS)
+        left_out = _left_out(experiments)
+        sections = sweep_sections(tables, _used(found_families), left_out, warnings)
+        below = subtitle(tables, len(experiments.done), len(left_out))
+        write_page(folder, TITLE, below, sections, libraries)
+    for line in warnings:
+        _LOG.warning("%s", line)
+    _LOG.info("%s written; open it", artifacts.CURVES_OF_EXPERIMENTS / PAGE)
+
+
+def _left_out(experiments: Experiments) -> list[LeftOut]:
+    failed = [(name, f"it failed; `dvc queue logs {name}` says why") for name in experiments.failed]
+    return failed + [(name, "it has not ended yet") for name in experiments.waiting]
+
+
+def _used(found_families: Sequence[Family]) -> list[dict[str, str | float]]:
+    """What sets each experiment apart, for the page."""
+    rows: list[dict[str, str | float]] = []
+    for family in found_families:
+        for experiment in family.experiments:
+            params = parse_params(experiment.params)
+            rows.append(
+                {"experiment": experiment.name, "commit": experiment.rev[:7], "family": family.name}
+                | {"alpha": params.alpha, "mu": params.mu, "n_aug": params.n_aug}
+                | {
+                    name: ", ".join(map(str, getattr(params, name)))
+                    for name in ("methods", "students", "seeds")
+                }
+            )
+    return rows
 
 
 def _family_tables(
     family: Family, folder: Path, preferred: tuple[float, float], num_replicates: int, score: float | None
-) -> _FamilyTables:
+) -> FamilyTables:
     with tempfile.TemporaryDirectory() as scratch:
         members, patches = _members(family.experiments, Path(scratch) / artifacts.PREDICTIONS)
     points = curve_points(
@@ -92,19 +121,22 @@ def _family_tables(
         seed=family.params.compare.seed,
         num_replicates=num_replicates,
     )
-    chosen = of_setting(points, *main_setting(points, preferred))
+    setting = main_setting(points, preferred)
+    chosen = of_setting(points, *setting)
     about = {"family": family.name, "dataset": family.params.dataset, "split": patches.splits[-1]}
     table = pd.DataFrame([about | point.row() for point in points])
+    of_runs = pd.DataFrame([about | row for point in points for row in point.run_rows()])
     folder.mkdir()
-    saved, needed = [], []
+    saved, needed, laws = [], [], []
     for metric in table["metric"].unique():
         of_metric = [point for point in chosen if point.metric == metric]
         best = max(point.estimate.value for point in of_metric) if score is None else score
         saved.append(saved_labels(of_metric, metric))
         needed.append(labels_for_score(of_metric, metric, best))
+        laws.append(power_laws(of_metric, metric))
         _draw(folder, table, pd.DataFrame([about | point.row() for point in of_metric]), saved[-1])
-    completed = (pd.concat(tables).assign(**about) for tables in (saved, needed))
-    return _FamilyTables(table, *completed)
+    completed = (pd.concat(tables).assign(**about) for tables in (saved, needed, laws))
+    return FamilyTables(family.name, family.differences, setting, table, of_runs, *completed)
 
 
 def _members(experiments: Sequence[Experiment], scratch: Path) -> tuple[list[Member], Predictions]:

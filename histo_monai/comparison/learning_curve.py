@@ -15,10 +15,12 @@ from histo_monai.process.products import product
 FARTHEST = 10.0
 """An extrapolated answer beyond so many times the largest size measured is not given."""
 
+FEWEST_SIZES = 4
+"""A power law is fitted to so many sizes or more: its three parameters go through three whatever these say."""
+
 _TAIL = 0.025
 _FEWEST_REPLICATES = 40  # One of them is then 2.5 %.
 _FEWEST_DEFINED = 0.5
-_FEWEST_SIZES = 4  # Three parameters go through three sizes whatever these say.
 _MOST = 0.5
 _NEAR = 1e-12  # Scores this close are equal.
 
@@ -128,6 +130,19 @@ def labels_needed(
     return LabelsNeeded(*_interval(beyond), True, reason, fewest, FARTHEST * most)
 
 
+def fitted_law(curve: LearningCurve) -> PowerLaws | None:
+    """The inverse power law through the values, on which `labels_needed` extrapolates; None: none can be answered for.
+
+    Returns:
+        One law, B = 1.
+    """
+    table = curve.table[:, np.isfinite(curve.table).all(axis=0)]
+    known = np.isfinite(curve.values).all() and table.shape[1] >= _FEWEST_DEFINED * curve.table.shape[1]
+    if not known or _why_no_law(curve.num_labels, table):
+        return None
+    return PowerLaws.fit(curve.num_labels, table[:, :1], curve.limit)
+
+
 def labels_saved(
     baseline: LearningCurve, num_labels: float, score: float, score_replicates: ArrayLike | None = None
 ) -> LabelsSaved:
@@ -182,17 +197,11 @@ def _beyond(
     counts: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64] | None, str]:
     """Numbers of labels with those beyond the sizes extrapolated, and how; or None, and why not."""
-    sizes = curve.num_labels
-    most = sizes[-1]
-    if len(sizes) < _FEWEST_SIZES:
-        return None, (
-            f"the score lies above the curve, and with {len(sizes)} of the {_FEWEST_SIZES} sizes that a "
-            "fit takes nothing is known beyond it"
-        )
-    logs = np.log(sizes) - np.log(sizes).mean()
-    if np.quantile(product(logs, table[:, 1:]), _TAIL) <= 0:
-        return None, "the score lies above the curve, which does not rise beyond its noise"
-    laws = PowerLaws.fit(sizes, table, curve.limit)
+    most = curve.num_labels[-1]
+    reason = _why_no_law(curve.num_labels, table)
+    if reason:
+        return None, f"the score lies above the curve, {reason}"
+    laws = PowerLaws.fit(curve.num_labels, table, curve.limit)
     above = (np.isinf(counts) & (targets >= laws.ceiling))[1:].mean()
     share = f"in {above:.1%} of the bootstrap replicates"
     if above > _MOST or targets[0] >= laws.ceiling[0]:
@@ -207,6 +216,17 @@ def _beyond(
     if np.isinf(_interval(beyond)[2]):
         return beyond, f"{reason}; the upper end lies beyond {FARTHEST:g} times the largest size measured"
     return beyond, reason
+
+
+def _why_no_law(sizes: NDArray[np.float64], table: NDArray[np.float64]) -> str:
+    """Why no law is fitted to these values and replicates, (L, 1 + B), as the end of a sentence; empty: one is."""
+    if len(sizes) < FEWEST_SIZES:
+        return (
+            f"and with {len(sizes)} of the {FEWEST_SIZES} sizes that a fit takes nothing is known beyond it"
+        )
+    logs = np.log(sizes) - np.log(sizes).mean()
+    rises = np.quantile(product(logs, table[:, 1:]), _TAIL) > 0
+    return "" if rises else "which does not rise beyond its noise"
 
 
 def _measured(counts: NDArray[np.float64], fewest: float, most: float) -> str:

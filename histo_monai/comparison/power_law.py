@@ -57,6 +57,11 @@ class PowerLaws:
         ceiling, drop, _ = _ceiling_drop_misfit(relative, scores, log_exponent, limit)
         return cls(ceiling, drop, np.exp(log_exponent), float(num_labels[-1]))
 
+    def scores_at(self, num_labels: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The score of each law at each number of labels, (L,), positive -> (L, B)."""
+        relative: NDArray[np.float64] = np.log(num_labels / self.largest)[:, None]
+        return self.ceiling - self.drop * np.exp(-self.exponent * relative)
+
     def labels_for(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Number of labels at which each law reaches its score, (B,) -> (B,); inf at or above the ceiling.
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from histo_monai.comparison.learning_curve import LearningCurve, labels_needed, labels_saved
+from histo_monai.comparison.learning_curve import LearningCurve, fitted_law, labels_needed, labels_saved
 from histo_monai.comparison.models import estimate_over_seeds
 from histo_monai.comparison.paired import by_encoder
 from histo_monai.comparison.replicates import metric_replicates
@@ -66,6 +66,7 @@ class Point:
         seed_sd: standard deviation over them; NaN for one.
         num_encoders: how many.
         num_seeds: how many runs of all encoders.
+        of_runs: seeds of the encoder and of what comes after it -> the metric of this run.
         replicates: Shape (B,): patients and encoders (seeds) resampled; column b of all points is of one draw.
     """
 
@@ -75,13 +76,18 @@ class Point:
     seed_sd: float
     num_encoders: int
     num_seeds: int
+    of_runs: Mapping[tuple[int, int], float]
     replicates: NDArray[np.float64]
+
+    @property
+    def about(self) -> dict[str, object]:
+        """The setting and the metric, for a table."""
+        names = ("method", "training", "alpha", "num_labels", "mu", "n_aug")
+        return {name: getattr(self.member, name) for name in names} | {"metric": self.metric}
 
     def row(self) -> dict[str, object]:
         """For a table."""
-        names = ("method", "training", "alpha", "num_labels", "mu", "n_aug")
-        return {name: getattr(self.member, name) for name in names} | {
-            "metric": self.metric,
+        return self.about | {
             "value": self.estimate.value,
             "low": self.estimate.low,
             "high": self.estimate.high,
@@ -89,6 +95,13 @@ class Point:
             "num_encoders": self.num_encoders,
             "num_seeds": self.num_seeds,
         }
+
+    def run_rows(self) -> list[dict[str, object]]:
+        """For a table, a row for each run."""
+        return [
+            self.about | {"encoder": encoder, "seed": seed, "value": value}
+            for (encoder, seed), value in self.of_runs.items()
+        ]
 
 
 def curve_points(
@@ -134,14 +147,14 @@ def _points(
     for metric in drawn[0]:
         if metric + suffix not in HEADLINES:
             continue
-        values = np.array([replicates_of[metric][0] for replicates_of in drawn])
-        values = by_encoder(values, encoders)
+        of_runs = np.array([replicates_of[metric][0] for replicates_of in drawn])
+        values = by_encoder(of_runs, encoders)
         replicates = by_encoder(np.stack([replicates_of[metric][1] for replicates_of in drawn]), encoders)
         estimate, seed_sd = estimate_over_seeds(metric, values, replicates.mean(axis=0), resampling)
         of_both = np.take_along_axis(replicates, picked, axis=0).mean(axis=0)
-        points.append(
-            Point(members[0], metric + suffix, estimate, seed_sd, num_encoders, len(members), of_both)
-        )
+        each = dict(zip([member.repeat for member in members], of_runs.tolist(), strict=True))
+        name, num_runs = metric + suffix, len(members)
+        points.append(Point(members[0], name, estimate, seed_sd, num_encoders, num_runs, each, of_both))
     return points
 
 
@@ -207,6 +220,27 @@ def labels_for_score(points: Iterable[Point], metric: str, score: float) -> pd.D
             | {"extrapolated": needed.extrapolated, "told": str(needed), "reason": needed.reason}
         )
     return pd.DataFrame(rows)
+
+
+def power_laws(points: Iterable[Point], metric: str) -> pd.DataFrame:
+    """The laws on which answers beyond the sizes rest, see `learning_curve.fitted_law`.
+
+    Args:
+        points: of one family, students of one mu and n_aug.
+        metric: its name.
+
+    Returns:
+        One row per model whose curve has one: method, training, metric, and ceiling, drop, exponent and largest of
+        `PowerLaws`; none where no curve has.
+    """
+    columns = ("ceiling", "drop", "exponent")
+    rows = []
+    for (method, training), curve in _curves(points, metric).items():
+        law = fitted_law(_learning_curve(curve))
+        if law is not None:
+            numbers = {name: float(getattr(law, name)[0]) for name in columns} | {"largest": law.largest}
+            rows.append({"method": method, "training": training, "metric": metric} | numbers)
+    return pd.DataFrame(rows, columns=["method", "training", "metric", *columns, "largest"])
 
 
 def _curves(points: Iterable[Point], metric: str) -> dict[tuple[str, str], list[Point]]:

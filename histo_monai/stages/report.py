@@ -26,11 +26,12 @@ from histo_monai.params import Params, load_params
 from histo_monai.provenance import made_from, write_metrics
 from histo_monai.reports.site.about import cards_section, data_section, run_section
 from histo_monai.reports.site.answers import answers_section, cases, path_of
-from histo_monai.reports.site.blocks import SCRIPT, STYLE, VIEWER_SCRIPT, Picture, Section, render
+from histo_monai.reports.site.assets import PAGE, without_libraries, write_page
+from histo_monai.reports.site.blocks import Picture, Section
 from histo_monai.reports.site.of_slide import ShownSlide, Tiling, write_shown_slide
 from histo_monai.reports.site.results import Majority, comparison_section, results_section
 from histo_monai.reports.site.training import pretraining_section, training_section
-from histo_monai.reports.site.vendor import HERE, LIBRARIES, found
+from histo_monai.reports.site.vendor import found
 from histo_monai.reports.site.whole import in_order_of_interest, slides_section
 from histo_monai.reports.tables import SplitTable
 from histo_monai.roles import FINETUNED, STUDENT
@@ -41,11 +42,8 @@ from histo_monai.tables.predictions import Predictions, read_predictions
 
 _LOG = logging.getLogger(__name__)
 
-PAGE, ASSETS, PICTURES, SLIDES = "index.html", "assets", "pictures", "slides"
-NO_LIBRARIES = (
-    "charts and the viewer of slides are missing from this installation: run `python -m "
-    "histo_monai.reports.site.vendor` where the npm registry can be reached, then `dvc repro -s -f report`"
-)
+PICTURES, SLIDES = "pictures", "slides"
+NO_LIBRARIES = without_libraries("charts and the viewer of slides", "dvc repro -s -f report")
 
 
 def run() -> None:
@@ -63,7 +61,6 @@ def run() -> None:
     files = [artifacts.COMPARISON / artifacts.METRICS, artifacts.INDEX / artifacts.METRICS]
     provenance = made_from(params, files)
     with whole_folder(artifacts.REPORT) as draft:
-        assets = _copy_assets(draft / ASSETS, libraries)
         (draft / PICTURES).mkdir()
         sections = [
             _results(told, predictions, main, warnings),
@@ -76,8 +73,7 @@ def run() -> None:
             cards_section(_cards(main)),
             run_section(artifacts.PARAMS.read_text(encoding="utf-8"), told["provenance"]),
         ]
-        page = render(told["title"], _subtitle(params, main), sections, assets)
-        (draft / PAGE).write_text(page, encoding="utf-8")
+        write_page(draft, told["title"], _subtitle(params, main), sections, libraries)
         write_metrics(draft, {"run": main.name, "warnings": warnings}, provenance)
     for line in warnings:
         _LOG.warning("%s", line)
@@ -94,20 +90,6 @@ def _subtitle(params: Params, main: Run) -> str:
     kind = "a simulated cohort" if params.source == "phantom" else "slides of your own"
     num = len(runs(params.methods, params.students, params.repeats))
     return f"{params.dataset}, {kind}. {num} run{'s' * (num > 1)}; where one is shown in detail, it is {main.name}."
-
-
-def _copy_assets(folder: Path, libraries: Path | None) -> list[str]:
-    """What the page needs of a browser's language, as it lies here; paths of the scripts, in their order."""
-    folder.mkdir()
-    for name in (STYLE, SCRIPT, VIEWER_SCRIPT):
-        shutil.copyfile(HERE / name, folder / name)
-    scripts = []
-    if libraries:
-        for library in LIBRARIES:
-            for name in library.files.values():
-                shutil.copyfile(libraries / name, folder / name)
-            scripts.append(f"{ASSETS}/{library.name}.js")
-    return [*scripts, f"{ASSETS}/{SCRIPT}", f"{ASSETS}/{VIEWER_SCRIPT}"]
 
 
 def _splits(told: Mapping[str, Any]) -> list[SplitTable]:

@@ -4,58 +4,16 @@ from __future__ import annotations
 
 import itertools
 import json
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 import yaml
 
 from histo_monai.__main__ import main
-from histo_monai.commands import curves
-from histo_monai.experiments import Experiments, families
-from histo_monai.tables.predictions import predictions_table, write_predictions
-
-NUM = 240
-CLASSES = ["normal", "tumor"]
-
-
-def _rows() -> pd.DataFrame:
-    random = np.random.default_rng(0)
-    labels = np.array(CLASSES)[random.integers(2, size=NUM)]
-    rows = pd.DataFrame({"patch_id": [f"p{i}" for i in range(NUM)], "split": "test", "label": labels})
-    rows["slide_id"] = [f"s{i % 24}" for i in range(NUM)]
-    return rows.assign(patient_id="", score=np.nan, rater_a=np.nan, rater_b=np.nan)
-
-
-@dataclass(frozen=True)
-class MadeUp:
-    """An experiment whose models are right more often the more labels they had."""
-
-    name: str
-    params: dict[str, Any]
-    rev: str = "r"
-    metrics: dict[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for method, seed in itertools.product(self.params["methods"], self.params["seeds"]):
-            path = f"data/models/{method}-0-{seed}/finetuned/summary.json"
-            self.metrics[path] = {"num_labeled": round(600 * self.params["alpha"])}
-
-    def fetch(self, path: Path, target: Path) -> None:
-        method, _, _, seed = path.parent.name.split("-")
-        gain = {"random": 0.0, "rsp": 0.08}[method]
-        rows = _rows()
-        predictions = {}
-        for model, more in (("finetuned", 0.0), ("student", 0.01 * self.params["mu"])):
-            right = np.random.default_rng(int(seed)).random(NUM) < 0.8 + gain + more + 0.1 * np.log10(
-                self.params["alpha"]
-            )
-            tumor = (rows["label"] == "tumor").to_numpy() == right
-            predictions[model] = np.stack([np.where(tumor, 0.1, 0.9), np.where(tumor, 0.9, 0.1)], axis=1)
-        write_predictions(target, [predictions_table(rows, predictions, CLASSES)])
+from histo_monai.experiments import families
+from tests.sweeps import MadeUp, list_experiments, sweep
 
 
 @pytest.fixture
@@ -67,20 +25,11 @@ def tree(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return yaml.safe_load(text) | {"methods": ["random", "rsp"], "students": ["paper"], "mu": 7}
 
 
-def _found(monkeypatch: pytest.MonkeyPatch, *done: MadeUp, failed: tuple[str, ...] = ()) -> None:
-    monkeypatch.setattr(curves, "read_experiments", lambda **_: Experiments(list(done), list(failed)))  # type: ignore[arg-type]
-
-
-def _sweep(tree: Any) -> list[MadeUp]:
-    settings = itertools.product((0.1, 0.25, 0.5, 1.0), (3, 7))
-    return [MadeUp(f"exp-{a}-{mu}", tree | {"alpha": a, "mu": mu}) for a, mu in settings]
-
-
 @pytest.mark.slow
 def test_a_sweep_becomes_tables_and_pictures(
     tree: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _found(monkeypatch, *_sweep(tree), failed=("focal-bice",))
+    list_experiments(monkeypatch, *sweep(tree), failed=("focal-bice",))
     assert main(["curves"]) == 0
     folder = Path("data/curves")
     points = pd.read_csv(folder / "points.csv")
@@ -108,7 +57,7 @@ def test_a_failed_experiment_is_named_and_notes_among_the_curves_are_not_lost(
     caplog: pytest.LogCaptureFixture,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    _found(monkeypatch, MadeUp("only", tree), failed=("focal-bice",))
+    list_experiments(monkeypatch, MadeUp("only", tree), failed=("focal-bice",))
     notes = Path("data/curves/notes.txt")
     notes.parent.mkdir(parents=True)
     assert main(["curves"]) == 0
@@ -122,7 +71,7 @@ def test_a_failed_experiment_is_named_and_notes_among_the_curves_are_not_lost(
 def test_without_an_experiment_the_error_says_how_to_run_one(
     tree: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _found(monkeypatch)
+    list_experiments(monkeypatch)
     assert main(["curves"]) == 1
     assert "no experiment has ended well; run one, e.g. `dvc exp run" in capsys.readouterr().err
     assert not Path("data/curves").exists()
@@ -136,7 +85,7 @@ def test_other_test_patches_are_not_drawn_together(
             super().fetch(path, target)
             target.write_text(target.read_text().replace("p0,", "q0,"))
 
-    _found(monkeypatch, MadeUp("one", tree), Other("two", tree | {"alpha": 0.25}))
+    list_experiments(monkeypatch, MadeUp("one", tree), Other("two", tree | {"alpha": 0.25}))
     assert main(["curves"]) == 1
     assert "'p0' in one and 'q0' in the other" in capsys.readouterr().err
     assert not Path("data/curves").exists()

@@ -2,7 +2,13 @@ import numpy as np
 import pytest
 from sklearn.isotonic import IsotonicRegression
 
-from histo_monai.comparison.learning_curve import LearningCurve, isotonic, labels_needed, labels_saved
+from histo_monai.comparison.learning_curve import (
+    LearningCurve,
+    fitted_law,
+    isotonic,
+    labels_needed,
+    labels_saved,
+)
 from histo_monai.comparison.power_law import PowerLaws
 
 SIZES = np.array([60.0, 150, 300, 600])
@@ -272,3 +278,18 @@ def test_what_is_no_curve_is_refused():
         labels_needed(known, 0.7, np.zeros(39))
     with pytest.raises(ValueError, match="num_labels is 0: expected a positive number"):
         labels_saved(known, 0, 0.7)
+
+
+def test_the_law_of_a_curve_is_that_on_which_answers_beyond_the_sizes_lie():
+    law = fitted_law(curve(SIZES, SCORES, noise=0.005))
+    needed = labels_needed(curve(SIZES, SCORES, noise=0.005), 0.84)
+    assert needed.extrapolated
+    assert law.scores_at(np.array([needed.value])) == pytest.approx(0.84, abs=1e-9)
+    assert law.scores_at(SIZES)[:, 0] == pytest.approx(SCORES, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "scores", "noise"), [(SIZES[:3], SCORES[:3], 0.0), (SIZES, [0.7, 0.71, 0.7, 0.71], 0.05)]
+)
+def test_three_sizes_or_a_curve_that_does_not_rise_have_no_law(sizes, scores, noise):
+    assert fitted_law(curve(sizes, scores, noise=noise)) is None

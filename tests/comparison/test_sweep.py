@@ -12,6 +12,7 @@ from histo_monai.comparison.sweep import (
     labels_for_score,
     main_setting,
     of_setting,
+    power_laws,
     saved_labels,
 )
 from histo_monai.metrics import Resampling
@@ -59,6 +60,27 @@ def test_runs_of_one_encoder_count_as_one() -> None:
     assert accuracy.estimate.value == pytest.approx(0.8)  # not 0.86, the mean over runs
     assert accuracy.seed_sd == pytest.approx(0.2 / np.sqrt(2))
     assert (accuracy.num_encoders, accuracy.num_seeds) == (2, 5)
+
+
+def test_a_point_knows_each_of_its_runs() -> None:
+    members = [_member(0.7, 100, repeat=(0, 0)), _member(0.8, 100, repeat=(1, 4))]
+    (accuracy,) = (point for point in _points(members) if point.metric == "accuracy")
+    rows = accuracy.run_rows()
+    assert [(row["encoder"], row["seed"]) for row in rows] == [(0, 0), (1, 4)]
+    assert [row["value"] for row in rows] == pytest.approx([0.7, 0.8])
+    assert {(row["method"], row["num_labels"], row["metric"]) for row in rows} == {
+        ("random", 100, "accuracy")
+    }
+
+
+def test_laws_are_those_of_curves_of_four_sizes() -> None:
+    sizes = (50, 100, 200, 400)
+    four = [_member(0.9 - 2.0 * size**-0.5, size) for size in sizes]
+    three = [_member(0.9 - 2.0 * size**-0.5, size, method="rsp") for size in sizes[1:]]
+    (law,) = power_laws(_points([*four, *three]), "accuracy").itertuples()
+    assert (law.method, law.largest) == ("random", 400)
+    assert law.ceiling == pytest.approx(0.9, abs=0.01)
+    assert power_laws(_points(three), "accuracy").empty
 
 
 def test_with_one_seed_replicates_are_those_of_the_resampling() -> None:

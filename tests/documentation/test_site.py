@@ -6,7 +6,6 @@ import functools
 import http.server
 import os
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -15,13 +14,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import sync_playwright
 
+from tests.browsers import chromium
 from tests.folders import NewFolder
 
 pytestmark = pytest.mark.slow
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 WIDTHS_PX = (360, 1400)
 LOOKED_AT = ("index", "start", "params", "files", "students", "api/metrics")
 
@@ -101,11 +99,7 @@ def address(site: Path) -> Iterator[str]:
 
 
 def test_a_browser_shows_pages_at_any_width_and_finds_words(address: str) -> None:
-    found = [place for place in map(shutil.which, BROWSERS) if place]
-    if not found and not os.environ.get("CI"):
-        pytest.skip(f"none of {', '.join(BROWSERS)} is installed")
-    with sync_playwright() as browsers:
-        browser = browsers.chromium.launch(executable_path=found[0], args=["--no-sandbox", "--disable-gpu"])
+    with chromium() as browser:
         page = browser.new_page()
         asked: list[str] = []
         told: list[str] = []
@@ -120,6 +114,5 @@ def test_a_browser_shows_pages_at_any_width_and_finds_words(address: str) -> Non
             f"{address}/index.html?q=obuchowski"
         )  # typed before the scripts are there, a word is not looked for
         page.locator(".md-search-result__link[href*='comparison.html']").first.wait_for()
-        browser.close()
     assert all(url.startswith((address, "data:", "blob:")) for url in asked)
     assert not told

@@ -19,16 +19,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from playwright.sync_api import Page, Playwright, sync_playwright
+from playwright.sync_api import Page
 
 from histo_monai.__main__ import main
+from tests.browsers import chromium, watched
 from tests.folders import NewFolder
 
 pytestmark = pytest.mark.slow
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 RUN = "rsp-0-mixed_teacher-0"
-DRAWN = "document.querySelectorAll('.drawn').length === document.querySelectorAll('[data-chart]').length"
 CELLS_SHOWN = """() => {
   const map = document.querySelector("canvas.map");
   const pixels = map.getContext("2d").getImageData(0, 0, map.width, map.height).data;
@@ -49,42 +48,19 @@ def project(finished: Any, module_folder: NewFolder) -> Path:
 
 
 @pytest.fixture(scope="module")
-def browsers() -> Iterator[Playwright]:
-    with sync_playwright() as started:
+def browser() -> Iterator[Any]:
+    with chromium() as started:
         yield started
-
-
-@pytest.fixture(scope="module")
-def browser(browsers: Playwright) -> Iterator[Any]:
-    found = [place for place in map(shutil.which, BROWSERS) if place]
-    if not found and not os.environ.get("CI"):
-        pytest.skip(f"none of {', '.join(BROWSERS)} is installed")
-    opened = browsers.chromium.launch(executable_path=found[0], args=["--no-sandbox", "--disable-gpu"])
-    yield opened
-    opened.close()
 
 
 @pytest.fixture
 def opened(browser: Any, project: Path) -> Iterator[Page]:
     """The page, loaded and drawn; afterwards: it has asked for nothing off the disk, and complained of nothing."""
-    context = browser.new_context(viewport={"width": 1400, "height": 900})
-    page = context.new_page()
-    told: list[str] = []
-    asked: list[str] = []
-    page.on("console", lambda message: told.append(message.text))
-    page.on("pageerror", lambda error: told.append(str(error)))
-    page.on("requestfailed", lambda request: told.append(f"failed: {request.url}"))
-    page.on("request", lambda request: asked.append(request.url))
-    page.goto((project / "data/report/index.html").as_uri())
-    page.wait_for_function(DRAWN)
-    page.wait_for_function(
-        "window.histoViewer.world.getItemCount() === 1 && document.querySelector('canvas.map')"
-    )
-    yield page
-    assert told == []
-    assert asked
-    assert {url.split(":", 1)[0] for url in asked} <= {"file", "data", "blob"}
-    context.close()
+    with watched(browser, project / "data/report/index.html") as page:
+        page.wait_for_function(
+            "window.histoViewer.world.getItemCount() === 1 && document.querySelector('canvas.map')"
+        )
+        yield page
 
 
 def _slides(project: Path) -> pd.DataFrame:
@@ -187,17 +163,13 @@ def test_the_viewer_goes_to_a_lesion_and_draws_its_outline(opened: Page, project
 @pytest.mark.parametrize("width", [360, 2560])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_is_wider_than_the_window(browser: Any, project: Path, width: int, scheme: Any) -> None:
-    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
-    page = context.new_page()
-    page.goto((project / "data/report/index.html").as_uri())
-    page.wait_for_function(DRAWN)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    ink, ground = (
-        page.evaluate(f"getComputedStyle(document.body).{name}.match(/\\d+/g).slice(0, 3).map(Number)")
-        for name in ("color", "backgroundColor")
-    )
-    assert _contrast(ink, ground) > 7
-    context.close()
+    with watched(browser, project / "data/report/index.html", width=width, scheme=scheme) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        ink, ground = (
+            page.evaluate(f"getComputedStyle(document.body).{name}.match(/\\d+/g).slice(0, 3).map(Number)")
+            for name in ("color", "backgroundColor")
+        )
+        assert _contrast(ink, ground) > 7
 
 
 def _contrast(first: list[int], second: list[int]) -> float:

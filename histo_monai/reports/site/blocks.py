@@ -39,12 +39,14 @@ class Cell:
         value: what rows are sorted by, where it is a number.
         strong: the best of its column.
         slide: slide_id that a click shows in the viewer.
+        long: a sentence, which takes several lines.
     """
 
     text: str
     value: float | None = None
     strong: bool = False
     slide: str = ""
+    long: bool = False
 
 
 @dataclass(frozen=True)

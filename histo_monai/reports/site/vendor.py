@@ -55,9 +55,11 @@ class Library(NamedTuple):
         return {self.script: f"{self.name}.js", self.license: f"{self.name}.LICENSE"}
 
 
+VIEWER_LIBRARY = "openseadragon"
+"""Which of `LIBRARIES` the viewer of slides takes; charts take the others."""
 LIBRARIES = (
     Library(
-        "openseadragon",
+        VIEWER_LIBRARY,
         "6.1.1",
         "g4iKe2q8B642SaBT3+x4ZF3/8b1TxPPydyjmtrOLgDrlYWMKd9ZXM+1Cb/xa9DVySkvs/7l6HR1nHKfD5F3Tsw==",
         "build/openseadragon/openseadragon.min.js",

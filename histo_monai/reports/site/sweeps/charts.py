@@ -1,0 +1,261 @@
+"""Charts of sweeps, in Vega-Lite: metrics against labels, and the labels saved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from histo_monai.comparison.power_law import PowerLaws
+from histo_monai.reports.site import charts
+from histo_monai.reports.site.charts import SCHEMA, Spec
+
+_HEIGHT_PX, _ROW_PX, _NARROW_PX = 340, 30, 480
+_ROOM = 1.25  # On either side of the smallest and the largest number of labels.
+_DECADES = 0.014  # Between neighbors at one number of labels.
+_LAW_STEPS = 40
+_STACKED = {"layout": {"bottom": {"anchor": "start", "direction": "vertical", "margin": 6}}}
+_DASHES = ([7, 4], [1, 0], [12, 3, 3, 3], [3, 2], [16, 5])
+_LINE = {"type": "rule", "strokeDash": [4, 4], "color": "currentColor", "opacity": 0.7}
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Arms:
+    """Models that look the same in all charts: a color for the pretraining, a shape and a line for what followed it.
+
+    Attributes:
+        names: of the models, in their order.
+        methods: of the pretraining, in the order of their colors.
+        trainings: fine-tuned, then students, in the order of their shapes.
+    """
+
+    names: Sequence[str]
+    methods: Sequence[str]
+    trainings: Sequence[str]
+
+    def looks(self, rows: Rows) -> tuple[Spec, Spec, Spec]:
+        """Color and shape, with legends of what the rows have, and dashes of the column `line`."""
+        color = _channel("method", self.methods, rows)
+        shape = _channel("training", self.trainings, rows)
+        dashes = [_DASHES[i % len(_DASHES)] for i in range(len(self.trainings))]
+        scale = {"domain": list(self.trainings), "range": dashes}
+        return color, shape, {"field": "line", "type": "nominal", "scale": scale, "legend": None}
+
+    def beside(self, row: Mapping[str, Any]) -> float:
+        """A number of labels, a little beside that of other models."""
+        place = self.names.index(row["name"]) - (len(self.names) - 1) / 2
+        return round(float(row["num_labels"]) * 10 ** (_DECADES * place), 4)
+
+
+def learning_curves(points: Rows, runs: Rows, laws: Rows, arms: Arms, title: str) -> Spec:
+    """A metric against the number of labels: means with intervals, each run, and laws that were fitted.
+
+    Args:
+        points: `name`, `method`, `training`, `num_labels`, `value`, `low`, `high` (None where unknown).
+        runs: the same without ends, and `encoder`, `seed`.
+        laws: `name`, `method`, `num_labels`, `value`; dotted.
+        arms: all models.
+        title: of the vertical axis.
+    """
+    counts = sorted({float(row["num_labels"]) for row in points})
+    reach = max([*counts, *(float(row["num_labels"]) for row in laws)])
+    beyond = [tick for tick in _round_numbers(counts[-1] * 1.5, reach) if tick <= reach]
+    x: Spec = {
+        "field": "x", "type": "quantitative", "title": "number of labels",
+        "scale": {"type": "log", "domain": [counts[0] / _ROOM, reach * _ROOM], "nice": False},
+        "axis": {"values": [*counts, *beyond], "format": ",.0f", "labelOverlap": "greedy"},
+    }  # fmt: skip
+    y: Spec = {"field": "value", "type": "quantitative", "title": title, "scale": {"zero": False}}
+    color, shape, dash = arms.looks(points)
+    told = _tooltip("name", "num_labels", "value", "low", "high")
+    drawn = [{**row, "x": arms.beside(row), "line": row["training"]} for row in points]
+    layers: list[Spec] = [
+        {
+            "data": {"values": [{**row, "x": row["num_labels"]} for row in laws]},
+            "mark": {"type": "line", "strokeDash": [1, 5], "strokeWidth": 2.2, "strokeCap": "round"},
+            "encoding": {"y": y, "color": color, "detail": {"field": "name", "type": "nominal"}},
+        },
+        {
+            "mark": {"type": "rule", "strokeWidth": 2, "opacity": 0.6},
+            "encoding": {"y": y | {"field": "low"}, "y2": {"field": "high"}, "color": color, "tooltip": told},
+        },
+        {
+            "mark": {"type": "line", "strokeWidth": 2},
+            "encoding": {"y": y, "color": color, "strokeDash": dash},
+        },
+        {
+            "data": {"values": [{**row, "x": arms.beside(row)} for row in runs]},
+            "mark": {"type": "point", "filled": False, "size": 26, "opacity": 0.75, "strokeWidth": 1.2},
+            "encoding": {"y": y, "color": color, "tooltip": _tooltip("name", "encoder", "seed", "value")},
+        },
+        {
+            "mark": {"type": "point", "filled": True, "size": 95, "opacity": 1},
+            "encoding": {"y": y, "color": color, "shape": shape, "tooltip": told},
+        },
+    ]
+    return _framed(drawn, layers if laws else layers[1:], _HEIGHT_PX, {"x": x})
+
+
+def law_rows(
+    about: Mapping[str, str], law: Mapping[str, float], fewest: float, reach: float
+) -> list[dict[str, Any]]:
+    """Points of an inverse power law, evenly along a logarithmic axis.
+
+    Args:
+        about: the model, for each row.
+        law: `ceiling`, `drop`, `exponent`, `largest`, see `comparison.power_law.PowerLaws`.
+        fewest: number of labels to begin at.
+        reach: to end at.
+    """
+    counts = np.geomspace(fewest, reach, _LAW_STEPS)
+    ceiling, drop, exponent = (np.array([law[name]]) for name in ("ceiling", "drop", "exponent"))
+    scores = PowerLaws(ceiling, drop, exponent, law["largest"]).scores_at(counts)[:, 0]
+    return [
+        {**about, "num_labels": round(float(count), 3), "value": round(float(score), 6)}
+        for count, score in zip(counts, scores, strict=True)
+    ]
+
+
+def ratios(rows: Rows, arms: Arms) -> Spec:
+    """Labels that the baseline needs for each label of a model, a row each, on a logarithmic axis with a line at 1.
+
+    Args:
+        rows: `label`, of which a narrow page shows what stands before the comma; `method`, `training`; `ratio`, `low`,
+            `high`, `fewest`, `most`, as `LabelsSaved` has them, 0 and infinity for what stands open; `extrapolated`;
+            `told`.
+        arms: as in `learning_curves`.
+    """
+    stated = [_stated(row) for row in rows]
+    ends = [0.8, 1.25, *(row[end] for row in stated for end in ("low", "high"))]
+    domain = [min(ends) / _ROOM, max(ends) * _ROOM]
+    x: Spec = {
+        "field": "low", "type": "quantitative", "title": "times as many labels as the model had",
+        "scale": {"type": "log", "domain": domain, "nice": False},
+        "axis": {
+            "values": _round_numbers(*domain), "labelOverlap": "greedy",
+            "labelExpr": "format(datum.value, '~g') + '×'",
+        },
+    }  # fmt: skip
+    color, shape, _ = arms.looks(rows)
+    at_value = {"x": x | {"field": "ratio"}, "color": color}
+    layers: list[Spec] = [
+        {
+            "data": {"values": [{}]}, "mark": _LINE,
+            "encoding": {"x": {"datum": 1}, "y": {"value": 0}, "y2": {"value": "height"}, "tooltip": {"value": None}},
+        },
+        {"mark": {"type": "rule", "strokeWidth": 2.5}, "encoding": {"x": x, "x2": {"field": "high"}, "color": color}},
+        _arrow("low", "triangle-left", x, color),
+        _arrow("high", "triangle-right", x, color),
+        {
+            "transform": [{"filter": "datum.known && !datum.extrapolated"}],
+            "mark": {"type": "point", "filled": True, "size": 110, "opacity": 1},
+            "encoding": at_value | {"shape": shape},
+        },
+        {
+            "transform": [{"filter": "datum.known && datum.extrapolated"}],
+            "mark": {"type": "point", "filled": False, "size": 110, "opacity": 1, "strokeWidth": 2.2},
+            "encoding": at_value | {"shape": shape | {"legend": None}},
+        },
+    ]  # fmt: skip
+    short = {"labelExpr": f"containerSize()[0] < {_NARROW_PX} ? split(datum.label, ',')[0] : datum.label"}
+    y: Spec = {
+        "field": "label",
+        "type": "nominal",
+        "sort": [row["label"] for row in rows],
+        "title": None,
+        "axis": short,
+    }
+    told: list[Spec] = [{"field": name, "type": "nominal"} for name in ("label", "told")]
+    spec = _framed(stated, layers, _ROW_PX * len(rows), {"y": y, "tooltip": told})
+    return spec | {"resolve": {"scale": {"shape": "independent"}}}  # else the legend is hollow, too
+
+
+def values_with_runs(points: Rows, runs: Rows, title: str) -> Spec:
+    """Values at one number of labels, with intervals, and a stroke for each run.
+
+    Args:
+        points: see `charts.intervals`.
+        runs: `name`, `value`, `encoder`, `seed`.
+        title: of the axis.
+    """
+    spec = charts.intervals(points, title)
+    strokes: Spec = {
+        "data": {"values": list(runs)},
+        "mark": {"type": "tick", "thickness": 1.6, "size": 12, "color": "currentColor", "opacity": 0.7},
+        "encoding": {
+            "x": {"field": "value", "type": "quantitative"},
+            "y": {"field": "name", "type": "nominal", "sort": [row["name"] for row in points], "title": None},
+            "tooltip": _tooltip("name", "encoder", "seed", "value"),
+        },
+    }
+    return spec | {"layer": [*spec["layer"], strokes]}
+
+
+def _channel(field: str, order: Sequence[str], rows: Rows) -> Spec:
+    """The same look in all charts, and a legend of what the rows have."""
+    present = {row[field] for row in rows}
+    ink = (
+        {} if field == "method" else {"symbolFillColor": "currentColor", "symbolStrokeColor": "currentColor"}
+    )
+    legend = {
+        "values": [name for name in order if name in present],
+        "symbolOpacity": 1,
+        **ink,
+    }
+    return {"field": field, "type": "nominal", "scale": {"domain": list(order)}, "legend": legend}
+
+
+def _stated(row: Mapping[str, Any]) -> dict[str, Any]:
+    """With ends that can be drawn, and which of them stand open."""
+    fewest, most = row["fewest"], row["most"]
+    low, ratio, high = (float(np.clip(row[end], fewest, most)) for end in ("low", "ratio", "high"))
+    return {
+        **{name: row[name] for name in ("label", "method", "training", "told")},
+        "extrapolated": bool(row["extrapolated"]),
+        "low": round(low, 6), "ratio": round(ratio, 6), "high": round(high, 6),
+        "known": bool(0 < row["ratio"] < np.inf),
+        "open_low": bool(row["low"] <= 0), "open_high": bool(np.isinf(row["high"])),
+    }  # fmt: skip
+
+
+def _arrow(end: str, shape: str, x: Spec, color: Spec) -> Spec:
+    """What stands at an end that is open."""
+    return {
+        "transform": [{"filter": f"datum.open_{end}"}],
+        "mark": {"type": "point", "filled": True, "size": 90, "shape": shape, "opacity": 1},
+        "encoding": {"x": x | {"field": end}, "color": color},
+    }
+
+
+def _round_numbers(low: float, high: float) -> list[float]:
+    """1, 2, 5, 10, ... between two numbers."""
+    decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
+    numbers = [float(f"{digit}e{decade}") for decade in decades for digit in (1, 2, 5)]
+    return [number for number in numbers if low <= number <= high]
+
+
+def _tooltip(*names: str) -> list[Spec]:
+    formats = {"num_labels": ",.0f", "encoder": "d", "seed": "d"}
+    return [
+        {"field": name, "type": "nominal"}
+        if name == "name"
+        else {
+            "field": name,
+            "type": "quantitative",
+            "format": formats.get(name, ".3f"),
+            "title": name.replace("num_", ""),
+        }
+        for name in names
+    ]
+
+
+def _framed(rows: Rows, layers: Sequence[Spec], height: int, encoding: Spec) -> Spec:
+    """Layers over one set of rows; those that have an own one share nothing but the scales."""
+    return {
+        "$schema": SCHEMA, "width": "container", "height": height, "config": {"legend": _STACKED},
+        "data": {"values": list(rows)}, "encoding": encoding, "layer": list(layers),
+    }  # fmt: skip

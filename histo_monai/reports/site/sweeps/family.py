@@ -1,0 +1,148 @@
+"""What the page knows of a family of experiments: the tables that are written beside it, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from histo_monai.comparison.rows import FINETUNE, SUPERVISED, Row
+from histo_monai.reports.curve_style import lines
+from histo_monai.reports.site.sweeps.charts import Arms
+from histo_monai.reports.tables import METRICS, in_words
+
+SAVES, COSTS, OPEN = "saves", "costs", "open"
+"""What an interval of a ratio says: above 1, below 1, or neither."""
+
+_OF_RATERS = {f"icc_{rater.lower()}": f"ICC(2,1) with pathologist {rater}" for rater in "AB"}
+
+
+@dataclass(frozen=True)
+class OfMetric:
+    """One metric of a family, students of one mu and n_aug: what is drawn.
+
+    Attributes:
+        metric: its name.
+        points: as `points.csv`.
+        runs: as `runs.csv`.
+        saved: as `labels_saved.csv`; empty where the supervised baseline was not run.
+        laws: as `power_laws.csv`.
+    """
+
+    metric: str
+    points: pd.DataFrame
+    runs: pd.DataFrame
+    saved: pd.DataFrame
+    laws: pd.DataFrame
+
+    @property
+    def name(self) -> str:
+        """In words, to stand within a sentence."""
+        return (METRICS | _OF_RATERS).get(self.metric, self.metric)
+
+    @property
+    def baseline(self) -> pd.DataFrame:
+        """The points of supervised learning."""
+        own = self.points["method"].eq(SUPERVISED.method) & self.points["training"].eq(SUPERVISED.training)
+        return self.points[own]
+
+    @property
+    def has_ratios(self) -> bool:
+        """Whether there is a curve of the baseline to read labels off: it was run with several numbers of them."""
+        return bool(self.baseline["num_labels"].nunique() > 1)
+
+
+@dataclass(frozen=True)
+class FamilyTables:
+    """Experiments that differ in nothing but what is swept, as the tables have them.
+
+    Attributes:
+        name: of the family.
+        differences: what sets it apart from the first of its dataset; empty for that.
+        setting: mu and n_aug of the students that are drawn against labels.
+        points: rows of `points.csv`.
+        runs: of `runs.csv`.
+        labels_saved: of `labels_saved.csv`.
+        labels_needed: of `labels_needed.csv`.
+        power_laws: of `power_laws.csv`.
+    """
+
+    name: str
+    differences: str
+    setting: tuple[float, float]
+    points: pd.DataFrame
+    runs: pd.DataFrame
+    labels_saved: pd.DataFrame
+    labels_needed: pd.DataFrame
+    power_laws: pd.DataFrame
+
+    @property
+    def metrics(self) -> list[str]:
+        """In their order, the one to look at first foremost."""
+        return list(dict.fromkeys(self.points["metric"]))
+
+    @property
+    def split(self) -> str:
+        """Whose patches are measured."""
+        return str(self.points["split"].iloc[0])
+
+    @property
+    def arms(self) -> Arms:
+        """All models in words, in the order of their colors."""
+        found = lines(self.points)
+        methods, trainings = ([getattr(line, name) for line in found] for name in ("method", "training"))
+        first = sorted(dict.fromkeys(trainings), key=lambda training: training != FINETUNE)
+        return Arms(
+            [line.label for line in found],
+            list(dict.fromkeys(in_words(method) for method in methods)),
+            [training_in_words(training) for training in first],
+        )
+
+    def of(self, metric: str) -> OfMetric:
+        """What is drawn of a metric."""
+        parts = (self._drawn(self.points), self._drawn(self.runs), self.labels_saved, self.power_laws)
+        return OfMetric(metric, *(part[part["metric"] == metric] if len(part) else part for part in parts))
+
+    def _drawn(self, table: pd.DataFrame) -> pd.DataFrame:
+        mu, n_aug = self.setting
+        of_setting = table["mu"].eq(mu) & table["n_aug"].eq(n_aug)
+        return table[table["training"].eq(FINETUNE) | of_setting]
+
+
+def arm_of(row: Any) -> str:
+    """A model in words, of a row with `method` and `training`."""
+    return in_words(Row(row.method, row.training).id)
+
+
+def training_in_words(training: str) -> str:
+    """ "finetune" -> "fine-tuned"; a student by the name of its method."""
+    return in_words(Row("", training).id).lstrip(" +")
+
+
+def looks_of(row: Any) -> dict[str, str]:
+    """What charts know of a model: `name`, `method`, `training`, in words."""
+    training = training_in_words(row.training)
+    return {"name": arm_of(row), "method": in_words(row.method), "training": training}
+
+
+def verdict(row: Any) -> str:
+    """`SAVES` where the whole interval of a ratio lies above 1, `COSTS` where it lies below, `OPEN` elsewhere.
+
+    An end that stands open says "more than `ratio_most`" or "less than `ratio_fewest`"; others are taken as they are
+    printed, with three digits: what is told as "1 to 3" does not lie above 1.
+    """
+    if np.isnan(row.ratio):
+        return OPEN
+    low, high = (float(f"{end:.3g}") for end in (row.ratio_low, row.ratio_high))
+    if low > 1 and (np.isfinite(low) or row.ratio_most >= 1):
+        return SAVES
+    if high < 1 and (high > 0 or row.ratio_fewest <= 1):
+        return COSTS
+    return OPEN
+
+
+def surely(row: Any) -> float:
+    """How many times as many labels the baseline needs at least: the lower end that is stated; 0: nobody knows."""
+    return 0.0 if np.isnan(row.ratio) else float(min(row.ratio_low, row.ratio_most))

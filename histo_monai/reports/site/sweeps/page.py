@@ -1,0 +1,276 @@
+"""Sections of the page of all experiments: the answer and its charts, every number, and what was used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from histo_monai.comparison.rows import FINETUNE
+from histo_monai.reports.site.blocks import Block, Cell, Chart, Lines, Section, Table, missing, number
+from histo_monai.reports.site.sweeps.charts import law_rows, learning_curves, ratios, values_with_runs
+from histo_monai.reports.site.sweeps.family import SAVES, FamilyTables, OfMetric, arm_of, looks_of, verdict
+from histo_monai.reports.site.sweeps.story import BASELINE, doubts, story
+
+TITLE = "The labels that each method saves"
+
+LeftOut = tuple[str, str]
+"""An experiment, and why it is not here."""
+
+
+def sweep_sections(
+    families: Sequence[FamilyTables],
+    experiments: Sequence[Mapping[str, str | float]],
+    left_out: Sequence[LeftOut],
+    warnings: Sequence[str],
+) -> list[Section]:
+    """The sections, in their order.
+
+    Args:
+        families: one or more.
+        experiments: that were used, with what is to be known of each: name of the column -> text or number.
+        left_out: the others.
+        warnings: of the page itself, a line each.
+    """
+    several = len(families) > 1
+    answers = []
+    for i, family in enumerate(families):
+        answers.append(_answer(family, warnings if i == 0 else [], several))
+        if len(family.metrics) > 1:
+            answers.append(_other_metrics(family, several))
+    tables = [table for family in families for table in _tables(family)]
+    words = (
+        "The same numbers with more digits lie beside this page: `points.csv`, `runs.csv`, `labels_saved.csv`, "
+        "`labels_needed.csv`, `power_laws.csv`."
+    )
+    numbers = Section("numbers", "All numbers", [Lines([words]), *tables])
+    return [*answers, numbers, _experiments(experiments, left_out)]
+
+
+def subtitle(families: Sequence[FamilyTables], num_used: int, num_left_out: int) -> str:
+    """Below the title: of how many experiments, which patches, which intervals."""
+    names = ", ".join(family.name for family in families)
+    splits = " and ".join(sorted({family.split for family in families}))
+    used = f"{num_used} experiment{'s' * (num_used > 1)}, {num_left_out or 'none'} left out"
+    return f"{names}: {used}; {splits} patches; intervals are 95 %, over patients and seeds."
+
+
+def _answer(family: FamilyTables, warnings: Sequence[str], several: bool) -> Section:
+    known = [*warnings, *doubts(family)]
+    told = [f"{line[:1].upper()}{line[1:]}" for line in known]
+    blocks: list[Block] = [Lines(story(family), "lead")]
+    blocks += [Lines(["What not to believe", *told], "warning")] if told else []
+    if family.differences:
+        blocks.append(Lines([f"What sets these experiments apart:{family.differences}"]))
+    if (family.points["training"] != FINETUNE).any():
+        mu, n_aug = family.setting
+        others = family.points.loc[family.points["training"] != FINETUNE, ["mu", "n_aug"]].drop_duplicates()
+        rest = "; those of others stand in the tables" if len(others) > 1 else ""
+        blocks.append(Lines([f"Students are those of mu {mu:g} and n_aug {n_aug:g}{rest}."]))
+    blocks += _charts(family, family.of(family.metrics[0]), wide=True)
+    title = f"Labels saved: {family.name}" if several else "Labels saved"
+    return Section(family.name, title, blocks)
+
+
+def _other_metrics(family: FamilyTables, several: bool) -> Section:
+    others = [family.of(metric) for metric in family.metrics[1:]]
+    blocks = [block for metric in others for block in _charts(family, metric, wide=False)]
+    title = f"Other metrics: {family.name}" if several else "Other metrics"
+    return Section(f"{family.name}-others", title, blocks)
+
+
+def _charts(family: FamilyTables, metric: OfMetric, *, wide: bool) -> list[Block]:
+    known = metric.points.dropna(subset=["value"])
+    name = f"{metric.name[:1].upper()}{metric.name[1:]}"
+    if known.empty:
+        return [missing(name, "no model has a value")]
+    if known["num_labels"].nunique() == 1:
+        return [_values(known, metric, name, wide)]
+    blocks: list[Block] = [_curves(family, known, metric, name, wide)]
+    stated = metric.saved.dropna(subset=["ratio"]) if len(metric.saved) else metric.saved
+    if metric.has_ratios and len(stated):
+        return [*blocks, _ratios(family, stated, metric.name, wide)]
+    return [*blocks, missing(f"Labels saved by {metric.name}", "not known, see above")]
+
+
+def _curves(family: FamilyTables, known: pd.DataFrame, metric: OfMetric, name: str, wide: bool) -> Chart:
+    points = _records(known, ["num_labels", "value", "low", "high"])
+    runs = _records(metric.runs.dropna(subset=["value"]), ["num_labels", "value", "encoder", "seed"])
+    fewest = float(known["num_labels"].min())
+    fitted: list[Any] = list(metric.laws.itertuples())
+    reached = [(law, _reach(family, metric, law)) for law in fitted]
+    laws = [
+        row
+        for law, reach in reached
+        if reach > law.largest
+        for row in law_rows(looks_of(law), law._asdict(), fewest, reach)
+    ]
+    words = (
+        f"{name} on {family.split}. Filled: the mean over encoders and seeds, with its 95 % interval; small circles: "
+        "each run. Models stand a little beside each other."
+    )
+    if laws:
+        words += (
+            " Dotted: the inverse power law through the means, where an answer beyond the sizes rests on it."
+        )
+    elif len(fitted) == 0:
+        words += " No power law is fitted: that takes four numbers of labels, and a curve that rises beyond its noise."
+    else:
+        words += " No answer rests on a power law, and none is drawn."
+    spec = learning_curves(points, runs, laws, family.arms, metric.name)
+    return Chart(f"{name} against the number of labels", spec, words, wide=wide)
+
+
+def _reach(family: FamilyTables, metric: OfMetric, law: Any) -> float:
+    """The most labels of a model that an answer speaks of."""
+    needed = family.labels_needed
+    own = needed[needed["metric"].eq(metric.metric) & (needed["method"] == law.method)]
+    counts = own.loc[
+        own["training"].eq(law.training) & own["extrapolated"].astype(bool), "num_labels"
+    ].tolist()
+    if arm_of(law) == BASELINE and len(metric.saved):
+        counts += metric.saved.loc[metric.saved["extrapolated"].astype(bool), "needed_value"].tolist()
+    return max([law.largest, *(count for count in counts if np.isfinite(count))])
+
+
+def _ratios(family: FamilyTables, stated: pd.DataFrame, name: str, wide: bool) -> Chart:
+    table: list[Any] = list(stated.itertuples())
+    rows = [
+        {
+            **looks_of(row), "label": f"{row.num_labels:.0f} labels, {arm_of(row)}", "told": row.told,
+            "ratio": row.ratio, "low": row.ratio_low, "high": row.ratio_high,
+            "fewest": row.ratio_fewest, "most": row.ratio_most, "extrapolated": row.extrapolated,
+        }
+        for row in table
+    ]  # fmt: skip
+    words = (
+        f"How many times as many labels {BASELINE} needs for the same score: right of the line at 1, labels are saved. "
+        "Bars are 95 % intervals; an arrow is an end that stands open, more than or less than; hollow is extrapolated."
+    )
+    return Chart(f"Labels saved, by {name}", ratios(rows, family.arms), words, wide=wide)
+
+
+def _values(known: pd.DataFrame, metric: OfMetric, name: str, wide: bool) -> Chart:
+    kinds = known["training"].map(lambda training: "fine-tuned" if training == FINETUNE else "student")
+    points = _records(known.assign(kind=kinds), ["value", "low", "high", "kind"])
+    runs = _records(metric.runs.dropna(subset=["value"]), ["value", "encoder", "seed"])
+    count = f"{known['num_labels'].iloc[0]:,.0f} labels"
+    words = f"{name} with {count}, the one number of labels that was run. Bars are 95 % intervals, strokes are runs."
+    return Chart(f"{name} with {count}", values_with_runs(points, runs, metric.name), words, wide=wide)
+
+
+def _records(table: pd.DataFrame, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Rows for a chart: the model in words, and columns as JSON takes them."""
+    rows: list[Any] = list(table.itertuples())
+    return [looks_of(row) | {name: _plain(getattr(row, name)) for name in names} for row in rows]
+
+
+def _plain(value: Any) -> str | float | None:
+    if isinstance(value, str):
+        return value
+    return round(float(value), 6) if np.isfinite(value) else None
+
+
+def _tables(family: FamilyTables) -> list[Block]:
+    points = _points_table(family)
+    blocks: list[Block] = [points]
+    if len(family.labels_saved):
+        blocks.append(_saved_table(family))
+    blocks.append(_needed_table(family))
+    return blocks
+
+
+def _points_table(family: FamilyTables) -> Table:
+    """A row for each model and setting, a column for each metric."""
+    setting = ["method", "training", "alpha", "num_labels", "mu", "n_aug", "num_encoders", "num_seeds"]
+    rows = []
+    for _, same in family.points.groupby(setting, dropna=False, sort=False):
+        first: Any = next(same.itertuples())
+        of_metric = same.set_index("metric")[["value", "low", "high"]]
+        cells = [
+            Cell(arm_of(first)),
+            _count(first.num_labels),
+            Cell(f"{100 * first.alpha:g} %", float(first.alpha)),
+            *(_setting(value) for value in (first.mu, first.n_aug)),
+            _runs(first),
+        ]
+        rows.append([*cells, *(number(*of_metric.loc[metric]) for metric in family.metrics)])
+    names = [family.of(metric).name for metric in family.metrics]
+    head = ["model", "labels", "share", "mu", "n_aug", "runs", *names]
+    return Table(f"{family.name}: every model at every number of labels", head, rows)
+
+
+def _saved_table(family: FamilyTables) -> Table:
+    table: list[Any] = list(family.labels_saved.itertuples())
+    rows = [
+        [
+            Cell(family.of(row.metric).name),
+            Cell(arm_of(row)),
+            _count(row.num_labels),
+            number(row.value),
+            _told_ratio(row, marked=family.of(row.metric).has_ratios and verdict(row) == SAVES),
+            Cell(row.reason, long=True),
+        ]
+        for row in table
+    ]
+    head = ["metric", "model", "labels", "score", "the baseline needs", "what that rests on"]
+    note = f"The baseline is {BASELINE}. Marked: the whole interval lies above 1. Open numbers sort as the end stated."
+    return Table(f"{family.name}: labels saved", head, rows, note)
+
+
+def _told_ratio(row: Any, *, marked: bool) -> Cell:
+    """Sorted by its value, or by the end that is stated."""
+    if np.isnan(row.ratio):
+        return Cell("—")
+    return Cell(row.told, float(np.clip(row.ratio, row.ratio_fewest, row.ratio_most)), marked)
+
+
+def _needed_table(family: FamilyTables) -> Table:
+    table: list[Any] = list(family.labels_needed.itertuples())
+    rows = [
+        [
+            Cell(family.of(row.metric).name),
+            Cell(arm_of(row)),
+            number(row.score),
+            Cell(row.told, float(row.num_labels) if np.isfinite(row.num_labels) else None),
+            Cell(row.reason, long=True),
+        ]
+        for row in table
+    ]
+    head = ["metric", "model", "score", "labels that it needs", "what that rests on"]
+    note = "The score is the best that any model reached, or that of `--score`."
+    return Table(f"{family.name}: labels needed for one score", head, rows, note, folded=True)
+
+
+def _count(value: float) -> Cell:
+    return Cell(f"{value:,.0f}", float(value))
+
+
+def _runs(row: Any) -> Cell:
+    """ "3", or "6 of 2 encoders"."""
+    encoders = f" of {row.num_encoders} encoders" if row.num_encoders > 1 else ""
+    return Cell(f"{row.num_seeds}{encoders}", float(row.num_seeds))
+
+
+def _setting(value: float) -> Cell:
+    return Cell("—") if np.isnan(value) else Cell(f"{value:g}", float(value))
+
+
+def _experiments(experiments: Sequence[Mapping[str, str | float]], left_out: Sequence[LeftOut]) -> Section:
+    head = list(experiments[0])
+    rows = [
+        [
+            Cell(f"{value:g}", float(value)) if isinstance(value, int | float) else Cell(value)
+            for value in row.values()
+        ]
+        for row in experiments
+    ]
+    blocks: list[Block] = [Table(f"Used: {len(rows)}", head, rows)]
+    if left_out:
+        cells = [[Cell(name), Cell(why, long=True)] for name, why in left_out]
+        blocks.append(Table(f"Left out: {len(cells)}", ["experiment", "why"], cells))
+    else:
+        blocks.append(Lines(["None was left out."]))
+    return Section("experiments", "Experiments", blocks)
