@@ -63,7 +63,7 @@ class HiddenLabels:
         targets = task_targets(unlabeled, classes)
         is_there = ~targets.isnan() if classes is None else targets >= 0
         is_given = unlabeled["patch_id"].isin(labeled["patch_id"]).to_numpy()
-        return cls(targets, is_there & ~torch.from_numpy(is_given))
+        return cls(targets, is_there & torch.from_numpy(~is_given))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,66 @@
+"""Maps of a simulated slide on one core, from the file to the map."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import cv2
+import numpy as np
+import torch
+from heatmap import CLASSES, CPU, forward, patch_by_patch, patch_models, read_all
+from turns import LIMIT, OURS, PEER, is_quick, row_of, take_turns
+
+from histo_monai.engines.heatmap import map_slide
+from histo_monai.engines.maps.models import MapPlan
+from histo_monai.networks.encoder import build_encoder
+from histo_monai.networks.task_model import TaskModel
+from histo_monai.phantom.cohorts.camelyon16 import SlideSpec, make_world
+from histo_monai.phantom.raster.pyramid import write_pyramid
+from histo_monai.phantom.tissue.render import render_strips
+from histo_monai.process.memory import keep_freed_memory
+
+NUM_PLAIN = 100
+
+
+def main() -> None:
+    keep_freed_memory()
+    torch.set_num_threads(1)
+    cv2.setNumThreads(1)
+    rounds = 1 if is_quick() else 5
+    for patch_px, mpp, batch_size, side_px in ((64, 1.0, 256, 2048), (256, 0.5, 32, 2048)):
+        if is_quick() and patch_px == 256:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "slide.tif"
+            world, _ = make_world(SlideSpec("benchmark", 3, "macro", False, side_px, mpp))
+            write_pyramid(path, render_strips(world, side_px, side_px), (side_px, side_px), mpp=mpp)
+            map_row(path, MapPlan(patch_px, mpp, patch_px * mpp / 2, 8.0, 0.5, batch_size), rounds)
+
+
+def map_row(path: Path, plan: MapPlan, rounds: int) -> None:
+    """Of one slide, with a network that has learned nothing: it takes as long."""
+    torch.manual_seed(0)
+    model = TaskModel(build_encoder(), "linear", len(CLASSES)).eval()
+    models = patch_models(model)
+    grid, cells, patches = read_all(path, plan)
+    ready = patches.contiguous(memory_format=torch.channels_last)
+    some = grid.centers_yx(cells)[np.linspace(0, len(cells) - 1, NUM_PLAIN).astype(int)]
+    times = take_turns(
+        {
+            OURS: lambda: map_slide(path, None, models, plan, device=CPU, workers=0),
+            PEER: lambda: patch_by_patch(path, plan, model, some),
+            LIMIT: lambda: forward(models.network, ready, plan.batch_size),
+        },
+        rounds,
+    )
+    times[PEER] = [seconds * len(cells) / NUM_PLAIN for seconds in times[PEER]]
+    row_of(
+        f"map of a slide, {plan.patch_px} px, half overlap", times,
+        peer_is="one read_region of OpenSlide and one pass a patch", limit_is="the folded network on ready patches",
+        per=len(cells), unit="patch",
+    ).tell()  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
