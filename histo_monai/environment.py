@@ -6,6 +6,7 @@
 | HISTO_MONAI_RANKS | processes of a pretraining or of maps, one per GPU | all GPUs; 1 on the CPU or with cuda:<n> |
 | HISTO_MONAI_WORKERS | reading processes of each training process | half the cores, at most 8; 0 on two cores |
 | HISTO_MONAI_CPUS | processes that simulate and survey slides | all cores |
+| HISTO_MONAI_CLUSTER | address of a Dask scheduler: its workers survey, simulate, map | this machine |
 | HISTO_MONAI_TIMEOUT_S | seconds that one of several RANKS may take for a step before the run is ended | 1800 |
 
 None of them changes a random decision. On the CPU, loader workers change no byte; other numbers of cores or ranks, and

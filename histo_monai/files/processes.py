@@ -1,4 +1,4 @@
-"""Many files, several processes, one progress bar; results in the order of the files."""
+"""Many files, several processes or machines, one progress bar; results in the order of the files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any, Literal, TypeVar
 
+from histo_monai.files.cluster import cluster_address, map_over_cluster
 from histo_monai.process.progress import progress
 
 Result = TypeVar("Result")
@@ -22,7 +23,7 @@ def map_over_processes(
     sizes: Sequence[int] | None = None,
     start: Literal["fork", "spawn"] = "fork",
 ) -> Iterator[Result]:
-    """Call `work` with the first of each column, the second of each, and so on.
+    """Call `work` with the first of each column, the second of each, and so on: here or, see `cluster`, elsewhere.
 
     Args:
         work: a function of a module, or a `partial` of one; gives the same for the same arguments in any process.
@@ -39,7 +40,10 @@ def map_over_processes(
     with contextlib.ExitStack() as stack:
         bar = stack.enter_context(progress(total=sum(sizes), title=title, unit=unit))
         results: Iterator[Result] = map(work, *columns)
-        if processes > 1 and num > 1:
+        address = cluster_address()
+        if address and num:
+            results = map_over_cluster(work, columns, address)
+        elif processes > 1 and num > 1:
             context = multiprocessing.get_context(start)
             pool = stack.enter_context(ProcessPoolExecutor(min(processes, num), mp_context=context))
             results = pool.map(work, *columns)

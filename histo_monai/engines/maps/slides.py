@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import pickle
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -13,6 +14,7 @@ import torch
 
 from histo_monai.engines.maps.jobs import SlideJob
 from histo_monai.engines.ranks import note_step, run_in_ranks
+from histo_monai.files.cluster import cluster_address, map_over_cluster
 from histo_monai.mapping.origin import Origin, Origins
 from histo_monai.process.progress import progress
 from histo_monai.slides import SlideError
@@ -69,8 +71,9 @@ def over_slides(
 
     A slide whose file is there already, made from the same slide, models and settings (`mapping.origin`), is left
     alone; where anything differs the log says what, and the slide is looked at again. Slides are shared by `ranks`
-    processes (or those of torchrun), the largest files first; each loads a set of models once. The files do not depend
-    on the number of processes. A slide that cannot be read stops the run; finished ones are kept.
+    processes (or those of torchrun), or by the workers of a cluster (`files.cluster`), the largest files first; each
+    loads a set of models once. The files do not depend on who makes them. A slide that cannot be read stops the run;
+    finished ones are kept.
 
     Args:
         jobs: The slides.
@@ -85,6 +88,10 @@ def over_slides(
         SlideError: A slide cannot be read, or not at this resolution, or its file was changed meanwhile.
         InputError: A model does not fit, or the stride is no whole number of patch pixels.
     """
+    address = cluster_address()
+    if address:
+        _over_cluster(jobs, work, folder, device, address)
+        return
     arguments = (jobs, work, folder, workers, torch.get_num_threads())
     run_in_ranks(_share, *arguments, device=device, ranks=ranks, timeout_s=timeout_s)
 
@@ -150,13 +157,59 @@ def _share(
                 bar.update(done)
                 note_step()
 
-            origin = origins.of(job.path, job.mpp, job.models)
-            found = work.look(job, networks, device=device, workers=workers, advance=advance)
-        if origins.of(job.path, job.mpp, job.models) != origin:
-            raise SlideError(
-                job.path, "the file was changed while it was looked at; start again when it is whole"
-            )
-        work.write(folder / f"{job.slide_id}{work.suffix}", found, origin)
+            _make(job, work, origins, folder, networks, device, workers, advance)
+
+
+def _make(
+    job: SlideJob,
+    work: SlideWork,
+    origins: Origins,
+    folder: Path,
+    networks: Any,
+    device: torch.device,
+    workers: int,
+    advance: Advance,
+) -> None:
+    """The file of one slide."""
+    origin = origins.of(job.path, job.mpp, job.models)
+    found = work.look(job, networks, device=device, workers=workers, advance=advance)
+    if origins.of(job.path, job.mpp, job.models) != origin:
+        raise SlideError(
+            job.path, "the file was changed while it was looked at; start again when it is whole"
+        )
+    work.write(folder / f"{job.slide_id}{work.suffix}", found, origin)
+
+
+def _over_cluster(
+    jobs: Sequence[SlideJob], work: SlideWork, folder: Path, device: torch.device, address: str
+) -> None:
+    """A call for each slide that is not done, the largest files first."""
+    origins = work.origins()
+    left = [job for job in jobs if not _is_done(job, work, origins, folder, is_silent=False)]
+    if not left:
+        return
+    (ordered,) = shares(left, 1)
+    make = functools.partial(
+        _on_worker, work=work, folder=folder, device=device, threads=torch.get_num_threads()
+    )
+    with progress(total=len(ordered), title="slides", unit="slide") as bar:
+        for _ in map_over_cluster(make, [ordered], address):
+            bar.update(1)
+
+
+_LOADED: dict[tuple[bytes, torch.device], Any] = {}
+"""Networks of the last call on this worker."""
+
+
+def _on_worker(job: SlideJob, *, work: SlideWork, folder: Path, device: torch.device, threads: int) -> None:
+    """One slide, by a worker of a cluster, with as many threads as who asked has."""
+    torch.set_num_threads(threads)
+    stamps = [(name, path, path.stat().st_mtime_ns) for name, path in job.models.items()]
+    key = (pickle.dumps((work, stamps)), device)
+    if key not in _LOADED:
+        _LOADED.clear()
+        _LOADED[key] = work.load(job.models, device)
+    _make(job, work, work.origins(), folder, _LOADED[key], device, 0, lambda done, total: None)
 
 
 def _is_done(job: SlideJob, work: SlideWork, origins: Origins, folder: Path, *, is_silent: bool) -> bool:
