@@ -20,14 +20,15 @@ NETWORK = {
     "httpx",
     "aiohttp",
     "fsspec",
+    "distributed",
 }
 RUNS_WHAT_IT_READS = {"pickle", "cPickle", "shelve", "marshal", "dill", "cloudpickle", "joblib", "runpy"}
 _MAY_CONNECT = {
-    "checkup/remote.py": {"socket", "urllib"},
+    "checkup/remote.py": {"socket", "urllib"},  # `doctor`: whether the server of the remote answers
+    "files/cluster.py": {"distributed"},  # where the user names a scheduler
     "reports/site/server.py": {"http"},  # listens, on the loopback interface
     "reports/site/vendor.py": {"urllib"},  # runs when the package is built; a page carries what it fetched
 }
-"""`doctor` alone: whether the server of the DVC remote answers, which `dvc push` would ask, too."""
 
 
 def _modules(root: Path) -> Iterator[tuple[str, ast.Module]]:
@@ -52,7 +53,7 @@ def _calls(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
             yield ast.unparse(node.func), node
 
 
-def test_no_module_opens_a_connection_but_the_doctors_look_at_the_remote(root: Path) -> None:
+def test_no_module_opens_a_connection_but_those_that_the_document_names(root: Path) -> None:
     using = {name: _imported(tree) & NETWORK for name, tree in _modules(root)}
     assert {name: modules for name, modules in using.items() if modules} == _MAY_CONNECT
 

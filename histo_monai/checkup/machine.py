@@ -14,6 +14,7 @@ import torch
 from histo_monai.checkup.finding import Finding
 from histo_monai.environment import read_environment
 from histo_monai.errors import InputError
+from histo_monai.files.cluster import cluster_address
 from histo_monai.params import Params
 
 CGROUP_LIMITS = (
@@ -28,7 +29,7 @@ _FEW_FILES = 1024
 
 def environment(_params: Params | None) -> Iterator[Finding]:
     """HISTO_MONAI_*: known names, values that mean something."""
-    names = ("DEVICE", "RANKS", "WORKERS", "CPUS", "TIMEOUT_S", "TRACEBACK")
+    names = ("DEVICE", "RANKS", "WORKERS", "CPUS", "CLUSTER", "TIMEOUT_S", "TRACEBACK")
     known = {f"HISTO_MONAI_{name}" for name in names}
     unknown = sorted(name for name in os.environ if name.startswith("HISTO_MONAI_") and name not in known)
     if unknown:
@@ -43,11 +44,12 @@ def environment(_params: Params | None) -> Iterator[Finding]:
     except InputError as error:
         yield Finding("FAIL", "environment", str(error))
         return
+    address = cluster_address()
     yield Finding(
         "PASS",
         "environment",
         f"device {environment.device}, {environment.ranks} ranks, {environment.workers} reading workers, "
-        f"{environment.cpus} cores",
+        f"{environment.cpus} cores" + (f", workers of the cluster at {address}" if address else ""),
     )
 
 

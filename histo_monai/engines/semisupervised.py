@@ -135,8 +135,10 @@ class StudentStep:
         seed: int,
         hidden: HiddenLabels | None = None,
     ) -> None:
-        self.measures = method.measures
-        self._hidden = hidden if hidden is not None and method.guesses and bool(hidden.known.any()) else None
+        self._of_method = tuple(name for name in method.measures if name != GUESSES)
+        self.measures = self._of_method
+        guesses = GUESSES in method.measures
+        self._hidden = hidden if hidden is not None and guesses and bool(hidden.known.any()) else None
         self._objective = task.objective
         if self._hidden is not None:
             self.measures += (task.objective.GUESS_MEASURE,)
@@ -163,7 +165,7 @@ class StudentStep:
         measured["loss"].mean().backward()
         self._optimizer.step()
         self._method.after_step()
-        found: dict[str, Measured] = {name: measured[name].detach() for name in self._method.measures}
+        found: dict[str, Measured] = {name: measured[name].detach() for name in self._of_method}
         return found | self._of_guesses(measured, unlabeled_rows)
 
     def _of_guesses(self, measured: dict[str, torch.Tensor], rows: torch.Tensor) -> dict[str, Measured]:

@@ -14,7 +14,7 @@ from histo_monai.randomness import Step
 from histo_monai.schedule import Schedule
 
 GUESSES = "guesses"
-"""What `measure` gives beside `measures` where a method guesses: what the loss takes each unlabeled patch to be, (n,),
+"""Last of the `measures` of a method that guesses: what the loss takes each unlabeled patch to be, (n,),
 class numbers or scores 0..1. It is held against labels that are known and not given; nothing is learned from that."""
 
 
@@ -47,7 +47,6 @@ class SemiSupervised(Protocol):
     Attributes:
         Settings: frozen dataclass of what params can set of it, annotated by the rules of `settings.rules`.
         measures: what `measure` gives, "loss" first.
-        guesses: whether `measure` gives `GUESSES`.
         network: everything that trains, and what follows it (buffers, slow copies); its state is what a killed run
             goes on from. The engine moves it to the device and puts it into training mode before each step.
         model: patches -> outputs; holds the weights that predict: validated after each epoch, and kept at the end.
@@ -55,7 +54,6 @@ class SemiSupervised(Protocol):
 
     Settings: ClassVar[type]
     measures: tuple[str, ...]
-    guesses: ClassVar[bool]
 
     @property
     def network(self) -> nn.Module:
@@ -75,7 +73,7 @@ class SemiSupervised(Protocol):
         """Outputs of the network for the views, with gradients where something trains."""
 
     def measure(self, outputs: Any, batch: Batch) -> dict[str, torch.Tensor]:
-        """`measures` and perhaps `GUESSES`, each of shape (n,); "loss" alone has a gradient."""
+        """`measures`, each of shape (n,); "loss" alone has a gradient."""
 
     def after_step(self) -> None:
         """Called after each step of the optimizer."""

@@ -289,7 +289,7 @@ def test_every_variable_of_the_environments_table_is_known(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = re.findall(r"^\| (HISTO_MONAI_\w+) \|", str(environment.__doc__), flags=re.M)
-    assert len(names) == 5
+    assert len(names) == 6
     for name in set(names) - {"HISTO_MONAI_DEVICE"}:
         monkeypatch.setenv(name, "1")
     assert {finding.status for finding in machine.environment(None)} == {"PASS"}

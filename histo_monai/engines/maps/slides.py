@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -25,8 +24,8 @@ Advance = Callable[[int, int], object]
 """Called after every batch with how many patches it held, and how many the slide has."""
 
 
-class SlideWork(Protocol):
-    """What is made of a slide, and how it lies on disk. Pickled for each process.
+class SlideWork(Hashable, Protocol):
+    """What is made of a slide, and how it lies on disk: a frozen dataclass, sent to each process.
 
     Attributes:
         suffix: Of the file of a slide.
@@ -197,19 +196,18 @@ def _over_cluster(
             bar.update(1)
 
 
-_LOADED: dict[tuple[bytes, torch.device], Any] = {}
-"""Networks of the last call on this worker."""
-
-
 def _on_worker(job: SlideJob, *, work: SlideWork, folder: Path, device: torch.device, threads: int) -> None:
     """One slide, by a worker of a cluster, with as many threads as who asked has."""
     torch.set_num_threads(threads)
-    stamps = [(name, path, path.stat().st_mtime_ns) for name, path in job.models.items()]
-    key = (pickle.dumps((work, stamps)), device)
-    if key not in _LOADED:
-        _LOADED.clear()
-        _LOADED[key] = work.load(job.models, device)
-    _make(job, work, work.origins(), folder, _LOADED[key], device, 0, lambda done, total: None)
+    stamps = tuple((name, path, path.stat().st_mtime_ns) for name, path in job.models.items())
+    networks = _networks(work, stamps, device)
+    _make(job, work, work.origins(), folder, networks, device, 0, lambda done, total: None)
+
+
+@functools.lru_cache(maxsize=1)
+def _networks(work: SlideWork, stamps: tuple[tuple[str, Path, int], ...], device: torch.device) -> Any:
+    """Those of the last call on this worker, while their files are what they were."""
+    return work.load({name: path for name, path, _ in stamps}, device)
 
 
 def _is_done(job: SlideJob, work: SlideWork, origins: Origins, folder: Path, *, is_silent: bool) -> bool:

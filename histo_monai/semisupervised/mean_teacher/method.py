@@ -23,7 +23,7 @@ class MeanTeacher(Student):
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)
         self._quality = self.objective.MEASURES[1]
-        self.measures = ("loss", "supervised", "distance", self._quality)
+        self.measures = ("loss", "supervised", "distance", self._quality, GUESSES)
 
     def outputs(self, views: tuple[torch.Tensor, ...]) -> Outputs:
         """See `Outputs`."""

@@ -46,7 +46,7 @@ class MixedTeacher(Student):
     """See the module and `Student`."""
 
     Settings: ClassVar[type] = MixedTeacherSettings
-    measures = ("loss", "supervised", "unlabeled", "confidence")
+    measures = ("loss", "supervised", "unlabeled", "confidence", GUESSES)
 
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)

@@ -41,7 +41,7 @@ class MixMatch(Student):
     """
 
     Settings: ClassVar[type] = MixMatchSettings
-    measures = ("loss", "supervised", "unlabeled", "confidence")
+    measures = ("loss", "supervised", "unlabeled", "confidence", GUESSES)
 
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)

@@ -40,7 +40,6 @@ class Paper:
     """
 
     Settings: ClassVar[type] = PaperSettings
-    guesses: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -62,6 +61,7 @@ class Paper:
         self.measures = (
             *("loss", "supervised", "consistency", self._quality, f"teacher_{self._quality}"),
             *objective.PSEUDO_MEASURES,
+            GUESSES,
         )
 
     def optimizer(self, schedule: Schedule) -> torch.optim.Optimizer:

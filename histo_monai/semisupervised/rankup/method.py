@@ -42,7 +42,7 @@ class RankUp(Student):
     """
 
     Settings: ClassVar[type] = RankUpSettings
-    measures = ("loss", "supervised", "ranking", "unlabeled", "alignment", "absolute_error", "used")
+    measures = ("loss", "supervised", "ranking", "unlabeled", "alignment", "absolute_error", "used", GUESSES)
 
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)

@@ -27,7 +27,7 @@ class PseudoLabels(Student):
         InputError: scores are asked for.
     """
 
-    measures = ("loss", "supervised", "unlabeled", "accuracy", "used", "agreement", "confidence")
+    measures = ("loss", "supervised", "unlabeled", "accuracy", "used", "agreement", "confidence", GUESSES)
 
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)

@@ -33,7 +33,6 @@ class Student(abc.ABC):
 
     Settings: ClassVar[type]
     measures: tuple[str, ...]
-    guesses: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -15,7 +15,6 @@ class Supervised(Student):
     """Labeled views alone go through the network and teach. See `Student`."""
 
     Settings: ClassVar[type] = SupervisedSettings
-    guesses: ClassVar[bool] = False
 
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)
