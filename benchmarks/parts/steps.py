@@ -41,6 +41,7 @@ from histo_monai.tables.patches import labeled_table
 CPU = torch.device("cpu")
 MPPS = (0.25, 0.5, 1.0)
 MU = 7
+NUM_KEPT = 4  # batches of unlabeled patches in the epoch of those rows that read none anew
 CLASSES = ["normal", "tumor"]
 UNTRAINED = ("random", "pretrained")
 PARAMS = load_params(Path(__file__).parents[2] / "params.yaml")
@@ -59,7 +60,10 @@ def main() -> None:
         if not is_quick():
             pretext_row(path, "rsp", 256, 8, rounds)
         for name in METHODS:
-            student_row(path, name, 8 if is_quick() else 16, rounds)
+            student_row(path, name, 64, 8 if is_quick() else 16, rounds)
+        if not is_quick():
+            student_row(path, "paper", 64, 16, rounds, is_kept=False)
+            student_row(path, "paper", 256, 4, 5)
 
 
 def places(path: Path, num: int, margin: int) -> np.ndarray:
@@ -110,9 +114,9 @@ def pretext_row(path: Path, name: str, patch_px: int, batch_size: int, rounds: i
     ).tell()  # fmt: skip
 
 
-def labels(path: Path, num: int, scores: bool) -> pd.DataFrame:
+def labels(path: Path, num: int, patch_px: int, scores: bool) -> pd.DataFrame:
     """Labeled squares of the slide."""
-    rng, centers = np.random.default_rng(1), places(path, num, 64)
+    rng, centers = np.random.default_rng(1), places(path, num, patch_px)
     given = {
         "patch_id": [f"p{number}" for number in range(num)],
         "path": str(path),
@@ -120,7 +124,7 @@ def labels(path: Path, num: int, scores: bool) -> pd.DataFrame:
         "y": centers[:, 0],
         "x": centers[:, 1],
         "mpp": 0.5,
-        "side_px": 64,
+        "side_px": patch_px,
         "slide_mpp": 0.25,
         "split": "train",
     }
@@ -128,27 +132,32 @@ def labels(path: Path, num: int, scores: bool) -> pd.DataFrame:
     return labeled_table(pd.DataFrame({**given, **what}))
 
 
-def student_row(path: Path, name: str, batch_size: int, rounds: int) -> None:
-    """Of one semi-supervised method, mu 7; for `paper` also the literal reading."""
+def student_row(
+    path: Path, name: str, patch_px: int, batch_size: int, rounds: int, *, is_kept: bool = True
+) -> None:
+    """Of one semi-supervised method, mu 7, patches read by an epoch before; of `paper` also the literal one."""
     scores = name == "rankup"
-    table = labels(path, 1024, scores)
-    reading = PatchReading(64, None if scores else CLASSES, workers=0, pin=False)
-    task = Task(reading.classes, patch_px=64, device=CPU)
+    num = (NUM_KEPT if is_kept else 2 * (rounds + 2)) * batch_size * MU
+    table = labels(path, num, patch_px, scores)
+    reading = PatchReading(patch_px, None if scores else CLASSES, workers=0, pin=False)
+    task = Task(reading.classes, patch_px=patch_px, device=CPU)
     torch.manual_seed(0)
     model = TaskModel(build_encoder(), "pair", task.num_outputs)
-    literal = literal_step(copy.deepcopy(model)) if name == "paper" else None
+    literal = literal_step(copy.deepcopy(model)) if name == "paper" and is_kept and patch_px == 64 else None
     method: Any = METHODS[name](
         model=model,
         objective=task.objective,
-        patch_px=64,
+        patch_px=patch_px,
         n_aug=7,
         recipe=PARAMS.student_recipe,
         settings=PARAMS.consistency.methods[name],
     )
     labeled, unlabeled = two_streams(
-        reading, table.head(200).reset_index(drop=True), table, batch_size, mu=MU, seed=0
+        reading, table.head(NUM_KEPT * batch_size).reset_index(drop=True), table, batch_size, mu=MU, seed=0
     )
     pairs = endless(SideBySide(labeled.loader, unlabeled.loader))
+    for _ in range(NUM_KEPT if is_kept else 0):
+        next(pairs)
     optimizer = method.optimizer(SCHEDULE)
     step = StudentStep(method, task, labeled.targets, optimizer, 0)
     numbers = itertools.count(1)
@@ -173,8 +182,9 @@ def student_row(path: Path, name: str, batch_size: int, rounds: int) -> None:
         check_same_loss(method, literal, views, batch)
         ways[PEER] = lambda: (method.views(batch), literal(views, batch.targets, train=True))
     times = take_turns(ways, rounds, time.perf_counter)
+    read = "" if is_kept else ", read anew"
     row_of(
-        f"step of {name}, 64 px, {batch_size} labeled, mu {MU}", times, clock="wall", limit_is=LIMIT_IS,
+        f"step of {name}, {patch_px} px, {batch_size} labeled, mu {MU}{read}", times, clock="wall", limit_is=LIMIT_IS,
         peer_is="three passes, gradients through the frozen trunk, teacher apart" if literal else "",
     ).tell()  # fmt: skip
 

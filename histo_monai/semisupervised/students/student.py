@@ -79,8 +79,11 @@ class Student(abc.ABC):
 
     def pairs(self, batch: Batch) -> tuple[np.ndarray, ...]:
         """Weak views and what the average predicts of them, strong views and what the student does."""
+        return self.predicted(*self.views(batch)[1:])
+
+    def predicted(self, weak: torch.Tensor, strong: torch.Tensor) -> tuple[np.ndarray, ...]:
+        """See `pairs`."""
         self.network.eval()
-        _, weak, strong = self.views(batch)
         with torch.no_grad():
             predictions = [
                 self.objective.predictions(network(view))

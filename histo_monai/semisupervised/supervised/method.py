@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 
 from histo_monai.semisupervised.protocol import Batch
@@ -20,6 +21,15 @@ class Supervised(Student):
         super().__init__(**parts)
         self._quality = self.objective.MEASURES[1]
         self.measures = ("loss", "supervised", self._quality)
+
+    def views(self, batch: Batch) -> tuple[torch.Tensor, ...]:
+        """Those of the labeled patches that the other methods see."""
+        self._labeled_views.set_random_state(batch.step.derive_seed("augmentation"))
+        return (self._labeled_views(batch.labeled).squeeze(1),)
+
+    def pairs(self, batch: Batch) -> tuple[np.ndarray, ...]:
+        """Of views that the other methods learn from."""
+        return self.predicted(*super().views(batch)[1:])
 
     def outputs(self, views: tuple[torch.Tensor, ...]) -> torch.Tensor:
         """Of the student, of the labeled views."""

@@ -51,10 +51,10 @@ class Blur(Photometric):
     @staticmethod
     def with_opencv(buffers: Buffers, parameters: list[float], normals: Pixels) -> None:
         """See `Photometric.with_opencv`."""
-        half = np.trim_zeros(np.array(parameters, np.float32), "b")
+        half = parameters[: len(parameters) - _zeros_at_end(parameters)]
         if len(half) == 1:
             return
-        kernel = np.concatenate([half[:0:-1], half])
+        kernel = np.array([*half[:0:-1], *half], np.float32)
         border = cv2.BORDER_REFLECT_101
         cv2.sepFilter2D(buffers.pixels, -1, kernel, kernel, dst=buffers.spare, borderType=border)
         buffers.swap()
@@ -68,6 +68,13 @@ class Blur(Photometric):
         padded = F.pad(images, (radius, radius, radius, radius), mode="reflect")
         blurred = _blur_along(_blur_along(padded, parameters, radius, dim=3), parameters, radius, dim=2)
         return blurred.clamp_max_(1)
+
+
+def _zeros_at_end(weights: list[float]) -> int:
+    num = 0
+    while not weights[-1 - num]:
+        num += 1
+    return num
 
 
 def gaussian_weights(kernels: torch.Tensor, max_kernel: int, kernel_px: float = 1.0) -> torch.Tensor:

@@ -44,8 +44,8 @@ class HueSaturation(Photometric):
         """See `Photometric.with_opencv`."""
         turns, ratio = parameters
         # OpenCV takes any hue from 0 degrees up, but no negative one. Less saturation is a factor, and rides along.
-        linear = np.diag([1, 1 + min(ratio, 0), 1, 0])[:3].astype(np.float32)
-        linear[0, 3] = turns % 1 * 360
+        less = 1 + min(ratio, 0)
+        linear = np.array([(1, 0, 0, turns % 1 * 360), (0, less, 0, 0), (0, 0, 1, 0)], np.float32)
         cv2.cvtColor(buffers.pixels, cv2.COLOR_RGB2HSV, dst=buffers.spare)
         cv2.transform(buffers.spare, linear, dst=buffers.pixels)
         if ratio > 0:
