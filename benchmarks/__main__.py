@@ -30,7 +30,7 @@ LIBRARIES = (
     "torch",
     "monai",
     "pytorch-ignite",
-    "cucim-cu12",
+    "cucim-cu13",
     "opencv-python-headless",
     "numpy",
     "dvc",
@@ -160,9 +160,7 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
     axes.set_yticks(list(places), [row["what"] for row in rows], fontsize=8)
     axes.xaxis.set_major_formatter("{x:g}")
     axes.grid(axis="both", color="0.9", zorder=0)
-    axes.legend(
-        loc="upper center", bbox_to_anchor=(0.5, 1.0 + 1.1 / (1.2 + 0.26 * len(rows))), ncols=2, frameon=False
-    )
+    figure.legend(loc="outside upper center", ncols=2, frameon=False)
     figure.savefig(path, dpi=110)
     plt.close(figure)
 

@@ -86,7 +86,7 @@ RUN_HERE = (
 CHECKED = (
     r"make (repro|test lint)",
     r"\.venv/bin/pip install .*",
-    r"python benchmarks/.*",
+    r"python (benchmarks/.*|-m benchmarks)",
 )
 """Commands that take too long, or write to this machine: they are parsed by what would run them."""
 

@@ -36,7 +36,7 @@ ALL = [command for path in pages() for command in commands(path)]
 OUR_PROGRAM = r"^(histo-monai|python -m histo_monai) "
 
 
-def _starting(start: str) -> list[Command]:
+def _starting(*start: str) -> list[Command]:
     return _once(command for command in ALL if command.text.startswith(start))
 
 
@@ -129,11 +129,11 @@ class _ParsedError(Exception):
     """Ends a script after it has read its arguments."""
 
 
-@pytest.mark.parametrize("command", _starting("python benchmarks/"), ids=str)
+@pytest.mark.parametrize("command", _starting("python benchmarks/", "python -m benchmarks"), ids=str)
 def test_a_benchmark_takes_the_arguments_that_the_page_gives(
     command: Command, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = shlex.split(command.text)[1:]
+    words = [word for word in shlex.split(command.text)[1:] if word != "-m"]
     parse = argparse.ArgumentParser.parse_args
 
     def stop(parser: argparse.ArgumentParser, *arguments: Any) -> NoReturn:
