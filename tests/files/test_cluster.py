@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -42,12 +43,21 @@ class Cluster:
         self._folder, self._root = folder, root
         self._file = folder / "scheduler.json"
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._start("scheduler", "--port", "0", "--scheduler-file", str(self._file))
-        until(self._file.exists)
-        self.address: str = json.loads(self._file.read_text())["address"]
+        self.address = ""
+
+    def start(self) -> None:
+        """The scheduler; its address is known afterwards."""
+        process = self._start("scheduler", "--port", "0", "--scheduler-file", str(self._file))
+
+        def is_told() -> bool:  # the file is there before the address stands in it
+            assert process.poll() is None, f"the scheduler has ended, see {self._folder}"
+            with contextlib.suppress(OSError, json.JSONDecodeError):
+                self.address = json.loads(self._file.read_text())["address"]
+            return bool(self.address)
+
+        until(is_told)
 
     def _start(self, what: str, *arguments: str) -> subprocess.Popen[bytes]:
-        log = (self._folder / f"{what}-{len(self._processes)}.log").open("wb")
         command = [
             sys.executable,
             "-m",
@@ -58,9 +68,14 @@ class Cluster:
         ]
         environment = {**os.environ, "PYTHONPATH": str(self._root), "OMP_NUM_THREADS": "1"}
         environment.pop(VARIABLE, None)
-        process = subprocess.Popen(
-            [*command, *arguments], cwd=self._folder, env=environment, stdout=log, stderr=subprocess.STDOUT
-        )
+        with (self._folder / f"{what}-{len(self._processes)}.log").open("wb") as log:
+            process = subprocess.Popen(
+                [*command, *arguments],
+                cwd=self._folder,
+                env=environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
         self._processes.append(process)
         return process
 
@@ -99,7 +114,8 @@ def make_cluster(tmp_path: Path, root: Path) -> Iterator[Callable[[int], Cluster
     def make(num_workers: int) -> Cluster:
         folder = tmp_path / f"cluster-{len(made)}"
         folder.mkdir()
-        made.append(Cluster(folder, root))
+        made.append(Cluster(folder, root))  # ended whatever happens while it starts
+        made[-1].start()
         for _ in range(num_workers):
             made[-1].add_worker()
         return made[-1]
