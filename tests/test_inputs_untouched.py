@@ -39,7 +39,7 @@ def project(root: Path, module_folder: NewFolder) -> Iterator[Path]:
     params = in_the_papers_way(yaml.safe_load((root / "params.yaml").read_text()))
     params |= {"source": "raw", "dataset": "own", "corpus": "own", "patch_px": 32, "alpha": 1.0}
     params |= {"methods": ["random"], "students": ["paper"], "seeds": [0]}
-    params["whole_slides"] = {key: params[key] for key in ("methods", "students")}
+    params["whole_slides"] |= {key: params[key] for key in ("methods", "students")}
     params["corpora"]["own"] |= {"mpps": [1.0, 2.0, 4.0], "num_train": 4, "num_validation": 2}
     params["labels"]["own"]["regions"] |= {"mpp": 1.0}
     params["heatmap"]["own"] |= {"stride_um": 64.0}

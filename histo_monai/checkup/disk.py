@@ -57,8 +57,8 @@ def estimate(params: Params) -> tuple[int, str]:
         simulated += int(section.num_patches * (4 * params.patch_px) ** 2 * PHANTOM_BYTES_PER_PX)
     else:
         slides = _num_rows(artifacts.WHOLE_SLIDES_CSV)
-    is_mapped = itertools.starmap(params.is_mapped_by, itertools.product(params.methods, params.students))
-    num_mapped = sum(is_mapped) * len(params.repeats)
+    triples = itertools.product(params.methods, params.pretrain.seeds, params.students)
+    num_mapped = sum(itertools.starmap(params.is_mapped_by, triples)) * len(params.seeds)
     num_models = (
         len(params.methods) * len(params.pretrain.seeds)
         + 2 * num_runs

@@ -152,10 +152,14 @@ class CompareParams:
 
 @dataclass(frozen=True)
 class WholeSlidesParams:
-    """Whose models map and diagnose slides: runs of these methods of pretraining and these semi-supervised methods."""
+    """Whose models map and diagnose slides: runs of these methods of pretraining and these semi-supervised methods.
+
+    `num_encoders`: of each method so many, the first of `pretrain.seeds`; None for all.
+    """
 
     methods: Annotated[tuple[Annotated[str, NamedIn(PRETEXTS)], ...], Unique(at_least=0)]
     students: Annotated[tuple[Annotated[str, NamedIn(METHODS)], ...], Unique(at_least=0)]
+    num_encoders: Count | None
 
 
 @dataclass(frozen=True)
@@ -237,14 +241,27 @@ class Params:
             tuple(student for student in self.students if student in of.students),
         )
 
-    def is_mapped_by(self, method: str, student: str) -> bool:
+    @property
+    def mapped_repeats(self) -> tuple[tuple[int, int], ...]:
+        """Those of `repeats` whose encoders look at whole slides."""
+        encoders = self.pretrain.seeds[: self.whole_slides.num_encoders]
+        return tuple(itertools.product(encoders, self.seeds))
+
+    def is_mapped_by(self, method: str, encoder: int, student: str) -> bool:
         """Whether the models of a run map the slides of the dataset."""
         methods, students = self.mapping
-        return self.heatmap_section is not None and method in methods and student in students
+        is_asked = method in methods and student in students and self._looks_at_slides(encoder)
+        return self.heatmap_section is not None and is_asked
 
-    def learns_from_slides(self, method: str) -> bool:
-        """Whether encoders of a method look at whole slides, for what their labels alone teach."""
-        return method in self.mapping[0] and DATASETS[self.dataset].MapSettings is not None
+    def learns_from_slides(self, method: str, encoder: int | None = None) -> bool:
+        """Whether an encoder of a method, or any, looks at whole slides, for what their labels alone teach."""
+        has_slides = DATASETS[self.dataset].MapSettings is not None
+        return (
+            method in self.mapping[0] and has_slides and (encoder is None or self._looks_at_slides(encoder))
+        )
+
+    def _looks_at_slides(self, encoder: int) -> bool:
+        return encoder in {looking for looking, _ in self.mapped_repeats}
 
     @property
     def positive(self) -> str:

@@ -60,7 +60,7 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
     params = load_params(artifacts.PARAMS)
     scores = of_run.heatmaps / artifacts.SCORES
     slides = read_whole_slides(artifacts.WHOLE_SLIDES_CSV)
-    if not params.is_mapped_by(method, student) or not has_patches():
+    if not params.is_mapped_by(method, encoder, student) or not has_patches():
         slides = slides.iloc[:0]
     files = [scores / f"{slide_id}.csv" for slide_id in slides["slide_id"]]
     files += [Path(name) for name in slides["annotation"] if name]

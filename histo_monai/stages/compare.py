@@ -17,7 +17,7 @@ from histo_monai.baselines.arms import ARMS, MAJORITY
 from histo_monai.comparison.models import VERDICTS, Comparison, ModelValue, PairedTest, compare_models
 from histo_monai.comparison.rows import Row, families
 from histo_monai.errors import InputError
-from histo_monai.evaluation.runs import Key, by_arm, by_model
+from histo_monai.evaluation.runs import Key, Repeat, by_arm, by_model
 from histo_monai.evaluation.slides import Axes, compare_slides
 from histo_monai.idle import why_idle
 from histo_monai.params import Params, load_params
@@ -146,7 +146,6 @@ def _split_table(params: Params, split: str, parts: Mapping[Key, Predictions]) -
         families=families(list(predictions)),
         encoders=[encoder for encoder, _ in params.repeats],
     )
-    over = first.unit + _beside_groups(params)
     about = f"{len(first.rows)} patches, {_in_words('seed', params.seeds)}"
     if len(params.pretrain.seeds) > 1:
         about += f" of {_in_words('encoder', params.pretrain.seeds)}"
@@ -156,21 +155,21 @@ def _split_table(params: Params, split: str, parts: Mapping[Key, Predictions]) -
         about += f"; always {first.classes[always[0]]!r}, the most frequent label, is right on {right:.3f}"
     if first.unit != "patches":
         about = f"{len(set(first.groups))} {first.unit}, {about}"
-    return _table(params, split, about, comparison, over)
+    return _table(params, params.repeats, split, about, comparison, first.unit)
 
 
 def _diagnoses(params: Params) -> dict[Key, Path]:
     """Scores of slides, by run; none where no slides are mapped."""
     if params.heatmap_section is None:
         return {}
-    of_all = runs(*params.mapping, params.repeats)
+    of_all = runs(*params.mapping, params.mapped_repeats)
     return {run: run.diagnosis / artifacts.MAPPED_CSV for run in of_all}
 
 
 def _learned(params: Params) -> dict[Run, Path]:
     """What was learned from labels of slides, by run."""
     methods = [method for method in params.methods if params.learns_from_slides(method)]
-    all_runs = runs(methods, ("",), params.repeats)
+    all_runs = runs(methods, ("",), params.mapped_repeats)
     for run in all_runs:
         if not (run.mil / artifacts.METRICS).is_file():
             raise InputError(f"{run.mil}: not found; run `dvc repro mil@{run.name}` first")
@@ -184,27 +183,35 @@ def _slides_table(params: Params) -> SplitTable | None:
         (run.method, run.encoder, run.seed): read_slide_classes(path)
         for run, path in _learned(params).items()
     }
-    compare = params.compare
-    axes = Axes(*params.mapping, params.repeats, params.positive, compare.seed, compare.num_replicates)
+    repeats, compare = params.mapped_repeats, params.compare
+    axes = Axes(*params.mapping, repeats, params.positive, compare.seed, compare.num_replicates)
     found = compare_slides(diagnosed, learned, axes)
     if found is None:
         return None
-    return _table(params, found.part, found.about, found.comparison, "slides" + _beside_groups(params))
+    about = found.about
+    if len(repeats) < len(params.repeats):
+        about += f"; {_in_words('encoder', list(dict(repeats)))} only"
+    return _table(params, repeats, found.part, about, found.comparison, "slides")
 
 
-def _table(params: Params, split: str, about: str, comparison: Comparison, over: str) -> SplitTable:
-    values = [_value_row(params, split, value, over) for value in comparison.values]
+def _table(
+    params: Params, repeats: Sequence[Repeat], split: str, about: str, comparison: Comparison, unit: str
+) -> SplitTable:
+    over = unit + _beside_groups(repeats)
+    values = [_value_row(params, repeats, split, value, over) for value in comparison.values]
     tests = [_test_row(split, test, over) for test in comparison.tests]
     return SplitTable(
         split, about, pd.DataFrame(values).astype({"mu": "Int64", "n_aug": "Int64"}), pd.DataFrame(tests)
     )
 
 
-def _value_row(params: Params, split: str, value: ModelValue, over: str) -> dict[str, Any]:
+def _value_row(
+    params: Params, repeats: Sequence[Repeat], split: str, value: ModelValue, over: str
+) -> dict[str, Any]:
     """A row of table.csv."""
     row = Row.of(value.model)
     printed = _printed(params, split, row, value.metric)
-    by_rows = value.metric.startswith("icc") and len(params.repeats) == 1  # See `_F_BASED`.
+    by_rows = value.metric.startswith("icc") and len(repeats) == 1  # See `_F_BASED`.
     return {
         "dataset": params.dataset,
         "split": split,
@@ -219,8 +226,8 @@ def _value_row(params: Params, split: str, value: ModelValue, over: str) -> dict
         "low": value.estimate.low,
         "high": value.estimate.high,
         "seed_sd": value.seed_sd,
-        "num_encoders": len(params.pretrain.seeds),
-        "num_seeds": len(params.repeats),
+        "num_encoders": len(dict(repeats)),  # pairs of encoder and seed
+        "num_seeds": len(repeats),
         "over": "patches" if by_rows else over,
         "paper_value": printed.value,
         "paper_low": printed.low,
@@ -299,11 +306,11 @@ def _of_repeats(params: Params, scores: bool) -> list[str]:
     return [*warnings, _ONE_ENCODER] if by == "seeds" else warnings
 
 
-def _beside_groups(params: Params) -> str:
+def _beside_groups(repeats: Sequence[Repeat]) -> str:
     """What intervals are over beside patients, slides or patches."""
-    if len(params.pretrain.seeds) > 1:
+    if len(dict(repeats)) > 1:
         return " and encoders"
-    return " and seeds" * (len(params.seeds) > 1)
+    return " and seeds" * (len(repeats) > 1)
 
 
 def _in_words(what: str, numbers: Sequence[int]) -> str:

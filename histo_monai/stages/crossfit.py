@@ -70,7 +70,7 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
         return
     patches = read_patches(artifacts.PATCHES_CSV)
     slides = slides_to_fold(read_whole_slides(artifacts.WHOLE_SLIDES_CSV), patches, params.positive)
-    if not params.is_mapped_by(method, student):
+    if not params.is_mapped_by(method, encoder, student):
         slides = slides.iloc[:0]
     folds = slides.assign(fold=_folds(slides, params.crossfit.num_folds, of_run.derived_seed))[list(COLUMNS)]
     used = [split_rows(patches, split) for split in ("train", "validation")]

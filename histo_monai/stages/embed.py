@@ -36,13 +36,13 @@ _LOG = logging.getLogger(__name__)
 
 CODE = "code_of_features"
 """Key of metrics.json: digest of what looked at the slides."""
-NOT_ASKED = "whole_slides.methods does not name it"
+NOT_ASKED = "whole_slides.methods does not name it, or whole_slides.num_encoders leaves it out"
 
 
 def run(method: str, encoder: int) -> None:
     """Write data/features/<method>-<encoder>: <slide_id>.h5 of every whole slide, metrics.json, summary.json.
 
-    Nothing where no label of a slide can be learned from, or the method is not one of `whole_slides`. A run that was
+    Nothing where no label of a slide can be learned from, or `whole_slides` does not ask for it. A run that was
     killed goes on after its last finished slide.
 
     Raises:
@@ -51,7 +51,7 @@ def run(method: str, encoder: int) -> None:
     params = load_params(artifacts.PARAMS)
     slides = read_whole_slides(artifacts.WHOLE_SLIDES_CSV)
     folder = artifacts.features_folder(method, encoder)
-    _, why = classes_to_learn(slides) if params.learns_from_slides(method) else ([], NOT_ASKED)
+    _, why = classes_to_learn(slides) if params.learns_from_slides(method, encoder) else ([], NOT_ASKED)
     if why:
         leave_empty(folder, params, why, read=artifacts.WHOLE_SLIDES_CSV)
         return

@@ -57,7 +57,7 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
     params = load_params(artifacts.PARAMS)
     slides = read_whole_slides(artifacts.WHOLE_SLIDES_CSV)
     folder = of_run.heatmaps
-    if not params.is_mapped_by(method, student) or slides.empty or not has_patches():
+    if not params.is_mapped_by(method, encoder, student) or slides.empty or not has_patches():
         with whole_folder(folder) as draft:
             _make_folders(draft)
             (draft / artifacts.SCORES).mkdir()

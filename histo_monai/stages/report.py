@@ -82,7 +82,7 @@ def run() -> None:
 
 def _main_run(params: Params) -> Run:
     """The run whose details are shown: the first that maps slides, or the first of all."""
-    mapped = runs(*params.mapping, params.repeats)
+    mapped = runs(*params.mapping, params.mapped_repeats)
     return (mapped or runs(params.methods[-1:], params.students, params.repeats))[0]
 
 

@@ -50,7 +50,7 @@ PARAMS: Mapping[str, Any] = {
     "corpus": "own",
     "methods": ["random"],
     "students": ["paper"],
-    "whole_slides": {"methods": ["random"], "students": ["paper"]},
+    "whole_slides": {"methods": ["random"], "students": ["paper"], "num_encoders": None},
     "seeds": [0],
     "alpha": 1.0,
     "mu": 1,

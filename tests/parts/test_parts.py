@@ -50,7 +50,7 @@ def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     tree["finetune"]["recipe"]["own"] = tree["consistency"]["recipe"]["own"] | {"probe": True}
     tree |= {
         "methods": ["quarters"],
-        "whole_slides": {"methods": ["quarters"], "students": list(STUDENTS)},
+        "whole_slides": {"methods": ["quarters"], "students": list(STUDENTS), "num_encoders": None},
         "pretrain": tree["pretrain"] | {"quarters": PRETEXT},
     }
     Path("params.yaml").write_text(yaml.safe_dump(tree))

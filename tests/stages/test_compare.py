@@ -22,6 +22,7 @@ CLASSES = ["normal", "stroma", "tumor"]
 NAMES = ("finetuned", "student")
 ARMS = ("color_mean", "color", "encoder_linear", "encoder_knn", "stacked")
 SKILL = {"random": 0.3, "rsp": 2.5}
+MAPPED = {"methods": list(SKILL), "students": ["paper"], "num_encoders": None}
 Project = Callable[..., Path]
 
 
@@ -67,7 +68,7 @@ def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proj
         params |= {"methods": list(SKILL), "seeds": list(seeds)}
         params |= {"dataset": "breastpathq", "corpus": "breastpathq"} if scores else {"dataset": "kather"}
         params["pretrain"]["seeds"] = list(encoders)
-        params["whole_slides"] = {"methods": [], "students": []}
+        params["whole_slides"] = {"methods": [], "students": [], "num_encoders": None}
         params["compare"] = {"seed": 0, "num_replicates": 200}
         params["corpora"]["breastpathq"]["mpps"] = changes.pop("mpps", [2.0, 4.0, 8.0])
         (tmp_path / "params.yaml").write_text(yaml.safe_dump(params | changes))
@@ -287,7 +288,7 @@ def test_a_missing_run_and_other_patches_are_told_in_one_line(
     assert not (folder / "data/comparison").exists()
 
 
-def _diagnose(folder: Path, method: str, seed: int, skill: float) -> pd.DataFrame:
+def _diagnose(folder: Path, method: str, seed: int, skill: float, encoder: int = 0) -> pd.DataFrame:
     """Scores of 40 test slides, which tell tumor the better the greater the skill."""
     is_tumor = np.arange(40) % 2 == 0
     random = np.random.default_rng([seed, len(method)])
@@ -303,7 +304,7 @@ def _diagnose(folder: Path, method: str, seed: int, skill: float) -> pd.DataFram
             "student_score": random.normal(size=40) + skill * is_tumor,
         }
     )
-    path = folder / f"data/diagnosis/{method}-0-paper-{seed}/slides.csv"
+    path = folder / f"data/diagnosis/{method}-{encoder}-paper-{seed}/slides.csv"
     path.parent.mkdir(parents=True, exist_ok=True)
     table.to_csv(path, index=False)
     return table
@@ -312,7 +313,7 @@ def _diagnose(folder: Path, method: str, seed: int, skill: float) -> pd.DataFram
 def test_slides_are_compared_by_auc_with_delongs_test(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = project(dataset="camelyon16", whole_slides={"methods": list(SKILL), "students": ["paper"]})
+    folder = project(dataset="camelyon16", whole_slides=MAPPED)
     assert main(["compare"]) == 1
     message = capsys.readouterr().err.strip().splitlines()[-1]
     assert message.endswith("random-0-paper-0/slides.csv: not found; run `dvc repro aggregate` first")
@@ -346,10 +347,26 @@ def test_slides_are_compared_by_auc_with_delongs_test(
     )
 
 
+def test_of_several_encoders_those_that_map_slides_are_compared_by_slides(project: Project) -> None:
+    folder = project(encoders=(4, 0), dataset="camelyon16", whole_slides=MAPPED | {"num_encoders": 1})
+    for method, skill in SKILL.items():
+        _diagnose(folder, method, 0, skill, encoder=4)
+    assert main(["compare"]) == 0
+    table = pd.read_csv(folder / "data/comparison/table.csv")
+    slides, patches = table.query("split == 'test slides'"), table.query("split == 'test'")
+    assert set(slides["num_encoders"]) == {1}
+    assert set(slides["over"]) == {"slides"}
+    assert set(patches["num_encoders"]) == {2}
+    assert set(patches["over"]) == {"slides and encoders"}
+    assert (
+        "20 tumor and 20 other slides; encoder 4 only" in (folder / "data/comparison/report.md").read_text()
+    )
+
+
 def test_diagnoses_of_other_slides_are_not_compared(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = project(dataset="camelyon16", whole_slides={"methods": list(SKILL), "students": ["paper"]})
+    folder = project(dataset="camelyon16", whole_slides=MAPPED)
     for method in SKILL:
         _diagnose(folder, method, 0, 1.0)
     path = folder / "data/diagnosis/rsp-0-paper-0/slides.csv"

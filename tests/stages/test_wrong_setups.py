@@ -231,7 +231,7 @@ REMARKED: dict[str, tuple[Callable[[], object], str]] = {
         r"Normal.*normal|normal.*Normal",
     ),
     "maps of a method that is not run": (
-        params_with(whole_slides={"methods": ["rsp_moco"], "students": ["paper"]}),
+        params_with(whole_slides={"methods": ["rsp_moco"], "students": ["paper"], "num_encoders": 1}),
         r"no slide will be mapped: whole_slides asks for rsp_moco.*methods are random",
     ),
     "students without a patch to learn from": (
