@@ -80,6 +80,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.pop("print_completion")  # has been acted upon
     if name in ("map", "features") and not (arguments["slides"] or arguments["manifest"]):
         parser.error(f"{name}: no slide is named; give files, or a csv with a column path as --manifest")
+    if arguments.get("port") is not None and not arguments["serve"]:
+        parser.error("report: --port is of --serve; name both, or neither to write the page anew")
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     for noisy in ("monai", "matplotlib", "PIL", "tifffile"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
@@ -113,7 +115,7 @@ _SERVER = "histo_monai.reports.site.server"  # by name, as stages are: none of t
 
 def _run_of(name: str, arguments: dict[str, Any], is_stage: bool) -> Callable[..., int | None]:
     """What a stage or command runs; `report --serve` shows what the stage has left."""
-    port = arguments.pop("port", 0)
+    port = arguments.pop("port", None)
     if name in STAGES and not is_stage:
         return partial(importlib.import_module(_SERVER).serve, artifacts.REPORT, port)
     run: Callable[..., int | None] = importlib.import_module(
@@ -215,7 +217,7 @@ def _add_options(commands: Mapping[str, argparse.ArgumentParser]) -> None:
         action="store_true",
         help="show the page that is there, to this machine alone, until Ctrl-C",
     )
-    page.add_argument("--port", type=int, default=0, help="of --serve; any that is free where not given")
+    page.add_argument("--port", type=int, help="of --serve; any that is free where not given")
     doctor, mapped, features, suggest, convert, curves, verify = (
         commands[name] for name in ("doctor", "map", "features", "suggest", "convert", "curves", "verify")
     )
