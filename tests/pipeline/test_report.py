@@ -72,6 +72,7 @@ def test_every_chart_is_drawn_and_every_picture_is_there(opened: Page) -> None:
     assert charts.count() >= 10
     for i in range(charts.count()):
         assert charts.nth(i).locator("svg path").count() > 0
+    assert opened.locator("#training h3", has_text="Student: guesses of unlabeled patches").count() == 1
     opened.evaluate("document.querySelectorAll('img').forEach((image) => { image.loading = 'eager'; })")
     opened.wait_for_function("[...document.images].every((image) => image.complete)")
     assert opened.evaluate("[...document.images].filter((image) => !image.naturalWidth).length") == 0
