@@ -38,11 +38,13 @@ def model_facts(about: Mapping[str, Any]) -> dict[str, str]:
         facts["labels"] = (
             f"{metrics.get('num_labeled', '—')} of {about.get('dataset')} (alpha {about.get('alpha')})"
         )
+    seen = "simulated H&E, no real slide" if about["source"] == "phantom" else "those of its training slides"
+    seen += ", and what the weights that it started from had seen" if weights else ""
     stain = (about.get("params") or {}).get("stain")
-    shifted = f"; shifted in training by up to {stain:g}" if isinstance(stain, float) else ""
+    shifted = f"; shifted in training by up to {stain:g}" if stain else ""
     return {
         **facts,
-        "stains seen": f"those of its training slides{shifted}",
+        "stains seen": f"{seen}{shifted}",
         "validation": ", ".join(
             f"{key.removeprefix('validation_')} {value}"
             for key, value in metrics.items()
