@@ -327,7 +327,8 @@ def test_the_command_of_a_stranger_in_an_empty_folder(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr.splitlines() == [
-        "histo-monai index: error: params.yaml: cannot be read (No such file or directory); run from the project's root"
+        "histo-monai index: error: params.yaml: cannot be read (No such file or directory); "
+        "run from the project's root, or make a project: histo-monai init FOLDER"
     ]
     assert list(tmp_path.iterdir()) == []
 

@@ -79,7 +79,7 @@ def test_it_runs_without_params_dvc_and_a_project_and_each_finding_is_one_line(
     assert [
         line
         for line in lines
-        if line.startswith("WARN  params.yaml") and "run from the project's root" in line
+        if line.startswith("WARN  params.yaml") and "make a project: histo-monai init FOLDER" in line
     ]
     assert [line for line in lines if line.startswith("WARN  dvc ") and "pip install dvc" in line]
     assert lines[-1].endswith("0 FAIL")
