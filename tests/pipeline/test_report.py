@@ -161,6 +161,21 @@ def test_the_viewer_goes_to_a_lesion_and_draws_its_outline(opened: Page, project
     )
 
 
+def test_the_viewer_is_moved_by_the_keyboard(opened: Page) -> None:
+    opened.locator("#osd .openseadragon-canvas").first.focus()
+    zoom, x = "window.histoViewer.viewport.getZoom()", "window.histoViewer.viewport.getCenter().x"
+    home, middle = opened.evaluate(zoom), opened.evaluate(x)
+    opened.keyboard.press("+")
+    opened.wait_for_function(f"{zoom} > {home * 1.05}")
+    opened.keyboard.press("ArrowRight")
+    opened.wait_for_function(f"{x} > {middle + 0.01}")
+    opened.wait_for_function(  # it glides on for some frames
+        f"new Promise((done) => {{ const at = {x}; setTimeout(() => done(at === {x}), 300); }})"
+    )
+    opened.keyboard.press("0")
+    opened.wait_for_function(f"Math.abs({zoom} - {home}) < 1e-6 && Math.abs({x} - {middle}) < 1e-6")
+
+
 @pytest.mark.parametrize("width", [360, 2560])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_is_wider_than_the_window(browser: Any, project: Path, width: int, scheme: Any) -> None:
