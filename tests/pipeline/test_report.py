@@ -176,6 +176,18 @@ def test_the_viewer_is_moved_by_the_keyboard(opened: Page) -> None:
     opened.wait_for_function(f"Math.abs({zoom} - {home}) < 1e-6 && Math.abs({x} - {middle}) < 1e-6")
 
 
+def test_a_slide_that_is_mirrored_has_its_map_and_its_outlines_mirrored(opened: Page) -> None:
+    mirrored = """(layer) => [layer, layer.parentElement]
+      .map((element) => new DOMMatrix(getComputedStyle(element).transform).a).reduce((a, b) => a * b)"""
+    layers = [opened.locator(f"#osd {layer}") for layer in ("canvas.map", "svg.marks")]
+    assert [layer.evaluate(mirrored) for layer in layers] == [1, 1]
+    opened.locator("#osd .openseadragon-canvas").first.focus()
+    opened.keyboard.press("f")
+    opened.wait_for_function("window.histoViewer.viewport.getFlip()")
+    opened.wait_for_timeout(100)  # until it is drawn
+    assert [layer.evaluate(mirrored) for layer in layers] == [-1, -1]
+
+
 @pytest.mark.parametrize("width", [360, 2560])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_is_wider_than_the_window(browser: Any, project: Path, width: int, scheme: Any) -> None:
