@@ -296,7 +296,7 @@ def _add_options_of_projects_and_models(commands: Mapping[str, argparse.Argument
     _folder(export, "--bundle", metavar="FOLDER", help="a MONAI bundle, which maps slides; of models")
     _file(export, "--onnx", metavar="FILE", help="patches to probabilities, scores or features, as a graph")
     _file(export, "--trunk", metavar="FILE", help="the encoder alone, as torchvision or timm load it")
-    export.add_argument("--authors", default="not stated", help="of the model, for the bundle's metadata")
+    export.add_argument("--authors", help="of the model, for --bundle; not stated where not given")
     _file(back, "source", help="a bundle, or a file of tensors (.pt, .safetensors, ...)")
     _folder(back, "--folder", required=True, help="where to write")
     _file(back, "--like", metavar="MODEL", help="of a file of tensors: a model whose description fits it")

@@ -97,6 +97,10 @@ REFUSALS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "an encoder to map with": (("map", SLIDE, "--model", ENCODER, "--folder", "new"), ("an encoder alone",)),
     "an encoder as bundle": (("export", ENCODER, "--bundle", "new"), ("an encoder alone",)),
     "nothing to export": (("export", str(STUDENT)), ("--bundle",)),
+    "authors of a graph": (
+        ("export", str(STUDENT), "--onnx", "new.onnx", "--authors", "A. B."),
+        ("--authors",),
+    ),
     "a graph of another suffix": (("export", str(STUDENT), "--onnx", "new"), ("ends in .onnx",)),
     "a trunk of another suffix": (("export", str(STUDENT), "--trunk", "new.pt"), ("ends in .safetensors",)),
     "a bundle over the data": (("export", str(STUDENT), "--bundle", "data"), ("did not write it",)),
