@@ -32,6 +32,13 @@ def test_a_card_tells_resolution_labels_stains_and_what_the_model_is_not_for() -
     assert facts["meant for"] == INTENDED
 
 
+@pytest.mark.parametrize(
+    ("method", "told"), [("rsp", "rsp on slides of own (raw)"), ("random", "none"), ("pretrained", "none")]
+)
+def test_an_encoder_that_learned_from_no_slide_says_so(method: str, told: str) -> None:
+    assert model_facts(ABOUT | {"method": method})["pretraining"] == told
+
+
 @pytest.mark.parametrize("params", [{"stain": 0.0}, {}])
 def test_a_model_of_simulated_slides_has_seen_no_stain(params: dict[str, float]) -> None:
     facts = model_facts(ABOUT | {"source": "phantom", "params": params})
