@@ -80,6 +80,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.pop("print_completion")  # has been acted upon
     if name in ("map", "features") and not (arguments["slides"] or arguments["manifest"]):
         parser.error(f"{name}: no slide is named; give files, or a csv with a column path as --manifest")
+    if arguments.get("port") is not None and not arguments["serve"]:
+        parser.error("report: --port is of --serve; name both, or neither to write the page anew")
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     for noisy in ("monai", "matplotlib", "PIL", "tifffile"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
@@ -113,7 +115,7 @@ _SERVER = "histo_monai.reports.site.server"  # by name, as stages are: none of t
 
 def _run_of(name: str, arguments: dict[str, Any], is_stage: bool) -> Callable[..., int | None]:
     """What a stage or command runs; `report --serve` shows what the stage has left."""
-    port = arguments.pop("port", 0)
+    port = arguments.pop("port", None)
     if name in STAGES and not is_stage:
         return partial(importlib.import_module(_SERVER).serve, artifacts.REPORT, port)
     run: Callable[..., int | None] = importlib.import_module(
@@ -215,10 +217,11 @@ def _add_options(commands: Mapping[str, argparse.ArgumentParser]) -> None:
         action="store_true",
         help="show the page that is there, to this machine alone, until Ctrl-C",
     )
-    page.add_argument("--port", type=int, default=0, help="of --serve; any that is free where not given")
-    doctor, mapped, features, suggest, convert, curves, verify = (
-        commands[name] for name in ("doctor", "map", "features", "suggest", "convert", "curves", "verify")
+    page.add_argument("--port", type=int, help="of --serve; any that is free where not given")
+    doctor, suggest, convert, curves, verify = (
+        commands[name] for name in ("doctor", "suggest", "convert", "curves", "verify")
     )
+    _add_options_of_slides(commands["map"], commands["features"])
     _add_options_of_projects_and_models(commands)
     curves.add_argument("--all-commits", action="store_true", help="experiments of earlier commits too")
     curves.add_argument(
@@ -226,18 +229,42 @@ def _add_options(commands: Mapping[str, argparse.ArgumentParser]) -> None:
         type=float,
         help="count the labels that each model needs for it; else for the best score seen",
     )
+    suggest.add_argument("--num", type=int, default=20, help="regions")
+    suggest.add_argument(
+        "--side-um", type=float, help="side of a region, µm; that of a patch where not given"
+    )
+    _folder(
+        suggest,
+        "--folder",
+        help="where to write; data/suggestions/<method>-<encoder>-<student>-<seed> where not given",
+    )
+    _file(convert, "source", help=".xml or .geojson")
+    _file(convert, "target", help=".geojson or .xml, not there yet")
+    _folder(verify, "folders", nargs="*", default=["data"], metavar="FOLDER", help="data where not given")
+    for checking in (doctor, verify):
+        checking.add_argument("--json", action="store_true", help="for machines")
+
+
+def _add_options_of_slides(mapped: argparse.ArgumentParser, features: argparse.ArgumentParser) -> None:
+    """What is asked of slides of one's own choice."""
     models = {
         mapped: "model.safetensors of a fine-tuned model or a student",
         features: "encoder.safetensors of a pretraining, or model.safetensors of a fine-tuned model or a student",
     }
     for looking, model in models.items():
-        looking.add_argument("slides", nargs="*", metavar="SLIDE", help="files of slides")
-        looking.add_argument("--model", required=True, help=model)
-        looking.add_argument(
-            "--folder", required=True, help="where to write; finished slides there are not looked at again"
+        _file(looking, "slides", nargs="*", metavar="SLIDE", help="files of slides")
+        _file(looking, "--model", required=True, help=model)
+        _folder(
+            looking,
+            "--folder",
+            required=True,
+            help="where to write; finished slides there are not looked at again",
         )
-        looking.add_argument(
-            "--manifest", metavar="CSV", help="slides in a column path, µm per pixel of each in a column mpp"
+        _file(
+            looking,
+            "--manifest",
+            metavar="CSV",
+            help="slides in a column path, µm per pixel of each in a column mpp",
         )
         looking.add_argument(
             "--mpp", type=float, help="µm per pixel at full resolution, for slides that do not tell"
@@ -254,42 +281,35 @@ def _add_options(commands: Mapping[str, argparse.ArgumentParser]) -> None:
     features.add_argument(
         "--stride-um", type=float, help="from one patch to the next, µm; side by side where not given"
     )
-    suggest.add_argument("--num", type=int, default=20, help="regions")
-    suggest.add_argument(
-        "--side-um", type=float, help="side of a region, µm; that of a patch where not given"
-    )
-    suggest.add_argument(
-        "--folder",
-        help="where to write; data/suggestions/<method>-<encoder>-<student>-<seed> where not given",
-    )
-    convert.add_argument("source", help=".xml or .geojson")
-    convert.add_argument("target", help=".geojson or .xml, not there yet")
-    verify.add_argument("folders", nargs="*", default=["data"], metavar="FOLDER", help="data where not given")
-    for checking in (doctor, verify):
-        checking.add_argument("--json", action="store_true", help="for machines")
 
 
 def _add_options_of_projects_and_models(commands: Mapping[str, argparse.ArgumentParser]) -> None:
     """What is made, taken along and brought back."""
     init, export, back = commands["init"], commands["export"], commands["import"]
-    init.add_argument("folder", help="not there yet, or empty")
+    _folder(init, "folder", help="not there yet, or empty")
     init.add_argument(
         "--dataset", choices=list(DATASETS), help="that lies in data/raw; simulated slides where not given"
     )
-    export.add_argument(
-        "model", help="model.safetensors of a fine-tuned model or a student, or encoder.safetensors"
+    _file(
+        export, "model", help="model.safetensors of a fine-tuned model or a student, or encoder.safetensors"
     )
-    export.add_argument("--bundle", metavar="FOLDER", help="a MONAI bundle, which maps slides; of models")
-    export.add_argument(
-        "--onnx", metavar="FILE", help="patches to probabilities, scores or features, as a graph"
-    )
-    export.add_argument("--trunk", metavar="FILE", help="the encoder alone, as torchvision or timm load it")
-    export.add_argument("--authors", default="not stated", help="of the model, for the bundle's metadata")
-    back.add_argument("source", help="a bundle, or a file of tensors (.pt, .safetensors, ...)")
-    back.add_argument("--folder", required=True, help="where to write")
-    back.add_argument(
-        "--like", metavar="MODEL", help="of a file of tensors: a model whose description fits it"
-    )
+    _folder(export, "--bundle", metavar="FOLDER", help="a MONAI bundle, which maps slides; of models")
+    _file(export, "--onnx", metavar="FILE", help="patches to probabilities, scores or features, as a graph")
+    _file(export, "--trunk", metavar="FILE", help="the encoder alone, as torchvision or timm load it")
+    export.add_argument("--authors", help="of the model, for --bundle; not stated where not given")
+    _file(back, "source", help="a bundle, or a file of tensors (.pt, .safetensors, ...)")
+    _folder(back, "--folder", required=True, help="where to write")
+    _file(back, "--like", metavar="MODEL", help="of a file of tensors: a model whose description fits it")
+
+
+def _file(command: argparse.ArgumentParser, name: str, **settings: Any) -> None:
+    """An argument that a shell completes by what lies on the disk."""
+    command.add_argument(name, **settings).complete = shtab.FILE  # type: ignore[attr-defined]
+
+
+def _folder(command: argparse.ArgumentParser, name: str, **settings: Any) -> None:
+    """An argument that a shell completes by the folders that there are."""
+    command.add_argument(name, **settings).complete = shtab.DIRECTORY  # type: ignore[attr-defined]
 
 
 if __name__ == "__main__":

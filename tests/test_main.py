@@ -327,7 +327,8 @@ def test_the_command_of_a_stranger_in_an_empty_folder(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr.splitlines() == [
-        "histo-monai index: error: params.yaml: cannot be read (No such file or directory); run from the project's root"
+        "histo-monai index: error: params.yaml: cannot be read (No such file or directory); "
+        "run from the project's root, or make a project: histo-monai init FOLDER"
     ]
     assert list(tmp_path.iterdir()) == []
 
@@ -395,3 +396,29 @@ def test_a_shell_completes_stages_and_commands(capsys: pytest.CaptureFixture[str
         main(["--print-completion", "bash"])
     script = capsys.readouterr().out
     assert all(name in script for name in (*STAGES, *COMMANDS))
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["convert", "out"], {"outlines.xml", "outer"}),
+        (["map", "a.svs", "--model", "out"], {"outlines.xml", "outer"}),
+        (["map", "a.svs", "--folder", "out"], {"outer"}),
+        (["ver"], {"verify"}),
+        (["init", "new", "--dataset", "kat"], {"kather"}),
+    ],
+)
+def test_a_shell_completes_names_of_files(
+    words: list[str], offered: set[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["--print-completion", "bash"])
+    (tmp_path / "completion").write_text(capsys.readouterr().out)
+    (tmp_path / "outlines.xml").touch()
+    (tmp_path / "outer").mkdir()
+    script = (
+        f"source ./completion; COMP_WORDS=(histo-monai {shlex.join(words)}); COMP_CWORD={len(words)}; "
+        "_shtab_histo_monai; printf '%s\\n' \"${COMPREPLY[@]}\""
+    )
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) == offered

@@ -27,7 +27,8 @@ _MEND_LOCK = (
 def params_file(_params: Params | None) -> Iterator[Finding]:
     """It can be read, and every value is one that a stage can use."""
     if not artifacts.PARAMS.is_file():
-        yield Finding("WARN", "params.yaml", "not here", "run from the project's root")
+        remedy = "run from the project's root, or make a project: histo-monai init FOLDER"
+        yield Finding("WARN", "params.yaml", "not here", remedy)
         return
     try:
         params = load_params(artifacts.PARAMS)

@@ -16,19 +16,21 @@ from histo_monai.params import load_params
 _LOG = logging.getLogger(__name__)
 
 
-def run(model: str, bundle: str | None, onnx: str | None, trunk: str | None, authors: str) -> None:
+def run(model: str, bundle: str | None, onnx: str | None, trunk: str | None, authors: str | None) -> None:
     """Write what is asked for; tissue and batches of a bundle's maps are as params.yaml says, as `map` has it.
 
     Raises:
-        InputError: nothing is asked for, or the model cannot be used.
+        InputError: nothing is asked for, authors of no bundle are named, or the model cannot be used.
         OutputError: a file or folder is there, and was not written so.
     """
     if not (bundle or onnx or trunk):
         raise InputError("nothing is asked for; name --bundle FOLDER, --onnx FILE or --trunk FILE")
+    if authors is not None and not bundle:
+        raise InputError("--authors are named in a bundle alone; add --bundle FOLDER, or leave them out")
     look = Look() if not artifacts.PARAMS.exists() else Look.of(load_params(artifacts.PARAMS))
     if bundle:
         seen = {name: getattr(look, name) for name in ("tissue_mpp", "min_tissue_fraction", "batch_size")}
-        write_bundle(Path(model), Path(bundle), seen, authors)
+        write_bundle(Path(model), Path(bundle), seen, authors or "not stated")
         _LOG.info("%s written: python -m monai.bundle run --config_file %s", bundle, _call(bundle))
     if onnx:
         write_onnx(Path(model), Path(onnx))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
 import ignite.distributed as idist
@@ -13,7 +14,7 @@ from torch import nn
 
 from histo_monai.errors import InputError
 from histo_monai.networks.average import StudentAndAverage
-from histo_monai.process.progress import Now, is_watched, say
+from histo_monai.process.progress import Now, gone_and_left, is_watched, say
 from histo_monai.schedule import Schedule
 
 
@@ -142,13 +143,22 @@ def attach_progress(trainer: Engine, evaluator: Engine) -> None:
 
         trainer.add_event_handler(Events.ITERATION_COMPLETED(every=10), tell)
 
+    began: dict[str, float] = {}
+
+    def begin() -> None:  # of a training that goes on, what was done before it was killed took no time now
+        if not began:
+            began.update(epoch=trainer.state.epoch - 1, at=time.monotonic())
+
     def report() -> None:
         def measures(engine: Engine) -> str:
             return ", ".join(f"{name} {value:.3f}" for name, value in engine.state.metrics.items())
 
         epoch, epochs = trainer.state.epoch, trainer.state.max_epochs
-        say(f"epoch {epoch}/{epochs}: train {measures(trainer)}; validation {measures(evaluator)}")
+        before = int(began["epoch"])
+        times = gone_and_left(time.monotonic() - began["at"], epoch - before, epochs - before)
+        say(f"epoch {epoch}/{epochs}: train {measures(trainer)}; validation {measures(evaluator)}; {times}")
 
+    trainer.add_event_handler(Events.EPOCH_STARTED, begin)
     trainer.add_event_handler(Events.EPOCH_COMPLETED, report)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 import tempfile
@@ -127,6 +128,7 @@ def _in_rank(
 ) -> None:
     """Meet the others and work. Not by Ignite's launcher: it takes a GPU wherever there is one."""
     keep_freed_memory()
+    logging.getLogger("ignite").setLevel(logging.CRITICAL)  # what is raised goes to the process that waits
     device = device_of_rank(device, local_rank, ranks)
     if device.type == "cuda":
         torch.cuda.set_device(device)

@@ -31,10 +31,15 @@ def take_back(source: Path, folder: Path, like: Path | None) -> Path:
         like: of a file of tensors: a model or an encoder of the same architecture, whose description is taken over.
 
     Raises:
-        InputError: a file cannot be used; tensors are missing, left over or of another shape.
+        InputError: a file cannot be used; `like` is given for a bundle; tensors are missing, left over or of another
+            shape.
         OutputError: the folder holds what was not written so.
     """
+    if not source.exists():
+        raise InputError(f"{source}: no such file or folder; name a bundle, or a file of tensors")
     if source.is_dir():
+        if like is not None:
+            raise InputError(f"{source}: a bundle, which says itself what it is; leave out --like {like}")
         check_bundle(source)
         weights, beside = source / WEIGHTS, source / DESCRIPTION
     elif like is None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from histo_monai import __version__
 from histo_monai.engines.maps.models import mapped_classes
-from histo_monai.networks.card import INTENDED
+from histo_monai.networks.card import INTENDED, pretraining
 
 SCHEMA = (
     "https://github.com/Project-MONAI/MONAI-extra-test-data/releases/download/0.8.1/meta_schema_20240725.json"
@@ -54,8 +54,8 @@ def metadata(about: Mapping[str, Any], authors: str) -> dict[str, Any]:
         },
         "name": f"{about['dataset']} {about['stage']}",
         "task": f"{what} of patches of {side} px at {about['mpp']:g} µm/px, and maps of whole slides",
-        "description": f"{about['encoder']['name']}, pretrained by {about['method']} on slides of {about['corpus']} "
-        f"({about['source']}), stage {about['stage']}. The network gives {'logits' if classes else 'a score'}; "
+        "description": f"{about['encoder']['name']}, pretraining: {pretraining(about)}; stage {about['stage']}. "
+        f"The network gives {'logits' if classes else 'a score'}; "
         "inference.json maps a slide.",
         "authors": authors,
         "copyright": f"Copyright (c) {authors}",

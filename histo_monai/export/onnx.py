@@ -51,7 +51,7 @@ def write_onnx(model: Path, path: Path) -> None:
         OutputError: the file is there already.
     """
     if path.suffix != ".onnx":
-        raise InputError(f"{path}: ends in .onnx")
+        raise InputError(f"{path}: expected a name that ends in .onnx")
     check_folder(path.parent)
     check_outputs([path], [model], written={})
     _check_packages()

@@ -29,7 +29,7 @@ def write_trunk(model: Path, path: Path) -> str:
         OutputError: the file is there already.
     """
     if path.suffix != ".safetensors":
-        raise InputError(f"{path}: ends in .safetensors")
+        raise InputError(f"{path}: expected a name that ends in .safetensors")
     check_folder(path.parent)
     check_outputs([path], [model], written={})
     encoder, about = load_encoder(model)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 from histo_monai.files.cluster import cluster_address, map_over_cluster
@@ -45,8 +47,39 @@ def map_over_processes(
             results = map_over_cluster(work, columns, address)
         elif processes > 1 and num > 1:
             context = multiprocessing.get_context(start)
-            pool = stack.enter_context(ProcessPoolExecutor(min(processes, num), mp_context=context))
-            results = pool.map(work, *columns)
+            pool = stack.enter_context(
+                ProcessPoolExecutor(min(processes, num), mp_context=context, initializer=_mind_ctrl_c)
+            )
+            results = pool.map(partial(_until_ctrl_c, work), *columns)
         for size, result in zip(sizes, results, strict=True):
             bar.update(size)
             yield result
+
+
+_is_working = _is_stopped = False
+
+
+def _mind_ctrl_c() -> None:
+    """It reaches every process of a terminal: who asked for the work says so, those that work break off in silence.
+
+    Who waits for work stays: the others would be ended before they have put away what they had begun to write.
+    """
+
+    def stop(*_: object) -> None:
+        global _is_stopped
+        _is_stopped = True
+        if _is_working:
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, stop)
+
+
+def _until_ctrl_c(work: Callable[..., Result], *arguments: Any) -> Result:
+    global _is_working
+    if _is_stopped:
+        raise KeyboardInterrupt
+    _is_working = True
+    try:
+        return work(*arguments)
+    finally:
+        _is_working = False

@@ -9,6 +9,15 @@ INTENDED = (
     "For research on slides like those that it was trained on. It was not tested on other scanners, stains or "
     "laboratories unless its results say so, and it decides nothing about a patient."
 )
+_UNTRAINED = ("random", "pretrained")
+"""Methods that leave the weights as they were at the start."""
+
+
+def pretraining(about: Mapping[str, Any]) -> str:
+    """What a model's encoder learned from, in words; `about` as below."""
+    if about["method"] in _UNTRAINED:
+        return "none"
+    return f"{about['method']} on slides of {about['corpus']} ({about['source']})"
 
 
 def model_facts(about: Mapping[str, Any]) -> dict[str, str]:
@@ -32,17 +41,19 @@ def model_facts(about: Mapping[str, Any]) -> dict[str, str]:
         "gives": gives,
         "takes": f"RGB patches of {about['patch_px']} px at {resolution} µm/px, 0..1",
         "network": f"{encoder['name']}, started from {start}",
-        "pretraining": f"{about['method']} on slides of {about['corpus']} ({about['source']})",
+        "pretraining": pretraining(about),
     }
     if about["kind"] != "encoder":
         facts["labels"] = (
             f"{metrics.get('num_labeled', '—')} of {about.get('dataset')} (alpha {about.get('alpha')})"
         )
+    seen = "simulated H&E, no real slide" if about["source"] == "phantom" else "those of its training slides"
+    seen += ", and what the weights that it started from had seen" if weights else ""
     stain = (about.get("params") or {}).get("stain")
-    shifted = f"; shifted in training by up to {stain:g}" if isinstance(stain, float) else ""
+    shifted = f"; shifted in training by up to {stain:g}" if stain else ""
     return {
         **facts,
-        "stains seen": f"those of its training slides{shifted}",
+        "stains seen": f"{seen}{shifted}",
         "validation": ", ".join(
             f"{key.removeprefix('validation_')} {value}"
             for key, value in metrics.items()

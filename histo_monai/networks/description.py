@@ -41,6 +41,10 @@ def check_task_model(description: Mapping[str, Any], heads: Mapping[str, Any], p
     Raises:
         InputError: as `check_encoder`.
     """
+    if description.get("kind") == "encoder":
+        raise InputError(
+            f"{path}: an encoder alone, not a fine-tuned model; name model.safetensors of such a model or a student"
+        )
     if description.get("kind") != "task model" or description.get("head") not in list(heads):
         raise InputError(f"{path}: not a fine-tuned model; run the finetune stage again")
     keys = {**dict.fromkeys(KEPT, _ANYTHING), "classes": _CLASSES, "patch_px": _SIDE, "mpp": _MPP}

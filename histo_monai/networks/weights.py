@@ -69,7 +69,7 @@ def check_file(path: Path) -> None:
     """
     if path.suffix not in (".safetensors", *PICKLED):
         raise InputError(
-            f"{path}: encoder.weights ends in .safetensors ({', '.join(PICKLED)} where it must be)"
+            f"{path}: a file of weights ends in .safetensors ({', '.join(PICKLED)} where it must be)"
         )
     try:
         check_regular(path)

@@ -32,7 +32,11 @@ def read_tree(path: Path) -> object:
     try:
         text = read_text(path, _LIMIT)
     except InputFileError as error:
-        where = "" if path.exists() else "; run from the project's root"
+        where = (
+            ""
+            if path.exists()
+            else "; run from the project's root, or make a project: histo-monai init FOLDER"
+        )
         raise ParamsError(f"{error}{where}") from None
     try:
         return copy.deepcopy(_parsed(text))

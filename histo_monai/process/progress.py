@@ -23,6 +23,12 @@ def say(line: str) -> None:
     tqdm.write(line)
 
 
+def gone_and_left(elapsed_s: float, done: int, total: int) -> str:
+    """ "02:10 gone, 1:05:00 left": what is left if it goes on at this pace; `done` is at least 1."""
+    left_s = elapsed_s / done * (total - done)
+    return f"{tqdm.format_interval(elapsed_s)} gone, {tqdm.format_interval(left_s)} left"
+
+
 class _Lines(tqdm):
     """A line each time, and never a carriage return."""
 

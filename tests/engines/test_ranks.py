@@ -62,6 +62,13 @@ def _is_wrong(device: torch.device) -> None:
     raise InputError(f"slide {idist.get_rank()}.tif: truncated")
 
 
+def _is_wrong_while_it_trains(device: torch.device) -> None:
+    def step(engine: Engine, batch: float) -> None:
+        raise InputError("slide a.tif: truncated")
+
+    Engine(step).run([1.0])
+
+
 def _notes_its_mean(device: torch.device, folder: str) -> None:
     rank = idist.get_rank()
     batches = [[1.0, 2.0]] if rank == 0 else [[6.0]]
@@ -189,6 +196,13 @@ def test_a_rank_that_is_killed_ends_the_run_in_one_line() -> None:
         "a training process was killed (process 1 terminated with signal SIGKILL), mostly for lack of"
         in str(_one_line(caught.value))
     )
+
+
+@pytest.mark.slow
+def test_a_rank_that_ends_with_an_error_prints_nothing_of_its_own(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(Exception, match="truncated"):
+        run_in_ranks(_is_wrong_while_it_trains, device=CPU, ranks=2, timeout_s=60)
+    assert capfd.readouterr().err == ""
 
 
 def test_an_error_of_a_rank_keeps_its_words() -> None:

@@ -247,10 +247,14 @@ def test_what_does_not_fit_is_told_and_nothing_is_written(model: Path, tmp_path:
         take_back(tmp_path / "bundle", tmp_path / "back", None)
     with pytest.raises(InputError, match="what is it\\? name a model"):
         take_back(weights, tmp_path / "back", None)
+    with pytest.raises(InputError, match="bundle: a bundle, which says itself what it is; leave out --like"):
+        take_back(tmp_path / "bundle", tmp_path / "back", model)
+    with pytest.raises(InputError, match=r"gone\.pt: no such file or folder; name a bundle"):
+        take_back(tmp_path / "gone.pt", tmp_path / "back", model)
     weights.unlink()
     with pytest.raises(InputError, match=r"no bundle, it has no models/model\.pt"):
         take_back(tmp_path / "bundle", tmp_path / "back", None)
-    with pytest.raises(InputError, match=r"m\.pb: ends in \.onnx"):
+    with pytest.raises(InputError, match=r"m\.pb: expected a name that ends in \.onnx"):
         write_onnx(model, tmp_path / "m.pb")
     assert not (tmp_path / "back").exists()
     (tmp_path / "bundle/docs/notes.md").write_text("mine")

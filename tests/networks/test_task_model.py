@@ -83,7 +83,9 @@ def test_files_that_are_no_model_of_the_right_kind_are_refused(tmp_path: Path) -
     _write_encoder(tmp_path / "encoder.safetensors", "unheard of", {"encoder": build_encoder()})
     with pytest.raises(ValueError, match="not an encoder to fine-tune from"):
         from_encoder(tmp_path / "encoder.safetensors", 2)
-    with pytest.raises(ValueError, match="not a fine-tuned model"):
+    with pytest.raises(
+        ValueError, match=r"an encoder alone, not a fine-tuned model; name model\.safetensors of"
+    ):
         from_task_model(tmp_path / "encoder.safetensors")
     with pytest.raises(ValueError, match="no such model"):
         from_encoder(tmp_path / "nothing.safetensors", 2)
@@ -142,7 +144,8 @@ def test_a_description_that_lies_is_one_line_and_nothing_is_built_from_it(
     path = tmp_path / "model.safetensors"
     save_model(path, task_model, {**TASK, key: value})
     with pytest.raises(
-        ValueError, match=r"model\.(json|safetensors): (\w+ is .*, expected|not a fine-tuned)"
+        ValueError,
+        match=r"model\.(json|safetensors): (\w+ is .*, expected|not a fine-tuned|an encoder alone)",
     ) as caught:
         from_task_model(path)
     assert "\n" not in str(caught.value)

@@ -72,6 +72,7 @@ def test_every_chart_is_drawn_and_every_picture_is_there(opened: Page) -> None:
     assert charts.count() >= 10
     for i in range(charts.count()):
         assert charts.nth(i).locator("svg path").count() > 0
+    assert opened.locator("#training h3", has_text="Student: guesses of unlabeled patches").count() == 1
     opened.evaluate("document.querySelectorAll('img').forEach((image) => { image.loading = 'eager'; })")
     opened.wait_for_function("[...document.images].every((image) => image.complete)")
     assert opened.evaluate("[...document.images].filter((image) => !image.naturalWidth).length") == 0
@@ -158,6 +159,33 @@ def test_the_viewer_goes_to_a_lesion_and_draws_its_outline(opened: Page, project
         len(base64.b64decode(content["maps"]["student"]))
         == content["grid"]["rows"] * content["grid"]["columns"]
     )
+
+
+def test_the_viewer_is_moved_by_the_keyboard(opened: Page) -> None:
+    opened.locator("#osd .openseadragon-canvas").first.focus()
+    zoom, x = "window.histoViewer.viewport.getZoom()", "window.histoViewer.viewport.getCenter().x"
+    home, middle = opened.evaluate(zoom), opened.evaluate(x)
+    opened.keyboard.press("+")
+    opened.wait_for_function(f"{zoom} > {home * 1.05}")
+    opened.keyboard.press("ArrowRight")
+    opened.wait_for_function(f"{x} > {middle + 0.01}")
+    opened.wait_for_function(  # it glides on for some frames
+        f"new Promise((done) => {{ const at = {x}; setTimeout(() => done(at === {x}), 300); }})"
+    )
+    opened.keyboard.press("0")
+    opened.wait_for_function(f"Math.abs({zoom} - {home}) < 1e-6 && Math.abs({x} - {middle}) < 1e-6")
+
+
+def test_a_slide_that_is_mirrored_has_its_map_and_its_outlines_mirrored(opened: Page) -> None:
+    mirrored = """(layer) => [layer, layer.parentElement]
+      .map((element) => new DOMMatrix(getComputedStyle(element).transform).a).reduce((a, b) => a * b)"""
+    layers = [opened.locator(f"#osd {layer}") for layer in ("canvas.map", "svg.marks")]
+    assert [layer.evaluate(mirrored) for layer in layers] == [1, 1]
+    opened.locator("#osd .openseadragon-canvas").first.focus()
+    opened.keyboard.press("f")
+    opened.wait_for_function("window.histoViewer.viewport.getFlip()")
+    opened.wait_for_timeout(100)  # until it is drawn
+    assert [layer.evaluate(mirrored) for layer in layers] == [-1, -1]
 
 
 @pytest.mark.parametrize("width", [360, 2560])

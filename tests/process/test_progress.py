@@ -9,7 +9,7 @@ import termios
 import pytest
 
 from histo_monai.process import progress as module
-from histo_monai.process.progress import DELAY_S, INTERVAL_S, Now, progress
+from histo_monai.process.progress import DELAY_S, INTERVAL_S, Now, gone_and_left, progress
 
 
 def _told(monkeypatch: pytest.MonkeyPatch, delay_s: float, interval_s: float) -> str:
@@ -46,6 +46,18 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     os.close(main)
     assert "\r" in told
     assert "3/3" in told
+
+
+@pytest.mark.parametrize(
+    ("elapsed_s", "done", "total", "told"),
+    [
+        (30.0, 3, 60, "00:30 gone, 09:30 left"),
+        (3600.0, 1, 3, "1:00:00 gone, 2:00:00 left"),
+        (9.0, 4, 4, "00:09 gone, 00:00 left"),
+    ],
+)
+def test_times_are_told_as_people_read_them(elapsed_s: float, done: int, total: int, told: str) -> None:
+    assert gone_and_left(elapsed_s, done, total) == told
 
 
 def test_a_line_is_due_after_a_while_and_then_now_and_again() -> None:

@@ -43,7 +43,8 @@ def results_section(
         Lines(
             [
                 "How many labels a method saves is known once several fractions were run: "
-                "`dvc exp run --queue -S alpha=0.05,0.1,0.2,1.0`, `dvc queue start`, then `histo-monai curves`."
+                "`dvc exp run --queue -S alpha=0.05,0.1,0.2,1.0`, `dvc queue start`, then `histo-monai curves`, which "
+                "writes `data/curves/index.html`."
             ]
         )
     )

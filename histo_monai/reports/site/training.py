@@ -41,6 +41,9 @@ GUESSES_IN_WORDS = (
     "What the student took unlabeled patches to be, held against labels that alpha left out; it learned nothing from "
     "these. Guesses that get worse by the epoch, or that are used and no better than all, teach it what is wrong."
 )
+NO_GUESSES = (
+    "the method guesses none, or no unlabeled patch has a label that alpha left out to hold a guess against"
+)
 
 
 def training_section(
@@ -60,6 +63,8 @@ def training_section(
         return Section("training", title, [missing("No student was trained", "no patch is labeled")])
     blocks: list[Block] = [Lines([run, *choice])]
     blocks += course(student, "Student")
+    if not any(student[f"train_{name}"].notna().any() for name in _OF_GUESSES if f"train_{name}" in student):
+        blocks.append(missing("How right the guesses of unlabeled patches are is not known", NO_GUESSES))
     if finetuned is not None and not finetuned.empty:
         blocks += course(finetuned, "Fine-tuned model")
     if pairs:

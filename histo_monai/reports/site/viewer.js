@@ -24,6 +24,7 @@
     element: find("osd"), drawer: "canvas", showNavigationControl: false, showNavigator: true,
     navigatorPosition: "TOP_RIGHT", navigatorSizeRatio: 0.14, maxZoomPixelRatio: 6, visibilityRatio: 0.4,
     minZoomImageRatio: 0.6, animationTime: matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : 0.5,
+    overlayPreserveContentDirection: false,  // a slide that is mirrored (key f) has a mirrored map
     gestureSettingsMouse: { clickToZoom: false, dblClickToZoom: true, scrollToZoom: true },
   });
   window.histoViewer = viewer;

@@ -12,6 +12,7 @@ from tests.hostile.trees import LESION, asap
 CALLS, ENVIRONMENT = "command line", "environment"
 SLIDE = str(OWN / "s6.tif")
 NEW = ("--model", str(STUDENT), "--folder", "new")
+ENCODER = "data/models/random-0/encoder.safetensors"
 FINETUNE = "finetune"
 
 WRONG: dict[str, tuple[str, ...]] = {
@@ -32,6 +33,8 @@ WRONG: dict[str, tuple[str, ...]] = {
     "one file to convert": ("convert", "a.xml"),
     "three files to convert": ("convert", "a.xml", "b.geojson", "c.xml"),
     "a score in words": ("curves", "--score", "good"),
+    "a port and nothing to serve": ("report", "--port", "8000"),
+    "a dataset nobody knows": ("init", "new", "--dataset", "tcga"),
 }
 REFUSALS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "a method nobody knows": (("pretrain", "--method", "simclr"), ("simclr",)),
@@ -89,6 +92,36 @@ REFUSALS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "a format nobody knows to convert into": (("convert", "a.xml", "b.svg"), ("b.svg",)),
     "curves without git": (("curves",), ()),
     "curves to a score of nan": (("curves", "--score", "nan"), ()),
+    "a port of 99999": (("report", "--serve", "--port", "99999"), ("--port is 99999; expected 1 to 65535",)),
+    "a negative port": (("report", "--serve", "--port", "-1"), ("--port is -1",)),
+    "an encoder to map with": (("map", SLIDE, "--model", ENCODER, "--folder", "new"), ("an encoder alone",)),
+    "an encoder as bundle": (("export", ENCODER, "--bundle", "new"), ("an encoder alone",)),
+    "nothing to export": (("export", str(STUDENT)), ("--bundle",)),
+    "authors of a graph": (
+        ("export", str(STUDENT), "--onnx", "new.onnx", "--authors", "A. B."),
+        ("--authors",),
+    ),
+    "a graph of another suffix": (("export", str(STUDENT), "--onnx", "new"), ("ends in .onnx",)),
+    "a trunk of another suffix": (("export", str(STUDENT), "--trunk", "new.pt"), ("ends in .safetensors",)),
+    "a bundle over the data": (("export", str(STUDENT), "--bundle", "data"), ("did not write it",)),
+    "a source that is not there": (("import", "gone.pt", "--folder", "new"), ("gone.pt: no such file",)),
+    "a slide to import": (
+        ("import", SLIDE, "--folder", "new", "--like", str(STUDENT)),
+        ("a file of weights",),
+    ),
+    "a folder of slides to import": (("import", str(OWN), "--folder", "new"), ("no bundle",)),
+    "tensors of another model": (
+        ("import", ENCODER, "--folder", "new", "--like", str(STUDENT)),
+        ("head.linear",),
+    ),
+    "a project where something is": (("init", "data"), ("is not empty",)),
+    "a project below a file": (("init", "params.yaml/new"), ("params.yaml",)),
+    "a project of nothing": (("init", ""), ()),
+    "patches of no pixel": (
+        ("features", SLIDE, "--model", ENCODER, "--folder", "new", "--patch-px", "0"),
+        ("0",),
+    ),
+    "a folder that is not there to verify": (("verify", "gone"), ("gone",)),
 }
 VARIABLES: dict[str, tuple[str, str, tuple[str, ...], int | None]] = {
     "a device nobody knows": ("HISTO_MONAI_DEVICE", "tpu", (FINETUNE, *RUN), 1),

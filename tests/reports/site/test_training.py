@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from histo_monai.reports.site.blocks import Chart, Lines
+from histo_monai.reports.site.training import training_section
+
+CURVES = {
+    "epoch": [1, 2],
+    "lr": [0.1, 0.05],
+    "train_loss": [1.0, 0.5],
+    "train_used": [0.25, 0.5],
+    "validation_loss": [0.9, 0.6],
+}
+
+
+def _of_student(**columns: list[float]) -> tuple[dict[str, Any], list[str]]:
+    """Points of each chart by its title, and what is said to be missing."""
+    section = training_section(pd.DataFrame(CURVES | columns), None, "a run", "", [])
+    charts = {
+        block.title: block.spec["data"]["values"] for block in section.blocks if isinstance(block, Chart)
+    }
+    told = [
+        line
+        for block in section.blocks
+        if isinstance(block, Lines) and block.look == "missing"
+        for line in block.lines
+    ]
+    return charts, told
+
+
+def test_guesses_have_a_chart_of_their_own_with_those_that_are_used_beside_all() -> None:
+    charts, told = _of_student(train_guess_accuracy=[0.5, 0.625], train_used_guess_accuracy=[np.nan, 0.75])
+    assert charts["Student: guesses of unlabeled patches"] == [
+        {"epoch": 1, "name": "all guesses", "value": 0.5},
+        {"epoch": 2, "name": "all guesses", "value": 0.625},
+        {"epoch": 2, "name": "guesses that are used", "value": 0.75},
+    ]
+    assert {row["name"] for row in charts["Student: shares"]} == {"train: part of the guesses that is used"}
+    assert told == []
+
+
+def test_guesses_of_scores_have_a_chart_of_their_error() -> None:
+    charts, told = _of_student(train_guess_absolute_error=[0.25, 0.125])
+    assert [row["value"] for row in charts["Student: guesses of unlabeled patches"]] == [0.25, 0.125]
+    assert told == []
+
+
+@pytest.mark.parametrize("columns", [{}, {"train_guess_accuracy": [np.nan, np.nan]}])
+def test_a_student_whose_guesses_nobody_can_judge_says_so(columns: dict[str, list[float]]) -> None:
+    charts, told = _of_student(**columns)
+    assert set(charts) == {"Student: losses", "Student: shares"}
+    assert [
+        line.startswith("How right the guesses of unlabeled patches are is not known: the method")
+        for line in told
+    ] == [True]
