@@ -197,7 +197,7 @@ def write_jpeg(path: Path, image: NDArray[np.uint8], times: int = 1) -> Path:
                 metadata=None,
                 extratags=[(530, "H", 2, (2, 2), True)],
             )
-            image = cv2.resize(image, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
+            image = cv2.resize(image, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA).astype(np.uint8)
     # tifffile encodes JPEG with an optional package only; the tiles are JPEG already, so the tags are set.
     with tifffile.TiffFile(path, mode="r+") as file:
         for page in file.pages:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import tempfile
 from collections.abc import Callable
 from multiprocessing.context import ForkServerContext
@@ -55,6 +56,7 @@ def _in_gloo(
     rank: int, device: torch.device, meet: str, work: Callable[..., None], arguments: tuple[Any, ...]
 ) -> None:
     torch.cuda.set_device(device)
+    os.environ["LOCAL_RANK"] = str(rank)  # else Ignite gathers names of hosts on the GPU, which gloo cannot
     dist.init_process_group("gloo", init_method=meet, rank=rank, world_size=2)
     idist.sync()
     work(device, *arguments)

@@ -44,6 +44,8 @@ SMALLEST: dict[str, Any] = {
     "labels.camelyon16.unlabeled": 24,
     f"pretrain.{METHOD}.epochs": 1,
     f"pretrain.{METHOD}.batch_size": 8,
+    f"pretrain.{METHOD}.queue_size": 16,
+    "pretrain.moco.queue_size": 16,
     **{
         f"{stage}.recipe.camelyon16.{key}": value
         for stage in ("finetune", "consistency")

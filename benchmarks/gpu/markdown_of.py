@@ -29,7 +29,7 @@ def markdown(found: Row) -> str:
             "| | a step, ms | of model only | augmentation of a step | GFLOP | floor, ms | MB sent | MB decoded | "
             "an epoch | a run |",
             "|---" * 10 + "|",
-            *(step_line(row, ceilings) for row in steps),
+            *(step_line(row, ceilings, found["quick"]) for row in steps),
         ]
     others = [row for row in found["rows"] if row not in steps]
     if others:
@@ -44,8 +44,11 @@ def markdown(found: Row) -> str:
     )
 
 
-def step_line(row: Row, ceilings: dict[str, Any]) -> str:
-    """One step; the floor is the larger of its operations and its bytes sent, each at the device's most."""
+def step_line(row: Row, ceilings: dict[str, Any], is_quick: bool) -> str:
+    """One step; the floor is the larger of its operations and its bytes sent, each at the device's most.
+
+    Smallest sizes (`is_quick`) are not extrapolated.
+    """
     measured, counts = row["seconds"], row["seconds"]["counts"]
     ours, views = (statistics.median(x) for x in (measured["ours"], measured["parts"]["augmentation"]))
     floor = "-"
@@ -61,8 +64,10 @@ def step_line(row: Row, ceilings: dict[str, Any]) -> str:
         floor,
         f"{counts['transferred_bytes'] / 1e6:.3g}",
         f"{counts['decoded_bytes'] / 1e6:.3g}",
-        spent(ours * counts["steps_of_epoch"]),
-        spent(ours * counts["steps_of_run"]) if counts["steps_of_run"] else "-",
+        *(
+            spent(ours * counts[of]) if counts[of] and not is_quick else "-"
+            for of in ("steps_of_epoch", "steps_of_run")
+        ),
     ]
     return "| " + " | ".join(cells) + " |"
 

@@ -69,17 +69,17 @@ def map_row(path: Path, plan: MapPlan, rounds: int) -> None:
 
 
 def gigapixel_row() -> None:
-    """Of a slide of 32,768² px, 256 px at 0.25 µm/px side by side as in params/paper.yaml; `--quick`: of 4,096², 64 px.
+    """Of a slide of 32,768² px, 256 px at 0.25 µm/px side by side as params/paper.yaml has it; `--quick`: smaller.
 
     The limit is the network on a batch that is on the device, as often as the map has batches.
     """
     options, device = asked(), torch.device(asked().device)
-    times_px, patch_px, batch_size = (2, 64, 64) if options.quick else (16, 256, 256)
+    times_px, patch_px, mpp, batch_size = (2, 64, 1.0, 64) if options.quick else (16, 256, 0.25, 256)
     with tempfile.TemporaryDirectory() as folder:
         world, _ = make_world(SlideSpec("benchmark", 3, "macro", False, WORLD_PX, 0.25))
         image = np.concatenate(list(render_strips(world, WORLD_PX, WORLD_PX)))
         path = write_jpeg(Path(folder) / "slide.tif", image, times_px)
-        plan = MapPlan(patch_px, 0.25, patch_px * 0.25, 16.0, 0.5, batch_size)
+        plan = MapPlan(patch_px, mpp, patch_px * mpp, 16.0, 0.5, batch_size)
         torch.manual_seed(0)
         models = patch_models(TaskModel(build_encoder(), "linear", len(CLASSES)).eval(), device)
         num = len(map_slide(path, None, models, plan, device=device, workers=options.workers).cells)

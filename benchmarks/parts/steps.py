@@ -9,6 +9,7 @@ import copy
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -101,7 +102,7 @@ def timed(
     return per_step, {"augmentation": per_step.pop("augmentation")}
 
 
-def clock_of(size: Size) -> str:
+def clock_of(size: Size) -> Literal["wall", "device"]:
     """As a row names it."""
     return "wall" if size.device.type == "cpu" else "device"
 
@@ -111,7 +112,7 @@ def pretext_row(path: Path, name: str, size: Size, rounds: int) -> None:
     step = pretext_stepping(path, name, size)
     times, parts = timed(step, size, rounds)
     steps = PAPER.corpus_section.num_train // 64
-    settings = PAPER.pretrain.methods.get(name)
+    settings: Any = PAPER.pretrain.methods.get(name)
     row_of(
         f"step of {name}, {size.patch_px} px, {size.batch_size} samples", times, clock=clock_of(size),
         limit_is=LIMIT_IS, per=size.batch_size, unit="sample", parts=parts,

@@ -106,5 +106,5 @@ def test_a_step_is_held_against_what_is_counted(program: ModuleType) -> None:
     }  # fmt: skip
     row = {"what": "step", "ours/limit": 0.9, "seconds": measured}
     ceilings = {"flops": 1e14, "transferred_bytes": 1e11}
-    cells = importlib.import_module("markdown_of").step_line(row, ceilings).strip("| ").split(" | ")
+    cells = importlib.import_module("markdown_of").step_line(row, ceilings, False).strip("| ").split(" | ")
     assert cells == ["step", "50", "0.90", "8.0%", "2000", "20", "1e+03", "5", "50 s", "3.47 h"]
