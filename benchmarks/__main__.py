@@ -11,30 +11,18 @@ that fails is told, the others go on, and the program ends with status 1.
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import json
-import os
-import platform
-import statistics
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))  # as parts have it
+
+from running import machine, rows_from, with_ratios  # noqa: E402
+
 PARTS = tuple(path.stem for path in sorted((HERE / "parts").glob("*.py")))
-LIBRARIES = (
-    "histo_monai",
-    "torch",
-    "monai",
-    "pytorch-ignite",
-    "cucim-cu13",
-    "opencv-python-headless",
-    "numpy",
-    "dvc",
-)
 COLUMNS = ("part", "what", "clock", "ours", "peer", "limit", "ours/peer", "ours/limit")
 
 
@@ -78,34 +66,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def rows_of(part: str, quick: bool) -> Iterator[dict[str, Any]]:
-    """Rows and notes as they come; at last, where the part failed, the last line of its errors."""
+    """Rows and notes as they come, see `rows_from`; with what the table shows."""
     command = [sys.executable, str(HERE / "parts" / f"{part}.py"), *(["--quick"] if quick else [])]
-    paths = [str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    with tempfile.TemporaryFile("w+") as errors:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment)
-        with process:
-            assert process.stdout is not None
-            for told in process.stdout:
-                yield with_ratios(part, json.loads(told))
-        errors.seek(0)
-        lines = errors.read().strip().splitlines()
-    if process.returncode:
-        yield {"failed": lines[-1] if lines else f"status {process.returncode}"}
-
-
-def with_ratios(part: str, row: dict[str, Any]) -> dict[str, Any]:
-    """A row with what the table shows: milliseconds of one unit, and ratios of speed. A note stays as it is."""
-    if "note" in row:
-        return row
-    median = {name: statistics.median(row[name]) if row[name] else None for name in ("ours", "peer", "limit")}
-    shown: dict[str, Any] = {"part": part, "what": row["what"], "clock": row["clock"], "seconds": row}
-    for name, value in median.items():
-        shown[name] = "-" if value is None else f"{value / row['per'] * 1e3:.4g} ms"
-    for name in ("peer", "limit"):
-        other, ours = median[name], median["ours"]
-        shown[f"ours/{name}"] = None if other is None or not ours else round(other / ours, 3)
-    return shown
+    for row in rows_from(command):
+        yield with_ratios(part, row)
 
 
 def line(cells: Sequence[Any]) -> str:
@@ -113,29 +77,6 @@ def line(cells: Sequence[Any]) -> str:
     widths = (10, 62, 5, 10, 10, 10, 9, 10)
     texts = ["-" if cell is None else str(cell) for cell in cells]
     return "  ".join(text.ljust(width) for text, width in zip(texts, widths, strict=True)).rstrip()
-
-
-def machine() -> dict[str, Any]:
-    """What the figures are of."""
-    versions = {}
-    for name in LIBRARIES:
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            versions[name] = "not installed"
-    model = platform.processor() or platform.machine()
-    if (cpuinfo := Path("/proc/cpuinfo")).exists():
-        named = [text for text in cpuinfo.read_text().splitlines() if text.startswith("model name")]
-        model = named[0].partition(":")[2].strip() if named else model
-    return {
-        "processor": model,
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        "load_at_start": round(os.getloadavg()[0], 2),
-        "versions": versions,
-    }
 
 
 def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:

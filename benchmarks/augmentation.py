@@ -3,7 +3,6 @@
     python benchmarks/augmentation.py                  # one CPU core, both, interleaved, medians
     python benchmarks/augmentation.py --own            # all policies of ours alone, one CPU core
     python benchmarks/augmentation.py --executions     # all policies with OpenCV and with torch, 1 and 2 threads
-    python benchmarks/augmentation.py --device cuda    # all policies of ours on a GPU, CUDA events, median
 
 Besides the policy of pretraining, those of fine-tuning and of consistency training are timed; the latter's image is a
 pair of views, weak and strong (n_aug = 7), and `weak` the first of these alone. `--executions` takes the batches of
@@ -14,6 +13,7 @@ policy has the same operations, ranges and probabilities on uint8 images in its 
 order is fixed, which costs the same. It has no operation on the three HED channels; two stand-ins are timed:
 its own `HEStain` (hematoxylin and eosin only, the residual is lost), and scikit-image's rgb2hed and hed2rgb in an
 `A.Lambda` (all three channels, as in the paper). Needs the extras `bench` and `test`.
+On a GPU: `benchmarks/gpu.sh`.
 """
 
 import argparse
@@ -211,32 +211,10 @@ def compare_on_one_core(batch: torch.Tensor, prob: float, repeats: int, own_only
         print(f"{name:24s}{1 / per_image:6.0f} images/s  {1e3 * per_image:7.3f} ms/image  ratio {ratio:5.2f}")
 
 
-def time_on_cuda(batch: torch.Tensor, prob: float, repeats: int) -> None:
-    """Prints images/s of ours on the GPU, with the batch already there."""
-    on_device = batch.cuda()
-    size_px, num_images = batch.shape[-1], batch.shape[0] * batch.shape[1]
-    print(f"{num_images} images of {size_px} px, probability {prob}, {torch.cuda.get_device_name()}")
-    for name, run in own_policies(on_device, prob).items():
-        median = statistics.median([cuda_milliseconds(run) for _ in range(repeats + 5)][5:])
-        print(f"{name:16s}{num_images / median * 1e3:8.0f} images/s  {median:6.2f} ms/batch")
-
-
-def cuda_milliseconds(run: Callable[[], object]) -> float:
-    """Time between two events around the work on the GPU."""
-    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    torch.cuda.synchronize()
-    start.record()
-    run()
-    end.record()
-    end.synchronize()
-    return start.elapsed_time(end)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--size-px", type=int, default=256)
     parser.add_argument("--samples", type=int, default=8)
     parser.add_argument("--scales", type=int, default=3, help="patches per sample")
@@ -245,16 +223,11 @@ def main() -> None:
     parser.add_argument("--own", action="store_true", help="without albumentations")
     parser.add_argument("--executions", action="store_true", help="OpenCV against torch, 1 and 2 threads")
     options = parser.parse_args()
-    if options.device == "cuda" and not torch.cuda.is_available():
-        raise SystemExit("no CUDA device here: run with --device cpu")
     if options.executions:
         compare_executions(options.repeats)
         return
     batch = tissue_like_batch(options.samples, options.scales, options.size_px)
-    if options.device == "cuda":
-        time_on_cuda(batch, options.prob, options.repeats)
-    else:
-        compare_on_one_core(batch, options.prob, options.repeats, options.own)
+    compare_on_one_core(batch, options.prob, options.repeats, options.own)
 
 
 if __name__ == "__main__":

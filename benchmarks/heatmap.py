@@ -163,9 +163,9 @@ def report_times(
     print(f"  folding changes probabilities by at most {float((folded - trained).abs().max()):.1e}")
 
 
-def patch_models(model: TaskModel) -> PatchModels:
+def patch_models(model: TaskModel, device: torch.device = CPU) -> PatchModels:
     """The model as `load_models` prepares it."""
-    network = SharedTrunk({"model": model})
+    network = SharedTrunk({"model": model}).to(device)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in the stubs
     return PatchModels(("model",), network, values_of(CLASSES, ("tumor",)), ("tumor",))
 

@@ -23,7 +23,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -168,15 +168,25 @@ def report(slide: Slide, times: dict[str, list[float]], mpps: list[float]) -> No
 
 
 def make_slide(path: Path, side_px: int = 8192) -> Path:
-    """A pyramid 1/2/4/8 of blurred noise in JPEG tiles, as a scanner writes it."""
+    """A pyramid 1/2/4/8 of blurred noise in JPEG tiles, as a scanner writes it, 0.25 µm/px."""
     rng = np.random.default_rng(0)
     noise = cv2.GaussianBlur(rng.integers(0, 255, (side_px, side_px, 3), np.uint8), (0, 0), 2)
-    image = cv2.normalize(noise, None, 60, 255, cv2.NORM_MINMAX)  # type: ignore[call-overload]
+    return write_jpeg(path, cv2.normalize(noise, None, 60, 255, cv2.NORM_MINMAX))  # type: ignore[call-overload]
+
+
+def write_jpeg(path: Path, image: NDArray[np.uint8], times: int = 1) -> Path:
+    """A pyramid 1/2/4/8 of JPEG tiles, 0.25 µm/px, of an image that stands side by side and below each other.
+
+    Args:
+        path: of the file.
+        image: Shape (H, W, 3); sides are multiples of 2048 where `times` is more than 1, so that tiles repeat.
+        times: how often, along each side; each tile is encoded once.
+    """
     with tifffile.TiffWriter(path) as writer:
         for level in range(4):
             writer.write(
-                _jpeg_tiles(image),
-                shape=image.shape,
+                _jpeg_tiles(image, times),
+                shape=(image.shape[0] * times, image.shape[1] * times, 3),
                 dtype=np.uint8,
                 tile=(256, 256),
                 photometric="rgb",
@@ -187,7 +197,7 @@ def make_slide(path: Path, side_px: int = 8192) -> Path:
                 metadata=None,
                 extratags=[(530, "H", 2, (2, 2), True)],
             )
-            image = cv2.resize(image, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
+            image = cv2.resize(image, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA).astype(np.uint8)
     # tifffile encodes JPEG with an optional package only; the tiles are JPEG already, so the tags are set.
     with tifffile.TiffFile(path, mode="r+") as file:
         for page in file.pages:
@@ -196,11 +206,16 @@ def make_slide(path: Path, side_px: int = 8192) -> Path:
     return path
 
 
-def _jpeg_tiles(image: NDArray[np.uint8]) -> object:
+def _jpeg_tiles(image: NDArray[np.uint8], times: int) -> Iterator[bytes]:
+    rows = []
     for y in range(0, image.shape[0], 256):
+        row = []
         for x in range(0, image.shape[1], 256):
             tile = cv2.cvtColor(image[y : y + 256, x : x + 256], cv2.COLOR_RGB2BGR)
-            yield cv2.imencode(".jpg", tile, [cv2.IMWRITE_JPEG_QUALITY, 85])[1].tobytes()
+            row.append(cv2.imencode(".jpg", tile, [cv2.IMWRITE_JPEG_QUALITY, 85])[1].tobytes())
+        rows.append(row * times)
+    for row in rows * times:
+        yield from row
 
 
 if __name__ == "__main__":

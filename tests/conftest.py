@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["tests.data_fixtures", "tests.folders", "tests.waves"]
+pytest_plugins = ["tests.data_fixtures", "tests.devices", "tests.folders", "tests.waves"]
 
 KEPT = ("HISTO_MONAI_CPUS", "HISTO_MONAI_SOAK_READS")
 """How many processes, and how long: what whoever starts the tests may choose."""

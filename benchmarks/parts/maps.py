@@ -1,4 +1,4 @@
-"""Maps of a simulated slide on one core, from the file to the map."""
+"""Maps of a simulated slide, from the file to the map: on one core; with `--paper` of a gigapixel slide on a device."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import cv2
 import numpy as np
 import torch
 from heatmap import CLASSES, CPU, forward, patch_by_patch, patch_models, read_all
-from turns import LIMIT, OURS, PEER, is_quick, row_of, take_turns
+from read_triples import write_jpeg
+from turns import LIMIT, OURS, PEER, DeviceClock, asked, is_quick, row_of, take_turns
 
+from histo_monai.engines.device import precision
 from histo_monai.engines.heatmap import map_slide
 from histo_monai.engines.maps.models import MapPlan
 from histo_monai.networks.encoder import build_encoder
@@ -21,10 +23,14 @@ from histo_monai.phantom.tissue.render import render_strips
 from histo_monai.process.memory import keep_freed_memory
 
 NUM_PLAIN = 100
+WORLD_PX = 2048
 
 
 def main() -> None:
     keep_freed_memory()
+    if asked().paper:
+        gigapixel_row()
+        return
     torch.set_num_threads(1)
     cv2.setNumThreads(1)
     rounds = 1 if is_quick() else 5
@@ -60,6 +66,42 @@ def map_row(path: Path, plan: MapPlan, rounds: int) -> None:
         peer_is="one read_region of OpenSlide and one pass a patch", limit_is="the folded network on ready patches",
         per=len(cells), unit="patch",
     ).tell()  # fmt: skip
+
+
+def gigapixel_row() -> None:
+    """Of a slide of 32,768² px, 256 px at 0.25 µm/px side by side as params/paper.yaml has it; `--quick`: smaller.
+
+    The limit is the network on a batch that is on the device, as often as the map has batches.
+    """
+    options, device = asked(), torch.device(asked().device)
+    times_px, patch_px, mpp, batch_size = (2, 64, 1.0, 64) if options.quick else (16, 256, 0.25, 256)
+    with tempfile.TemporaryDirectory() as folder:
+        world, _ = make_world(SlideSpec("benchmark", 3, "macro", False, WORLD_PX, 0.25))
+        image = np.concatenate(list(render_strips(world, WORLD_PX, WORLD_PX)))
+        path = write_jpeg(Path(folder) / "slide.tif", image, times_px)
+        plan = MapPlan(patch_px, mpp, patch_px * mpp, 16.0, 0.5, batch_size)
+        torch.manual_seed(0)
+        models = patch_models(TaskModel(build_encoder(), "linear", len(CLASSES)).eval(), device)
+        num = len(map_slide(path, None, models, plan, device=device, workers=options.workers).cells)
+        ready = torch.rand(batch_size, 3, patch_px, patch_px, device=device)
+        ready = ready.contiguous(memory_format=torch.channels_last)
+
+        def alone() -> None:
+            with precision(device):
+                for _ in range(-(-num // batch_size)):
+                    forward(models.network, ready, batch_size)
+
+        ways = {
+            OURS: lambda: map_slide(path, None, models, plan, device=device, workers=options.workers),
+            LIMIT: alone,
+        }
+        times = take_turns(ways, 1 if options.quick else 3, DeviceClock(device))
+        row_of(
+            f"map of a slide of {WORLD_PX * times_px}² px, {num} patches of {patch_px} px", times,
+            clock="wall" if device.type == "cpu" else "device",
+            limit_is="the folded network on a batch that is ready", per=num, unit="patch",
+            counts={"file_bytes": float(path.stat().st_size), "patches": float(num)},
+        ).tell()  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -1,192 +1,158 @@
-"""Steps of every pretext and semi-supervised method, from slides on disk, against the network alone."""
+"""Steps of every pretext and semi-supervised method, from slides on disk, against the network alone.
+
+With `--paper` the sizes are the paper's: 256 px, 64 samples; 8 labeled patches and mu 7 for `paper`, 16 for the others.
+"""
 
 from __future__ import annotations
 
 import copy
-import itertools
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
-import numpy as np
-import pandas as pd
 import torch
 import torch.nn.functional as F
 from finetuning import ThreeBranches
 from read_triples import make_slide
-from turns import LIMIT, OURS, PEER, is_quick, row_of, take_turns
+from stepping import (
+    CLASSES,
+    MU,
+    PARAMS,
+    SLIDE_PX,
+    UNTRAINED,
+    Size,
+    Stepping,
+    pretext_stepping,
+    student_stepping,
+)
+from turns import LIMIT, OURS, PEER, DeviceClock, asked, is_time_up, row_of, take_turns
 
-from histo_monai.engines.pretrain import placed, training_step
-from histo_monai.engines.semisupervised import StudentStep
-from histo_monai.engines.task import Task
-from histo_monai.loading.labeled import PatchReading
-from histo_monai.loading.loaders import ConcentricPatches, EpochBatches, patch_loader
-from histo_monai.loading.streams import SideBySide, two_streams
 from histo_monai.networks.encoder import build_encoder
-from histo_monai.networks.start import EncoderStart
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.params import load_params
 from histo_monai.pretext import PRETEXTS
 from histo_monai.process.memory import keep_freed_memory
 from histo_monai.process.threads import decode_with
-from histo_monai.randomness import Step
-from histo_monai.schedule import Schedule
 from histo_monai.semisupervised import METHODS
-from histo_monai.semisupervised.protocol import Batch
-from histo_monai.tables.patches import labeled_table
+from histo_monai.semisupervised.protocol import Batch, SemiSupervised
 
-CPU = torch.device("cpu")
-MPPS = (0.25, 0.5, 1.0)
-MU = 7
-NUM_KEPT = 4  # batches of unlabeled patches in the epoch of those rows that read none anew
-CLASSES = ["normal", "tumor"]
-UNTRAINED = ("random", "pretrained")
-PARAMS = load_params(Path(__file__).parents[2] / "params.yaml")
-SCHEDULE = Schedule(epochs=1, optimizer="sgd", lr=1e-3, weight_decay=1e-4, milestones=())
 LIMIT_IS = "forward, backward and optimizer on a batch that is ready"
+PAPER = load_params(Path(__file__).parents[2] / "params" / "paper.yaml")
+OF_PAPER = "paper"
+"""The student that trains as `consistency.<dataset>` says; the others have the recipe's batches."""
 
 
 def main() -> None:
     keep_freed_memory()
     decode_with(torch.get_num_threads())
-    rounds = 3 if is_quick() else 9
+    options = asked()
+    device, rounds = torch.device(options.device), 3 if options.quick else 9
     with tempfile.TemporaryDirectory() as folder:
-        path = make_slide(Path(folder) / "synthetic.tif", 4096)
-        for name in (name for name in PRETEXTS if name not in UNTRAINED):
-            pretext_row(path, name, 64, 16, rounds)
-        if not is_quick():
-            pretext_row(path, "rsp", 256, 8, rounds)
+        path = make_slide(Path(folder) / "synthetic.tif", SLIDE_PX)
+        if options.paper:
+            of_the_paper(path, device, options.workers, options.quick)
+            return
+        for name in trained():
+            pretext_row(path, name, Size(64, 16, device, 0), rounds)
+        if not options.quick:
+            pretext_row(path, "rsp", Size(256, 8, device, 0), rounds)
         for name in METHODS:
-            student_row(path, name, 64, 8 if is_quick() else 16, rounds)
-        if not is_quick():
-            student_row(path, "paper", 64, 16, rounds, is_kept=False)
-            student_row(path, "paper", 256, 4, 5)
+            student_row(path, name, Size(64, 8 if options.quick else 16, device, 0), rounds)
+        if not options.quick:
+            student_row(path, "paper", Size(64, 16, device, 0), rounds, is_kept=False)
+            student_row(path, "paper", Size(256, 4, device, 0), 5)
 
 
-def places(path: Path, num: int, margin: int) -> np.ndarray:
-    """Centers of patches, (num, 2), level-0 pixels of a square slide of 4096 px."""
-    return np.random.default_rng(0).integers(margin, 4096 - margin, (num, 2))
+def trained() -> list[str]:
+    """Pretexts that learn something, RSP first: what is left out, where time is short, are the last."""
+    return sorted((name for name in PRETEXTS if name not in UNTRAINED), key=lambda name: name != "rsp")
 
 
-def endless(loader: Any) -> Iterator[Any]:
-    """Batches, epoch after epoch."""
-    while True:
-        yield from loader
+def of_the_paper(path: Path, device: torch.device, workers: int, quick: bool) -> None:
+    """A row for each method; `quick`: 32 px and few samples, to see that it runs."""
+    patch_px, rounds = (32, 1) if quick else (256, 3)
+    for name in trained():
+        if not is_time_up(f"step of {name}"):
+            pretext_row(path, name, Size(patch_px, 4 if quick else 64, device, workers), rounds)
+    for name in METHODS:
+        if not is_time_up(f"step of {name}"):
+            num = 2 if quick else 8 if name == OF_PAPER else 16
+            student_row(path, name, Size(patch_px, num, device, workers), rounds)
 
 
-def pretext_row(path: Path, name: str, patch_px: int, batch_size: int, rounds: int) -> None:
-    """Of one pretext method; no pixel is kept, so that every step reads its own."""
-    slides = pd.DataFrame({"slide_id": ["a"], "path": [str(path)], "mpp": [0.25]})
-    centers = places(path, 1024, 2 * patch_px)
-    table = pd.DataFrame({"slide_id": "a", "y": centers[:, 0], "x": centers[:, 1]})
-    pretext: Any = PRETEXTS[name](
-        start=EncoderStart(),
-        patch_px=patch_px,
-        mpps=MPPS,
-        augmentation_prob=0.5,
-        settings=PARAMS.pretrain.methods[name],
-    )
-    dataset = ConcentricPatches(slides, table, mpps=pretext.mpps, patch_px=patch_px, max_kept_bytes=0)
-    batches = endless(
-        patch_loader(dataset, EpochBatches(len(dataset), batch_size, seed=0), workers=0, pin=False)
-    )
-    network = placed(pretext.network, CPU)
-    optimizer = pretext.optimizer(network)
-    network.train()
-    ready = pretext.training_task(*next(batches), Step(0, 1, 1))
-    numbers = itertools.count(2)
+def timed(
+    step: Stepping, size: Size, rounds: int, peer: Callable[[], object] | None = None
+) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Seconds of a step, `OURS`, `LIMIT` and `PEER` where there is one; and of its augmentation.
 
-    def whole() -> None:
-        task = pretext.training_task(*next(batches), Step(0, 1, next(numbers)))
-        training_step(pretext, network, optimizer, task, CPU)
+    Where processes read, a turn is many steps, after what they had ready is taken: they go on reading while others have
+    their turn.
+    """
+    num = max(1, 4 * size.workers)
 
-    ways: dict[str, Callable[[], object]] = {
-        OURS: whole,
-        LIMIT: lambda: training_step(pretext, network, optimizer, ready, CPU),
-    }
-    times = take_turns(ways, rounds, time.perf_counter)
+    def many(call: Callable[[], object]) -> Callable[[], object]:
+        return lambda: [call() for _ in range(num)]
+
+    ways = {OURS: many(step.whole), LIMIT: many(step.alone), "augmentation": many(step.augment)}
+    if peer is not None:
+        ways[PEER] = many(peer)
+    times = take_turns(ways, rounds, DeviceClock(size.device), {OURS: step.drain})
+    per_step = {name: [seconds / num for seconds in values] for name, values in times.items()}
+    return per_step, {"augmentation": per_step.pop("augmentation")}
+
+
+def clock_of(size: Size) -> Literal["wall", "device"]:
+    """As a row names it."""
+    return "wall" if size.device.type == "cpu" else "device"
+
+
+def pretext_row(path: Path, name: str, size: Size, rounds: int) -> None:
+    """Of one pretext method."""
+    step = pretext_stepping(path, name, size)
+    times, parts = timed(step, size, rounds)
+    steps = PAPER.corpus_section.num_train // 64
+    settings: Any = PAPER.pretrain.methods.get(name)
     row_of(
-        f"step of {name}, {patch_px} px, {batch_size} samples", times, clock="wall", limit_is=LIMIT_IS,
-        per=batch_size, unit="sample",
+        f"step of {name}, {size.patch_px} px, {size.batch_size} samples", times, clock=clock_of(size),
+        limit_is=LIMIT_IS, per=size.batch_size, unit="sample", parts=parts,
+        counts={**step.counts(), "steps_of_epoch": steps, "steps_of_run": steps * (settings.epochs if settings else 0)},
     ).tell()  # fmt: skip
 
 
-def labels(path: Path, num: int, patch_px: int, scores: bool) -> pd.DataFrame:
-    """Labeled squares of the slide."""
-    rng, centers = np.random.default_rng(1), places(path, num, patch_px)
-    given = {
-        "patch_id": [f"p{number}" for number in range(num)],
-        "path": str(path),
-        "slide_id": "a",
-        "y": centers[:, 0],
-        "x": centers[:, 1],
-        "mpp": 0.5,
-        "side_px": patch_px,
-        "slide_mpp": 0.25,
-        "split": "train",
-    }
-    what = {"score": rng.random(num)} if scores else {"label": rng.choice(CLASSES, num)}
-    return labeled_table(pd.DataFrame({**given, **what}))
-
-
-def student_row(
-    path: Path, name: str, patch_px: int, batch_size: int, rounds: int, *, is_kept: bool = True
-) -> None:
+def student_row(path: Path, name: str, size: Size, rounds: int, *, is_kept: bool = True) -> None:
     """Of one semi-supervised method, mu 7, patches read by an epoch before; of `paper` also the literal one."""
-    scores = name == "rankup"
-    num = (NUM_KEPT if is_kept else 2 * (rounds + 2)) * batch_size * MU
-    table = labels(path, num, patch_px, scores)
-    reading = PatchReading(patch_px, None if scores else CLASSES, workers=0, pin=False)
-    task = Task(reading.classes, patch_px=patch_px, device=CPU)
-    torch.manual_seed(0)
-    model = TaskModel(build_encoder(), "pair", task.num_outputs)
-    literal = literal_step(copy.deepcopy(model)) if name == "paper" and is_kept and patch_px == 64 else None
-    method: Any = METHODS[name](
-        model=model,
-        objective=task.objective,
-        patch_px=patch_px,
-        n_aug=7,
-        recipe=PARAMS.student_recipe,
-        settings=PARAMS.consistency.methods[name],
-    )
-    labeled, unlabeled = two_streams(
-        reading, table.head(NUM_KEPT * batch_size).reset_index(drop=True), table, batch_size, mu=MU, seed=0
-    )
-    pairs = endless(SideBySide(labeled.loader, unlabeled.loader))
-    for _ in range(NUM_KEPT if is_kept else 0):
-        next(pairs)
-    optimizer = method.optimizer(SCHEDULE)
-    step = StudentStep(method, task, labeled.targets, optimizer, 0)
-    numbers = itertools.count(1)
-    (patches, rows), (others, _) = next(pairs)
-    batch = Batch(patches, labeled.targets[rows], others, Step(0, 1, 1))
-    method.network.train()
-    views = method.views(batch)
-
-    def whole() -> None:
-        state = SimpleNamespace(state=SimpleNamespace(epoch=1, iteration=next(numbers)))
-        step(state, next(pairs))  # all that it looks at
-
-    def alone() -> None:
-        loss = method.measure(method.outputs(views), batch)["loss"].mean()
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        optimizer.step()
-        method.after_step()
-
-    ways: dict[str, Callable[[], object]] = {OURS: whole, LIMIT: alone}
-    if literal is not None:
-        check_same_loss(method, literal, views, batch)
-        ways[PEER] = lambda: (method.views(batch), literal(views, batch.targets, train=True))
-    times = take_turns(ways, rounds, time.perf_counter)
+    step = student_stepping(path, name, size, is_kept=is_kept, num_read=2 * (rounds + 2))
+    peer_is, peer = "", None
+    if name == OF_PAPER and is_kept and size.patch_px == 64 and size.device.type == "cpu":
+        peer_is = "three passes, gradients through the frozen trunk, teacher apart"
+        peer = literal_way(step)
+    times, parts = timed(step, size, rounds, peer)
     read = "" if is_kept else ", read anew"
+    steps, epochs = of_run(name)
     row_of(
-        f"step of {name}, {patch_px} px, {batch_size} labeled, mu {MU}{read}", times, clock="wall", limit_is=LIMIT_IS,
-        peer_is="three passes, gradients through the frozen trunk, teacher apart" if literal else "",
+        f"step of {name}, {size.patch_px} px, {size.batch_size} labeled, mu {MU}{read}", times, clock=clock_of(size),
+        limit_is=LIMIT_IS, peer_is=peer_is, parts=parts,
+        counts={**step.counts(), "steps_of_epoch": steps, "steps_of_run": steps * epochs},
     ).tell()  # fmt: skip
+
+
+def of_run(name: str) -> tuple[int, int]:
+    """Steps of an epoch and epochs of a student of Camelyon16 by params/paper.yaml."""
+    if name != OF_PAPER:
+        return PAPER.student_recipe.steps_per_epoch, PAPER.student_recipe.epochs
+    train, section = PAPER.labels_section.train, PAPER.consistency.datasets["camelyon16"]
+    return -(-(train.num_tumor + train.num_normal) // (MU * section.batch_size)), section.epochs
+
+
+def literal_way(step: Stepping) -> Callable[[], object]:
+    """Views and a literal step of the model that `step` had before its first one; its loss is looked at."""
+    assert step.batch is not None
+    batch = step.batch
+    torch.manual_seed(0)
+    literal = literal_step(TaskModel(build_encoder(), "pair", len(CLASSES)))
+    check_same_loss(step.method, literal, step.views, batch)
+    return lambda: (step.method.views(batch), literal(step.views, batch.targets, train=True))
 
 
 def literal_step(model: TaskModel) -> Callable[..., torch.Tensor]:
@@ -214,7 +180,10 @@ def literal_step(model: TaskModel) -> Callable[..., torch.Tensor]:
 
 
 def check_same_loss(
-    method: Any, literal: Callable[..., torch.Tensor], views: tuple[torch.Tensor, ...], batch: Batch
+    method: SemiSupervised,
+    literal: Callable[..., torch.Tensor],
+    views: tuple[torch.Tensor, ...],
+    batch: Batch,
 ) -> None:
     """Raises SystemExit where the two losses of the first step are not the same to 1e-5."""
     with torch.no_grad():

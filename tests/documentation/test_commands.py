@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import runpy
 import shlex
 import shutil
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterable
@@ -127,6 +129,21 @@ def test_extras_that_the_pages_name_are_there(root: Path) -> None:
 
 class _ParsedError(Exception):
     """Ends a script after it has read its arguments."""
+
+
+@pytest.mark.parametrize("command", _starting("benchmarks/gpu.sh"), ids=str)
+def test_the_command_of_a_gpu_takes_the_arguments_that_the_page_gives(command: Command, root: Path) -> None:
+    """--list runs no part."""
+    arguments = shlex.split(command.text, comments=True)[1:]
+    done = subprocess.run(
+        [root / "benchmarks/gpu.sh", *arguments, "--list"],
+        env=os.environ | {"PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("tests ")
 
 
 @pytest.mark.parametrize("command", _starting("python benchmarks/", "python -m benchmarks"), ids=str)

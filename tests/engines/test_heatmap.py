@@ -33,6 +33,7 @@ from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.slides import Box, SlideError, open_slide
+from tests.devices import ComputeIn
 from tests.folders import NewFolder
 from tests.ranks import server
 
@@ -155,16 +156,16 @@ def test_a_reading_process_changes_no_byte(tissue: Path) -> None:
         np.testing.assert_array_equal(beside.values[name], values)
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_a_gpu_gives_the_same_map_as_the_cpu(tissue: Path, files: dict[str, Path]) -> None:
+def test_a_map_in_bfloat16_on_a_device_is_that_of_the_cpu_in_float32(
+    tissue: Path, files: dict[str, Path], device: torch.device, compute_in: ComputeIn
+) -> None:
     on_cpu = _map(tissue, 0.5, load_models(files, ("tumor",), SETTINGS, CPU))
-    device = torch.device("cuda")
+    compute_in(torch.bfloat16)
     models = load_models(files, ("tumor",), SETTINGS, device)
-    on_gpu = map_slide(tissue, 0.5, models, SETTINGS, device=device, workers=2)
-    np.testing.assert_array_equal(on_gpu.cells, on_cpu.cells)
+    there = map_slide(tissue, 0.5, models, SETTINGS, device=device, workers=1)
+    np.testing.assert_array_equal(there.cells, on_cpu.cells)
     for name, values in on_cpu.values.items():
-        np.testing.assert_allclose(on_gpu.values[name], values, atol=0.02)  # bfloat16
+        np.testing.assert_allclose(there.values[name], values, atol=0.02)
 
 
 def test_progress_counts_every_patch_once(tissue: Path) -> None:

@@ -2,13 +2,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 import torch
 from torch import nn
 
-from histo_monai.engines.prediction import take_statistics
+from histo_monai.engines.prediction import predict, take_statistics
+from histo_monai.engines.ranks import run_in_ranks
+from histo_monai.environment import read_environment
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.tables.tasks import split_rows
+from tests.devices import ComputeIn
 from tests.waves import WaveTask
 
 
@@ -47,3 +51,34 @@ def test_statistics_are_means_over_the_batches_of_what_each_layer_sees(
     with torch.no_grad():
         first = model.encoder.trunk.conv1((plain - model.encoder.mean) / model.encoder.std)
     torch.testing.assert_close(seen["encoder.trunk.bn1"][0], first)
+
+
+def test_predictions_on_the_device_that_the_environment_names_are_float32(
+    wave_task: Callable[..., WaveTask],
+    device: torch.device,
+    compute_in: ComputeIn,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The network computes in bfloat16; what is made of its outputs does not."""
+    monkeypatch.setenv("HISTO_MONAI_DEVICE", str(device))
+    environment = read_environment()
+    assert (environment.device, environment.ranks) == (device, 1)
+    task = wave_task(16)
+    loader = task.in_order(split_rows(task.patches, "validation"), 8).loader
+    torch.manual_seed(0)
+    model = TaskModel(build_encoder(), "linear", task.num_outputs)
+    expected = predict(model, task, loader)
+    compute_in(torch.bfloat16)
+    found: list[torch.Tensor] = []
+
+    def work(named: torch.device) -> None:
+        task.device = named
+        found.append(predict(model, task, loader))
+        assert next(model.parameters()).device == device
+
+    run_in_ranks(work, device=environment.device, ranks=environment.ranks, timeout_s=60)
+    assert (found[0].dtype, found[0].device.type) == (torch.float32, "cpu")
+    torch.testing.assert_close(found[0].sum(dim=1), torch.ones(len(expected)), rtol=0, atol=1e-6)
+    assert (found[0] != found[0].bfloat16().float()).any()
+    torch.testing.assert_close(found[0], expected, rtol=0, atol=0.02)
+    assert not torch.equal(found[0], expected)  # bfloat16 it was

@@ -23,6 +23,7 @@ from histo_monai.pretext.rsp.method import RSP
 from histo_monai.pretext.rsp.settings import RSPSettings
 from histo_monai.pretext.settings import LookaheadSettings, PretextSettings
 from histo_monai.randomness import Step
+from tests.devices import ComputeIn
 from tests.event_files import read_events, scalars
 from tests.ranks import in_two_ranks
 
@@ -82,8 +83,8 @@ class DoubleRSP(RSP):
         return {**super().measure(outputs, task), "loss": loss.unflatten(0, task.targets.shape).mean(dim=1)}
 
 
-def _double_rsp() -> RSP:
-    rsp = _rsp(kind=DoubleRSP)
+def _double_rsp(**changes: Any) -> RSP:
+    rsp = _rsp(kind=DoubleRSP, **changes)
     rsp.network.double()
     return rsp
 
@@ -92,7 +93,7 @@ def _pretrain(pretext: RSP, **changes: Any) -> PretrainResult:
     rank, world = idist.get_rank(), idist.get_world_size()
     training, validation = Stripes(40, 1), Stripes(12, 2)
     batches = EpochBatches(40, min(40, pretext.batch_size), seed=0, rank=rank, world_size=world)
-    workers = changes.pop("workers", 0)
+    workers, device = changes.pop("workers", 0), changes.pop("device", torch.device("cpu"))
     return pretrain(
         pretext,
         patch_loader(training, batches, workers=workers, pin=False),
@@ -100,7 +101,7 @@ def _pretrain(pretext: RSP, **changes: Any) -> PretrainResult:
             validation, EpochBatches(12, 6, seed=None, rank=rank, world_size=world), workers=0, pin=False
         ),
         seed=0,
-        device=torch.device("cpu"),
+        device=device,
         records=Records(**changes),
     )
 
@@ -179,6 +180,24 @@ def test_a_killed_run_started_again_ends_in_the_same_weights(tmp_path: Path) -> 
     assert resumed.best_epoch == result.best_epoch
 
 
+def test_a_training_goes_from_the_cpu_to_a_device_and_back(
+    tmp_path: Path, device: torch.device, compute_in: ComputeIn
+) -> None:
+    """An epoch on each: the curves are those of a training that stays on the CPU."""
+    compute_in(torch.float32)
+    there = (torch.device("cpu"), device, torch.device("cpu"))
+    for epochs, place in enumerate(there, start=1):
+        moved = _double_rsp(epochs=epochs)
+        curves = _pretrain(moved, device=place, resume=tmp_path / "state.pt").curves
+    stayed = _double_rsp(epochs=3)
+    expected = _pretrain(stayed).curves
+    assert [row["epoch"] for row in curves] == [1, 2, 3]
+    for row, want in zip(curves, expected, strict=True):
+        assert row == pytest.approx(want, rel=1e-5)
+    for name, value in stayed.network.state_dict().items():
+        torch.testing.assert_close(moved.network.state_dict()[name], value, rtol=1e-4, atol=1e-6)
+
+
 def test_a_state_of_another_training_is_not_resumed(tmp_path: Path) -> None:
     _pretrain(_rsp(epochs=1), resume=tmp_path / "state.pt", fingerprint="one")
     other = _rsp(epochs=1, lr=0.02)
@@ -207,15 +226,16 @@ def test_a_loss_that_is_not_finite_stops_with_one_line() -> None:
 def _one_of_two(device: torch.device, folder: str) -> None:
     torch.set_num_threads(1)
     rsp = _double_rsp()
-    result = _pretrain(rsp)
+    result = _pretrain(rsp, device=device)
     if idist.get_rank() == 0:
         torch.save((result.curves, rsp.network.state_dict()), f"{folder}/two.pt")
 
 
 @pytest.mark.slow
-def test_two_processes_have_the_losses_of_one(tmp_path: Path) -> None:
-    in_two_ranks(_one_of_two, str(tmp_path))
-    curves, state = torch.load(tmp_path / "two.pt", weights_only=True)
+def test_two_processes_have_the_losses_of_one(tmp_path: Path, device: torch.device) -> None:
+    """On a GPU both share it, beside each other by gloo: NCCL takes one process a GPU."""
+    in_two_ranks(_one_of_two, str(tmp_path), device=device)
+    curves, state = torch.load(tmp_path / "two.pt", weights_only=True, map_location="cpu")
     alone = _double_rsp()
     expected = _pretrain(alone).curves
     for row, want in zip(curves, expected, strict=True):

@@ -363,3 +363,18 @@ def test_a_slide_without_resolution_asks_for_it(tmp_path: Path) -> None:
     for stated in (0.25, {tmp_path / "bare.tif": 0.25, "other.tif": 1.0}):
         ours = SlideReader(slide_mpp=stated)
         assert ours.get_mpp(ours.read(bare), 0) == (0.25, 0.25)
+
+
+def test_pixels_are_the_same_wherever_they_go(small: Path, device: torch.device) -> None:
+    """Tiles are decoded on the CPU: a device gets the pixels, by the reader or by a loader's pinned memory."""
+    asked: dict[str, Any] = {"location": (10, 20), "size": (48, 40), "level": 0}
+    here, there = (
+        reader.get_data(reader.read(small), **asked)[0]
+        for reader in (SlideReader(dtype=torch.uint8), SlideReader(dtype=torch.uint8, device=device))
+    )
+    assert there.device == device
+    torch.testing.assert_close(there.cpu(), here, rtol=0, atol=0)
+    pinned = iter(DataLoader([here, here.flip(-1)], batch_size=2, pin_memory=device.type == "cuda"))
+    torch.testing.assert_close(
+        torch.as_tensor(next(pinned)).to(device, non_blocking=True).cpu(), torch.stack([here, here.flip(-1)])
+    )

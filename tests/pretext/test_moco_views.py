@@ -153,15 +153,6 @@ def test_drawings_made_before_can_be_named_in_any_order(patches):
         assert torch.equal(view[numbers], own)
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_a_gpu_gives_the_same_pairs_as_the_cpu(patches):
-    on_cpu = ContrastiveViews(SIDE).set_random_state(0)(patches)
-    on_gpu = ContrastiveViews(SIDE).set_random_state(0)(patches.cuda())
-    for here, there in zip(on_cpu, on_gpu, strict=True):
-        assert torch.allclose(there.cpu(), here, atol=1e-3)
-
-
 @pytest.mark.parametrize(("name", "value"), [("crop_area", (0.0, 1.0)), ("jitter", (1.4, 0.6)), ("hue", 0.6)])
 def test_impossible_ranges_of_pairs_are_named(name, value):
     with pytest.raises(ValueError, match=name):

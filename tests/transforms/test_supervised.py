@@ -96,15 +96,6 @@ def test_some_of_the_samples_come_out_as_in_the_whole_batch(patches):
     assert torch.equal(augment.apply(patches[5:9], drawn.rows(slice(5, 9))), whole[5:9])
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_a_gpu_gives_the_same_supervised_views_as_the_cpu(patches):
-    on_cpu = SupervisedAugmentation(SIDE).set_random_state(0)(patches)
-    on_gpu = SupervisedAugmentation(SIDE).set_random_state(0)(patches.cuda())
-    assert on_gpu.is_cuda
-    assert torch.allclose(on_gpu.cpu(), on_cpu, atol=1e-3)
-
-
 @pytest.mark.parametrize(("name", "value"), [("prob", -0.1), ("plain_share", 1.1), ("stain", -0.1)])
 def test_impossible_shares_are_named(name, value):
     with pytest.raises(ValueError, match=name):

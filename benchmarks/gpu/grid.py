@@ -1,0 +1,143 @@
+"""The few-labels grid at 128 px, small, then every stage of whole slides in its first cohort: a row for each.
+
+Cohorts run beside each other, those of `few_labels.py`, in params of this file; `--quick` has 32 px and a few steps.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+from few_labels import ROOT, seed_of
+from turns import OURS, asked, is_time_up, row_of
+
+DATASET, METHOD, STUDENT = "camelyon16", "rsp_moco", "mixed_teacher"
+FIRST = 10
+"""Number of the first cohort; params.yaml was chosen on others."""
+STAGES = ("crossfit", "heatmap", "aggregate", "embed", "mil")
+SMALL: dict[str, Any] = {
+    "patch_px": 128,
+    "phantom.num_slides": 24,
+    "phantom.num_test_slides": 24,
+    "phantom.slide_side_px": 4096,
+    "aggregate.num_permutations": 10,
+}
+SMALLEST: dict[str, Any] = {
+    "patch_px": 32,
+    "alpha": 0.25,
+    "phantom.num_slides": 12,
+    "phantom.num_test_slides": 4,
+    "phantom.slide_side_px": 768,
+    "corpora.camelyon16.num_train": 24,
+    "corpora.camelyon16.num_validation": 6,
+    "corpora.camelyon16.num_normal": 2,
+    "corpora.camelyon16.num_tumor": 2,
+    **{
+        f"labels.camelyon16.{split}": {"num_tumor": 16, "num_normal": 16} for split in ("train", "validation")
+    },
+    "labels.camelyon16.test": {"num_tumor": 16, "num_normal": 16},
+    "labels.camelyon16.unlabeled": 24,
+    f"pretrain.{METHOD}.epochs": 1,
+    f"pretrain.{METHOD}.batch_size": 8,
+    f"pretrain.{METHOD}.queue_size": 16,
+    "pretrain.moco.queue_size": 16,
+    **{
+        f"{stage}.recipe.camelyon16.{key}": value
+        for stage in ("finetune", "consistency")
+        for key, value in (("epochs", 1), ("steps_per_epoch", 2), ("batch_size", 4))
+    },
+    "mil.num_folds": 2,
+    "mil.epochs": 2,
+    "aggregate.num_folds": 2,
+    "aggregate.num_permutations": 3,
+}
+
+
+def main() -> None:
+    options = asked()
+    params, cohorts, runs = (SMALLEST, 2, ["0"]) if options.quick else (SMALL, 4, ["0", "1"])
+    changes = [
+        word
+        for key, value in params.items()
+        for word in ("--set", f"{key}={yaml.safe_dump(value, default_flow_style=True).splitlines()[0]}")
+    ]
+    with tempfile.TemporaryDirectory() as name:
+        folder, start = Path(name), time.perf_counter()
+        grid = [sys.executable, str(ROOT / "benchmarks/few_labels.py")]
+        running = {
+            cohort: subprocess.Popen(
+                [
+                    *grid,
+                    "run",
+                    name,
+                    "--dataset",
+                    DATASET,
+                    "--cohorts",
+                    str(cohort),
+                    "--runs",
+                    *runs,
+                    *changes,
+                ],
+                stdout=subprocess.DEVNULL,
+            )
+            for cohort in range(FIRST, FIRST + cohorts)
+        }
+        bad = [cohort for cohort, process in running.items() if process.wait()]
+        if bad:
+            raise SystemExit(_end_of(folder / f"{DATASET}-{bad[0]}/log"))
+        told(f"few labels, {params['patch_px']} px, {cohorts} cohorts beside each other", start)
+        report = subprocess.run([*grid, "report", name], capture_output=True, text=True, check=True).stdout
+        print(report, file=sys.stderr)
+        place = folder / f"{DATASET}-{FIRST}"
+        seed = write_slide_params(place)
+        for stage in STAGES:
+            if not is_time_up(f"stage {stage}"):
+                run_stage(place, stage, seed)
+
+
+def write_slide_params(place: Path) -> int:
+    """Ask for maps of slides, of the labels that the first run had; returns its seed."""
+    path = place / "params.yaml"
+    tree = yaml.safe_load(path.read_text())
+    seed = seed_of(FIRST, 0)
+    tree |= {
+        "whole_slides": {"methods": [METHOD], "students": [STUDENT]},
+        "students": [STUDENT],
+        "methods": [METHOD],
+    }
+    path.write_text(yaml.safe_dump(tree))
+    return seed
+
+
+def run_stage(place: Path, stage: str, seed: int) -> None:
+    """A row; raises SystemExit with the end of its log where it fails."""
+    start = time.perf_counter()
+    of = ["--method", METHOD]
+    if stage != "embed":
+        of += ["--seed", str(seed)]
+    if stage in ("crossfit", "heatmap", "aggregate"):
+        of += ["--student", STUDENT]
+    with (place / "log").open("ab") as log:
+        command = [sys.executable, "-m", "histo_monai", stage, *of]
+        if subprocess.run(command, cwd=place, stdout=log, stderr=log, check=False).returncode:
+            raise SystemExit(f"{stage}: {_end_of(place / 'log')}")
+    told(f"stage {stage}", start)
+
+
+def told(what: str, start: float) -> None:
+    """A row of seconds since `start`, start of processes and imports with it."""
+    row_of(what, {OURS: [time.perf_counter() - start]}, clock="wall").tell()
+
+
+def _end_of(log: Path) -> str:
+    """Its last line."""
+    return log.read_text(errors="replace").strip().splitlines()[-1]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""The device of tests that hold it against the CPU: they run on the CPU everywhere, and on a GPU where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+import pytest
+import torch
+
+from histo_monai.engines import heatmap, prediction, pretrain, semisupervised, supervised
+from histo_monai.engines.maps import features
+
+_NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+_WITH_NETWORKS = (features, heatmap, prediction, pretrain, semisupervised, supervised)
+
+ComputeIn = Callable[[torch.dtype], None]
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("cpu", marks=pytest.mark.rehearsal),
+        pytest.param("cuda:0", marks=[pytest.mark.gpu, _NEEDS_GPU]),
+    ]
+)
+def device(request: pytest.FixtureRequest) -> torch.device:
+    """Where the test runs; its reference is on the CPU."""
+    return torch.device(request.param)
+
+
+@pytest.fixture
+def compute_in(monkeypatch: pytest.MonkeyPatch) -> ComputeIn:
+    """A function that makes every engine compute in float32, or in bfloat16 as on a GPU, whatever the device."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)  # 10 bits of a float32's 23
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
+
+    def compute(dtype: torch.dtype) -> None:
+        def precision(device: torch.device) -> AbstractContextManager[object]:
+            return nullcontext() if dtype == torch.float32 else torch.autocast(device.type, dtype=dtype)
+
+        for engine in _WITH_NETWORKS:
+            monkeypatch.setattr(engine, "precision", precision)
+
+    return compute

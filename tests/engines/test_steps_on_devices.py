@@ -1,0 +1,161 @@
+"""One step of everything that trains: on a device what it is in float64 on the CPU, the same views given."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from ignite.engine import Engine, State
+
+from histo_monai.engines.device import to_device
+from histo_monai.engines.pretrain import placed, training_step
+from histo_monai.engines.semisupervised import StudentStep
+from histo_monai.engines.task import Task
+from histo_monai.networks.encoder import build_encoder
+from histo_monai.networks.start import EncoderStart
+from histo_monai.networks.task_model import TaskModel
+from histo_monai.params import load_params
+from histo_monai.pretext import PRETEXTS
+from histo_monai.pretext.protocol import Task as PretextTask
+from histo_monai.randomness import Step
+from histo_monai.schedule import Schedule
+from histo_monai.semisupervised import METHODS
+from histo_monai.semisupervised.protocol import Batch
+from tests.conftest import ROOT
+from tests.devices import ComputeIn
+
+SIDE, CPU = 64, torch.device("cpu")
+PARAMS = load_params(ROOT / "params.yaml")
+TRAINED = [name for name in PRETEXTS if name not in ("random", "pretrained")]
+LOSSES = {torch.float32: 1e-5, torch.bfloat16: 3e-2}
+"""How far a loss may be from that in float64, in parts of it. bfloat16 keeps 8 bits: a CPU's is up to 2e-2 off."""
+GRADIENTS = {torch.float32: 2e-2, torch.bfloat16: 0.6}
+"""The same of all gradients as one vector; a CPU's are up to 0.003 and 0.4 off: a ReLU near 0 is on or off."""
+DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+
+
+def _tissue(*shape: int) -> torch.Tensor:
+    """Smooth color on grain, (*shape, 3, SIDE, SIDE), uint8."""
+    random = torch.Generator().manual_seed(0)
+    num = int(np.prod(shape))
+    coarse = torch.rand(num, 3, 8, 8, generator=random)
+    smooth = torch.nn.functional.interpolate(coarse, size=(SIDE, SIDE), mode="bilinear")
+    grain = 6 * torch.randn(num, 3, SIDE, SIDE, generator=random)
+    return (40 + 180 * smooth + grain).clamp(0, 255).to(torch.uint8).unflatten(0, shape)
+
+
+def _as(x: torch.Tensor, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
+    """On a device; floats as `dtype`."""
+    return x.to(device, dtype) if x.is_floating_point() else x.to(device)
+
+
+def _gradients(network: torch.nn.Module) -> torch.Tensor:
+    """All of them, one vector, float64, on the CPU."""
+    found = [p.grad.flatten() for p in network.parameters() if p.grad is not None]
+    return torch.cat(found).double().cpu()
+
+
+@functools.cache
+def _pretext_reference(name: str) -> tuple[float, torch.Tensor]:
+    return _pretext_step(name, CPU, torch.float64)
+
+
+def _pretext_step(name: str, device: torch.device, dtype: torch.dtype) -> tuple[float, torch.Tensor]:
+    """Loss and gradients of the second of two steps of the engine; views are those that the CPU makes."""
+    torch.manual_seed(0)
+    pretext: Any = PRETEXTS[name](
+        start=EncoderStart(),
+        patch_px=SIDE,
+        mpps=(1.0, 2.0, 4.0),
+        augmentation_prob=0.5,
+        settings=PARAMS.pretrain.methods[name],
+    )
+    pretext.network.to(dtype)
+    network = placed(pretext.network, device)
+    optimizer = pretext.optimizer(network)
+    network.train()
+    patches = _tissue(8, len(pretext.mpps))
+    for number in (1, 2):
+        task = pretext.training_task(patches, 8 * number + torch.arange(8), Step(0, 1, number))
+        here = PretextTask(
+            tuple(_as(x, device, dtype) for x in task.inputs), _as(task.targets, device, dtype)
+        )
+        if number == 1:  # What a method keeps of a step (a queue of keys) is there in the next.
+            with torch.no_grad():
+                pretext.after_step(network(*here.inputs), here)
+    measured = training_step(pretext, network, optimizer, here, device)
+    return float(measured["loss"].double().mean()), _gradients(network)
+
+
+@functools.cache
+def _student_reference(name: str) -> tuple[float, torch.Tensor]:
+    return _student_step(name, CPU, torch.float64)
+
+
+def _student_step(name: str, device: torch.device, dtype: torch.dtype) -> tuple[float, torch.Tensor]:
+    """Loss and gradients of a step of the engine; views are those that the CPU makes."""
+    torch.manual_seed(0)
+    task = Task(None if name == "rankup" else ["a", "b", "c"], patch_px=SIDE, device=device)
+    method: Any = METHODS[name](
+        model=TaskModel(build_encoder(), "linear" if name != "paper" else "pair", task.num_outputs),
+        objective=task.objective,
+        patch_px=SIDE,
+        n_aug=7,
+        recipe=PARAMS.student_recipe,
+        settings=PARAMS.consistency.methods[name],
+    )
+    for part in method.network.children():  # What methods follow in buffers of their own is float32.
+        part.to(dtype)
+    to_device(method.network, device)
+    labeled, unlabeled = _tissue(8, 1), _tissue(24, 1).flip(0)
+    targets = torch.linspace(0, 1, 8) if name == "rankup" else torch.arange(8) % 3
+    targets = _as(targets, CPU, dtype)
+    views_of = method.views
+
+    def views(batch: Batch) -> tuple[torch.Tensor, ...]:
+        there = views_of(Batch(labeled, targets, unlabeled, batch.step))
+        for own, value in vars(method).items():  # What it draws with the views: mixtures of MixMatch.
+            if isinstance(value, torch.Tensor):
+                setattr(method, own, value.to(device))
+        return tuple(_as(view, device, dtype) for view in there)
+
+    method.views = views
+    optimizer = method.optimizer(Schedule(1, "sgd", 1e-3, 0.0, ()))
+    step = StudentStep(method, task, targets, optimizer, seed=0)
+    engine = Engine(lambda *_: None)
+    engine.state = State(epoch=1, iteration=1)
+    measured = step(engine, ((labeled, torch.arange(8)), (unlabeled, torch.arange(24))))
+    return float(measured["loss"].double().mean()), _gradients(method.network)
+
+
+@DTYPES
+@pytest.mark.parametrize("name", TRAINED)
+def test_a_step_of_a_pretext_has_loss_and_gradients_of_float64(
+    name: str, dtype: torch.dtype, device: torch.device, compute_in: ComputeIn
+) -> None:
+    compute_in(torch.float32)
+    expected = _pretext_reference(name)
+    compute_in(dtype)
+    _holds(_pretext_step(name, device, torch.float32), expected, dtype)
+
+
+@DTYPES
+@pytest.mark.parametrize("name", METHODS)
+def test_a_step_of_a_student_has_loss_and_gradients_of_float64(
+    name: str, dtype: torch.dtype, device: torch.device, compute_in: ComputeIn
+) -> None:
+    compute_in(torch.float32)
+    expected = _student_reference(name)
+    compute_in(dtype)
+    _holds(_student_step(name, device, torch.float32), expected, dtype)
+
+
+def _holds(
+    found: tuple[float, torch.Tensor], expected: tuple[float, torch.Tensor], dtype: torch.dtype
+) -> None:
+    (loss, gradients), (right_loss, right) = found, expected
+    assert loss == pytest.approx(right_loss, rel=LOSSES[dtype])
+    assert float((gradients - right).norm()) < GRADIENTS[dtype] * float(right.norm())
