@@ -17,5 +17,6 @@ RECIPE = StudentRecipe(
     plain_share=0.0,
     stain=0.0,
     batchnorm_patches=0,
+    keep_shares=False,
     strong=_STRONG,
 )

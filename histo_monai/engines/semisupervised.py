@@ -15,6 +15,7 @@ from histo_monai.engines.fit import Records, fit
 from histo_monai.engines.handlers import ScheduledRates
 from histo_monai.engines.means import attach_means
 from histo_monai.engines.prediction import build_evaluator, take_statistics
+from histo_monai.engines.shares import keep_shares, mean_prediction
 from histo_monai.engines.task import Task
 from histo_monai.loading.labeled import HiddenLabels, LabeledLoader
 from histo_monai.loading.streams import SideBySide
@@ -59,6 +60,7 @@ def train_student(
     picture: PairPicture,
     records: Records,
     statistics: LabeledLoader | None = None,
+    keeps_shares: bool = False,
     hidden: HiddenLabels | None = None,
 ) -> StudentResult:
     """Run a method; its model holds the last student afterwards.
@@ -75,12 +77,14 @@ def train_student(
         records: where traces are left.
         statistics: what the last student takes the statistics of its batch-norms from, see `take_statistics`; None:
             those of training stay.
+        keeps_shares: whether its mean prediction over `statistics` ends as it began, see `engines.shares`.
         hidden: what guesses are held against, see `StudentStep`; None: they are not.
 
     Raises:
         ArithmeticError: the loss is not finite.
     """
     to_device(method.network, task.device)
+    shares = mean_prediction(method.model, task, statistics) if statistics and keeps_shares else None
     optimizer = method.optimizer(schedule)
     step = StudentStep(method, task, labeled.targets, optimizer, seed, hidden)
     trainer = Engine(step)
@@ -106,6 +110,8 @@ def train_student(
     )
     if statistics:
         take_statistics(method.model, task, statistics)
+    if statistics and shares is not None:
+        keep_shares(method.model, task, statistics, shares)
     evaluator.run(validation.loader)
     return StudentResult(curves, dict(evaluator.state.metrics), picture(*step.show(shown)))
 

@@ -22,7 +22,7 @@ from histo_monai.pretext import PRETEXTS
 from histo_monai.pretext.settings import PretextSettings
 from histo_monai.semisupervised import METHODS
 from histo_monai.semisupervised.students.settings import StrongSettings, StudentRecipe
-from histo_monai.settings.recipe import Recipe
+from histo_monai.settings.recipe import Recipe, TeachingRecipe
 from histo_monai.settings.rules import (
     Count,
     CountOrZero,
@@ -86,6 +86,8 @@ class TrainingParams:
 
     batchnorm_patches: ClassVar[int] = 0
     """As in `Recipe`: the statistics of training stay."""
+    keep_shares: ClassVar[bool] = False
+    """As in `TeachingRecipe`."""
 
     epochs: Count
     batch_size: Count
@@ -128,7 +130,9 @@ class ConsistencyParams:
     `batch_size` counts labeled images; mu times as many unlabeled ones come with them. `strong`: views of the former.
     """
 
-    recipe: Annotated[Mapping[str, Recipe], SectionsOf(DATASETS, "LabelSettings", each=Recipe)]
+    recipe: Annotated[
+        Mapping[str, TeachingRecipe], SectionsOf(DATASETS, "LabelSettings", each=TeachingRecipe)
+    ]
     strong: StrongSettings
     methods: Annotated[Mapping[str, Any], SectionsOf(METHODS)]
     datasets: Annotated[Mapping[str, TrainingParams], _trainings()]

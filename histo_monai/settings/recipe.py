@@ -38,3 +38,15 @@ class Recipe:
     plain_share: Fraction
     stain: Fraction
     batchnorm_patches: CountOrZero
+
+
+@dataclass(frozen=True)
+class TeachingRecipe(Recipe):
+    """As `Recipe`, of students.
+
+    Attributes:
+        keep_shares: the student's mean prediction over those of `batchnorm_patches` is that of the model it came from,
+            see `engines.shares`.
+    """
+
+    keep_shares: bool

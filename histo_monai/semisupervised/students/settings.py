@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from histo_monai.settings.recipe import Recipe
+from histo_monai.settings.recipe import TeachingRecipe
 from histo_monai.settings.rules import NumberOf, Range, Unique
 
 
@@ -31,8 +31,8 @@ class StrongSettings:
 
 
 @dataclass(frozen=True)
-class StudentRecipe(Recipe):
-    """As `Recipe`, for every method but the paper's: they differ in what they learn from unlabeled images alone.
+class StudentRecipe(TeachingRecipe):
+    """As `TeachingRecipe`, for all but the paper's: they differ in what they learn from unlabeled images alone.
 
     Attributes:
         strong: see `StrongSettings`.

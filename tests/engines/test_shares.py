@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from scipy.optimize import minimize
+
+from histo_monai.engines.fit import Records
+from histo_monai.engines.prediction import predict
+from histo_monai.engines.semisupervised import train_student
+from histo_monai.engines.shares import keep_shares, log_odds_to, mean_prediction
+from histo_monai.loading.streams import two_streams
+from histo_monai.networks.encoder import build_encoder
+from histo_monai.networks.task_model import TaskModel
+from histo_monai.schedule import Schedule
+from histo_monai.semisupervised import METHODS
+from histo_monai.semisupervised.mixed_teacher.settings import MixedTeacherSettings
+from histo_monai.tables.tasks import split_rows
+from tests.recipes import RECIPE
+from tests.waves import WaveTask
+
+TaskBuilder = Callable[..., WaveTask]
+
+
+def _model(task: WaveTask, head: str = "linear") -> TaskModel:
+    torch.manual_seed(0)
+    return TaskModel(build_encoder(), head, task.num_outputs)
+
+
+def test_of_two_patches_and_two_classes_the_change_is_known() -> None:
+    """Log odds of 2 and -2 about 0: at a change of c the shares' mean is (s(2 + c) + s(c - 2)) / 2."""
+    logits = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], dtype=torch.float64)
+    change = 1.5
+    share = (1 / (1 + math.exp(-2 - change)) + 1 / (1 + math.exp(2 - change))) / 2
+    found = log_odds_to(logits, torch.tensor([share, 1 - share], dtype=torch.float64))
+    assert float(found[0] - found[1]) == pytest.approx(change, abs=1e-4)
+    assert float(found.sum()) == pytest.approx(0, abs=1e-12)
+
+
+def test_the_change_is_where_a_general_optimizer_finds_it() -> None:
+    """Shares are right where sum(logsumexp) - n shares . change, which is convex, is least."""
+    random = torch.Generator().manual_seed(0)
+    logits = 3 * torch.randn(200, 5, generator=random, dtype=torch.float64)
+    shares = torch.tensor([0.5, 0.3, 0.1, 0.08, 0.02], dtype=torch.float64)
+
+    def convex(change: list[float]) -> float:
+        x = torch.as_tensor(change, dtype=torch.float64)
+        return float((logits + x).logsumexp(dim=1).mean() - shares @ x)
+
+    truth = torch.as_tensor(minimize(convex, torch.zeros(5).tolist(), method="BFGS", tol=1e-9).x)
+    found = log_odds_to(logits, shares)
+    torch.testing.assert_close(found, truth - truth.mean(), rtol=0, atol=1e-3)
+    torch.testing.assert_close((logits + found).softmax(dim=1).mean(dim=0), shares, rtol=0, atol=1e-6)
+
+
+def test_a_class_of_no_patch_ends_with_next_to_none() -> None:
+    logits = torch.zeros(4, 2, dtype=torch.float64)
+    found = logits + log_odds_to(logits, torch.tensor([1.0, 0.0], dtype=torch.float64))
+    assert found.isfinite().all()
+    assert float(found.softmax(dim=1)[:, 1].max()) < 1e-5
+
+
+@pytest.mark.parametrize("head", ["linear", "pair"])
+@pytest.mark.parametrize("scores", [False, True])
+def test_shares_are_as_given_and_patches_stay_in_their_order(
+    wave_task: TaskBuilder, scores: bool, head: str
+) -> None:
+    task = wave_task(16, scores=scores)
+    model = _model(task, head)
+    with torch.no_grad():
+        model.head.linear.bias.fill_(0.5)
+    patches = task.in_order(split_rows(task.patches, "train"), 8)
+    before = predict(model, task, patches.loader)
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    wanted = mean_prediction(model, task, patches)
+    wanted = wanted + 0.1 if scores else torch.linspace(1, 2, len(wanted)).double()
+    wanted = wanted if scores else wanted / wanted.sum()
+    keep_shares(model, task, patches, wanted)
+    torch.testing.assert_close(mean_prediction(model, task, patches), wanted, rtol=0, atol=1e-5)
+    after = predict(model, task, patches.loader)
+    if scores:
+        torch.testing.assert_close(after - before, torch.full_like(after, 0.1), rtol=0, atol=1e-5)
+    else:  # who is likelier the first class than the last
+        odds = [(x[:, 0] / x[:, -1]).argsort(stable=True) for x in (before, after)]
+        assert torch.equal(*odds)
+    changed = {name for name, value in model.state_dict().items() if not torch.equal(value, state[name])}
+    assert changed == {"head.linear.bias"}
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_a_student_ends_with_the_shares_that_it_began_with(wave_task: TaskBuilder, keeps: bool) -> None:
+    task = wave_task(16)
+    model = _model(task)
+    train = split_rows(task.patches, "train")
+    statistics = task.shuffled(train, 8, seed=0, purpose="statistics", num_batches=2)
+    before = mean_prediction(model, task, statistics)
+    labeled, unlabeled = two_streams(task.reading, train.head(6), train, 4, mu=2, seed=0, num_batches=3)
+    method = METHODS["mixed_teacher"](
+        model=model,
+        objective=task.objective,
+        patch_px=task.patch_px,
+        n_aug=7,
+        recipe=RECIPE,
+        settings=MixedTeacherSettings(
+            weight=1.0, temperature=0.5, beta=0.75, momentum=1.0, spread_momentum=1.0
+        ),
+    )
+    train_student(
+        method,
+        task,
+        labeled,
+        unlabeled,
+        task.in_order(split_rows(task.patches, "validation"), 16),
+        schedule=Schedule(epochs=1, optimizer="sgd", lr=0.05, weight_decay=0.0, milestones=()),
+        seed=0,
+        picture=lambda *shown: torch.zeros(2, 2, 3).numpy(),
+        records=Records(),
+        statistics=statistics,
+        keeps_shares=keeps,
+    )
+    apart = float((mean_prediction(method.model, task, statistics) - before).abs().max())
+    assert (apart < 1e-5) == keeps
