@@ -5,7 +5,6 @@ from __future__ import annotations
 from histo_monai.assembly import Assembly, TrainingRows, schedule_of
 from histo_monai.engines.fit import Records
 from histo_monai.engines.semisupervised import PairPicture, StudentResult, train_student
-from histo_monai.errors import InputError
 from histo_monai.imports import stage_sha256
 from histo_monai.loading.labeled import HiddenLabels
 from histo_monai.loading.streams import for_statistics, two_streams
@@ -35,15 +34,10 @@ def teach_student(
         records: where traces are left.
 
     Raises:
-        InputError: the loss is not finite; or shares are to be kept and there is no patch to take them of.
+        InputError: the loss is not finite.
     """
     params = assembly.params
     section = params.student_section(student)
-    if section.keep_shares and not section.batchnorm_patches:
-        raise InputError(
-            f"consistency.recipe.{params.dataset}: keep_shares is true and batchnorm_patches 0, so there is no "
-            "patch to take shares of; batchnorm_patches: 1024, or keep_shares: false"
-        )
     schedule = schedule_of(section)
     method = METHODS[student](
         model=model,

@@ -235,6 +235,19 @@ def test_each_dataset_is_fine_tuned_by_its_recipe_or_without_one_by_its_section(
         parse_params(_set(tree, "finetune.recipe", None))
 
 
+def test_shares_are_kept_where_there_are_patches_to_take_them_of(tree: Any) -> None:
+    recipe = tree["consistency"]["recipe"][tree["dataset"]]
+    recipe |= {"keep_shares": False, "batchnorm_patches": 0}
+    assert not parse_params(tree).student_recipe.keep_shares
+    recipe |= {"keep_shares": True}
+    with pytest.raises(
+        ParamsError, match=r"recipe\.camelyon16\.keep_shares: true, .*batchnorm_patches: 1024"
+    ):
+        parse_params(tree)
+    recipe |= {"batchnorm_patches": 64}
+    assert parse_params(tree).student_recipe.keep_shares
+
+
 def test_a_corpus_needs_its_section_whatever_the_dataset(tree: Any) -> None:
     del tree["corpora"]["breastpathq"]
     with pytest.raises(ParamsError, match=r"^corpora\.breastpathq: missing key"):

@@ -102,6 +102,7 @@ def parse_params(tree: object) -> Params:
             corpus=params.corpus, num_train=params.corpus_section.num_train, weights=params.encoder.weights
         )
     _check_encoder(params)
+    _check_recipe(params)
     return params
 
 
@@ -129,6 +130,15 @@ def _check_datasets(params: Params) -> None:
             raise ParamsError(f"{where}.{name}: missing key; expected a section")
     if params.dataset not in params.finetune.recipe:
         raise ParamsError(f"finetune.recipe.{params.dataset}: missing key; expected a section, or null")
+
+
+def _check_recipe(params: Params) -> None:
+    recipe = params.consistency.recipe[params.dataset]
+    if recipe.keep_shares and not recipe.batchnorm_patches:
+        raise ParamsError(
+            f"consistency.recipe.{params.dataset}.keep_shares: true, and there is no patch to take shares of; set "
+            "batchnorm_patches: 1024 beside it, or keep_shares: false"
+        )
 
 
 def _check_encoder(params: Params) -> None:

@@ -145,7 +145,9 @@ def test_repro_maps_nothing_with_methods_that_are_not_asked_for(clone: Path) -> 
     assert pd.read_csv(clone / "data/models/random-0-mixed_teacher-0/folds/folds.csv").empty
     assert pd.read_csv(clone / "data/heatmaps/random-0-mixed_teacher-0/slides.csv").empty
     assert pd.read_csv(clone / "data/diagnosis/random-0-mixed_teacher-0/slides.csv").empty
-    told = json.loads((clone / "data/diagnosis/random-0-mixed_teacher-0/metrics.json").read_text())["warnings"]
+    told = json.loads((clone / "data/diagnosis/random-0-mixed_teacher-0/metrics.json").read_text())[
+        "warnings"
+    ]
     assert [line.partition(" by this run")[0] for line in told] == ["no slide is mapped"]
 
 
