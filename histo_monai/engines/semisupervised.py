@@ -15,7 +15,7 @@ from histo_monai.engines.fit import Records, fit
 from histo_monai.engines.handlers import ScheduledRates
 from histo_monai.engines.means import attach_means
 from histo_monai.engines.prediction import build_evaluator, take_statistics
-from histo_monai.engines.shares import keep_shares, mean_prediction
+from histo_monai.engines.shares import keep_shares, shares_of
 from histo_monai.engines.task import Task
 from histo_monai.loading.labeled import HiddenLabels, LabeledLoader
 from histo_monai.loading.streams import SideBySide
@@ -77,14 +77,14 @@ def train_student(
         records: where traces are left.
         statistics: what the last student takes the statistics of its batch-norms from, see `take_statistics`; None:
             those of training stay.
-        keeps_shares: whether its mean prediction over `statistics` ends as it began, see `engines.shares`.
+        keeps_shares: whether its shares of `statistics` end as they began, see `engines.shares`.
         hidden: what guesses are held against, see `StudentStep`; None: they are not.
 
     Raises:
         ArithmeticError: the loss is not finite.
     """
     to_device(method.network, task.device)
-    shares = mean_prediction(method.model, task, statistics) if statistics and keeps_shares else None
+    shares = shares_of(method.model, task, statistics) if statistics and keeps_shares else None
     optimizer = method.optimizer(schedule)
     step = StudentStep(method, task, labeled.targets, optimizer, seed, hidden)
     trainer = Engine(step)

@@ -1,8 +1,9 @@
-"""How many patches a model takes for each class, and a student that keeps to it.
+"""How many patches a model takes for each class, or how its scores spread, and a student that keeps to it.
 
 A student that learns from its own guesses gets surer of them, and where most tissue is of one class, it ends by calling
-too much of it that class: it ranks patches better than the model that it came from, and its threshold is off. What it
-came from has seen labels; so who is what is the student's to say, and how many are what stays as it was.
+too much of it that class: it ranks patches better than the model that it came from, and its threshold is off. Scores of
+one that learns from mixtures of images draw together. What it came from has seen labels; so who is what is the
+student's to say, and how many are what stays as it was.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ from histo_monai.engines.task import Task
 from histo_monai.loading.labeled import LabeledLoader
 from histo_monai.networks.task_model import TaskModel
 
+MOST_STRETCHED = 3.0
+"""Scores that are all alike are not torn apart."""
 _ROUNDS = 1000
 _CLOSE = 1e-6
 """Shares that differ by less are the same."""
 
 
-def mean_prediction(model: TaskModel, task: Task, patches: LabeledLoader) -> torch.Tensor:
-    """Mean probability of each class, or the mean score, over patches that are not augmented.
+def shares_of(model: TaskModel, task: Task, patches: LabeledLoader) -> torch.Tensor:
+    """Mean probability of each class over patches that are not augmented; of scores their mean and standard deviation.
 
     Args:
         model: moved to the task's device; its batch-norms normalize by the statistics that they hold.
@@ -29,29 +32,34 @@ def mean_prediction(model: TaskModel, task: Task, patches: LabeledLoader) -> tor
         patches: their labels are not looked at.
 
     Returns:
-        Shape (K,), float64, on the CPU.
-    """
-    return task.objective.predictions(_outputs(model, task, patches)).double().mean(dim=0)
-
-
-def keep_shares(model: TaskModel, task: Task, patches: LabeledLoader, shares: torch.Tensor) -> torch.Tensor:
-    """Change the biases of a model's last layer until its mean prediction is as given; the order of patches stays.
-
-    Args:
-        model: as for `mean_prediction`.
-        task: likewise.
-        patches: likewise, those that the shares are of.
-        shares: mean prediction to come to; Shape (K,).
-
-    Returns:
-        What the biases were changed by; Shape (K,), float64.
+        Shape (K,), of scores Shape (2,); float64, on the CPU.
     """
     outputs = _outputs(model, task, patches).double()
-    change = shares - outputs.mean(dim=0) if task.objective.classes is None else log_odds_to(outputs, shares)
+    return _mean_and_spread(outputs) if task.objective.classes is None else outputs.softmax(dim=1).mean(dim=0)
+
+
+def keep_shares(model: TaskModel, task: Task, patches: LabeledLoader, shares: torch.Tensor) -> None:
+    """Change a model's last layer until its shares are as given; patches keep their order in each class, or by score.
+
+    Of classes its biases change, of scores it is stretched as a whole, at most by `MOST_STRETCHED`.
+
+    Args:
+        model: as for `shares_of`.
+        task: likewise.
+        patches: likewise, those that the shares are of.
+        shares: as `shares_of` gives them, of another model.
+    """
+    outputs = _outputs(model, task, patches).double()
+    weight: torch.Tensor = model.head.linear.weight
     bias: torch.Tensor = model.head.linear.bias
     with torch.no_grad():
-        bias.add_(change.to(bias))
-    return change
+        if task.objective.classes is not None:
+            bias.add_(log_odds_to(outputs, shares).to(bias))
+            return
+        (mean, spread), (wanted, wanted_spread) = _mean_and_spread(outputs).tolist(), shares.tolist()
+        stretch = min(max(wanted_spread / max(spread, _CLOSE), 1 / MOST_STRETCHED), MOST_STRETCHED)
+        weight.mul_(stretch)
+        bias.mul_(stretch).add_(wanted - stretch * mean)
 
 
 def log_odds_to(logits: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
@@ -74,6 +82,11 @@ def log_odds_to(logits: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
             break
         change += shares.log() - found.log()
     return change - change.mean()
+
+
+def _mean_and_spread(scores: torch.Tensor) -> torch.Tensor:
+    """(n, 1) -> (2,)."""
+    return torch.stack([scores.mean(), scores.std(correction=0)])
 
 
 def _outputs(model: TaskModel, task: Task, patches: LabeledLoader) -> torch.Tensor:

@@ -45,8 +45,8 @@ class TeachingRecipe(Recipe):
     """As `Recipe`, of students.
 
     Attributes:
-        keep_shares: the student's mean prediction over those of `batchnorm_patches` is that of the model it came from,
-            see `engines.shares`.
+        keep_shares: the student calls as many of the patches of `batchnorm_patches` each class as the model that it
+            came from, or its scores have the same mean and spread; see `engines.shares`.
     """
 
     keep_shares: bool

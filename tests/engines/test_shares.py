@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from histo_monai.engines.fit import Records
 from histo_monai.engines.prediction import predict
 from histo_monai.engines.semisupervised import train_student
-from histo_monai.engines.shares import keep_shares, log_odds_to, mean_prediction
+from histo_monai.engines.shares import keep_shares, log_odds_to, shares_of
 from histo_monai.loading.streams import two_streams
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel
@@ -74,19 +74,23 @@ def test_shares_are_as_given_and_patches_stay_in_their_order(
     patches = task.in_order(split_rows(task.patches, "train"), 8)
     before = predict(model, task, patches.loader)
     state = {name: value.clone() for name, value in model.state_dict().items()}
-    wanted = mean_prediction(model, task, patches)
-    wanted = wanted + 0.1 if scores else torch.linspace(1, 2, len(wanted)).double()
-    wanted = wanted if scores else wanted / wanted.sum()
+    wanted = shares_of(model, task, patches)
+    if scores:  # a third wider, and more
+        wanted = wanted * torch.tensor([1.1, 4 / 3]).double()
+    else:
+        wanted = torch.linspace(1, 2, len(wanted)).double()
+        wanted /= wanted.sum()
     keep_shares(model, task, patches, wanted)
-    torch.testing.assert_close(mean_prediction(model, task, patches), wanted, rtol=0, atol=1e-5)
+    torch.testing.assert_close(shares_of(model, task, patches), wanted, rtol=0, atol=1e-5)
     after = predict(model, task, patches.loader)
     if scores:
-        torch.testing.assert_close(after - before, torch.full_like(after, 0.1), rtol=0, atol=1e-5)
+        middle, widened = before - before.mean(), after - wanted[0]
+        torch.testing.assert_close(widened.float(), 4 / 3 * middle, rtol=0, atol=1e-5)
     else:  # who is likelier the first class than the last
         odds = [(x[:, 0] / x[:, -1]).argsort(stable=True) for x in (before, after)]
         assert torch.equal(*odds)
     changed = {name for name, value in model.state_dict().items() if not torch.equal(value, state[name])}
-    assert changed == {"head.linear.bias"}
+    assert changed == {"head.linear.bias", *["head.linear.weight"] * scores}
 
 
 @pytest.mark.parametrize("keeps", [False, True])
@@ -95,7 +99,7 @@ def test_a_student_ends_with_the_shares_that_it_began_with(wave_task: TaskBuilde
     model = _model(task)
     train = split_rows(task.patches, "train")
     statistics = task.shuffled(train, 8, seed=0, purpose="statistics", num_batches=2)
-    before = mean_prediction(model, task, statistics)
+    before = shares_of(model, task, statistics)
     labeled, unlabeled = two_streams(task.reading, train.head(6), train, 4, mu=2, seed=0, num_batches=3)
     method = METHODS["mixed_teacher"](
         model=model,
@@ -120,5 +124,5 @@ def test_a_student_ends_with_the_shares_that_it_began_with(wave_task: TaskBuilde
         statistics=statistics,
         keeps_shares=keeps,
     )
-    apart = float((mean_prediction(method.model, task, statistics) - before).abs().max())
+    apart = float((shares_of(method.model, task, statistics) - before).abs().max())
     assert (apart < 1e-5) == keeps
