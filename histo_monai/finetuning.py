@@ -10,7 +10,7 @@ import torch
 
 from histo_monai.assembly import Assembly, TrainingRows, schedule_of
 from histo_monai.engines.fit import Records
-from histo_monai.engines.probe import probe_head
+from histo_monai.engines.last_layer.probe import probe_head
 from histo_monai.engines.supervised import FinetuneResult, Picture, Tuning, finetune
 from histo_monai.loading.streams import for_statistics, shuffled
 from histo_monai.networks.task_model import TaskModel, describe_task_model, from_encoder

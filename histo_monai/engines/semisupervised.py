@@ -13,9 +13,9 @@ from ignite.engine import Engine, Events
 from histo_monai.engines.device import in_memory_order, precision, to_device
 from histo_monai.engines.fit import Records, fit
 from histo_monai.engines.handlers import ScheduledRates
+from histo_monai.engines.last_layer.shares import keep_shares, shares_of
 from histo_monai.engines.means import attach_means
 from histo_monai.engines.prediction import build_evaluator, take_statistics
-from histo_monai.engines.shares import keep_shares, shares_of
 from histo_monai.engines.task import Task
 from histo_monai.loading.labeled import HiddenLabels, LabeledLoader
 from histo_monai.loading.streams import SideBySide
@@ -77,7 +77,7 @@ def train_student(
         records: where traces are left.
         statistics: what the last student takes the statistics of its batch-norms from, see `take_statistics`; None:
             those of training stay.
-        keeps_shares: whether its shares of `statistics` end as they began, see `engines.shares`.
+        keeps_shares: whether its shares of `statistics` end as they began, see `engines.last_layer.shares`.
         hidden: what guesses are held against, see `StudentStep`; None: they are not.
 
     Raises:

@@ -46,7 +46,7 @@ class TeachingRecipe(Recipe):
 
     Attributes:
         keep_shares: the student calls as many of the patches of `batchnorm_patches` each class as the model that it
-            came from, or its scores have the same mean and spread; see `engines.shares`.
+            came from, or its scores have the same mean and spread; see `engines.last_layer.shares`.
     """
 
     keep_shares: bool

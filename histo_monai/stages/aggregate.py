@@ -46,7 +46,7 @@ _LOG = logging.getLogger(__name__)
 
 FEW_SLIDES = 30
 CLASSIFIERS = "classifiers"
-NOT_MAPPED = "no slide is mapped by this run (whole_slides in params.yaml), so none is diagnosed"
+NOT_MAPPED = "no slide is mapped by this run, so none is diagnosed"
 
 
 def run(method: str, encoder: int, student: str, seed: int) -> None:
@@ -61,8 +61,8 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
     params = load_params(artifacts.PARAMS)
     scores = of_run.heatmaps / artifacts.SCORES
     slides = read_whole_slides(artifacts.WHOLE_SLIDES_CSV)
-    is_mapped = params.is_mapped_by(method, encoder, student) and has_patches()
-    if not is_mapped:
+    is_left_out = len(slides) > 0 and not (params.is_mapped_by(method, encoder, student) and has_patches())
+    if is_left_out:
         slides = slides.iloc[:0]
     files = [scores / f"{slide_id}.csv" for slide_id in slides["slide_id"]]
     files += [Path(name) for name in slides["annotation"] if name]
@@ -72,7 +72,7 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
     features = {
         column: table for name in MODELS for column, table in _features(maps, name, params.positive).items()
     }
-    why = why_no_diagnosis(slides, params.positive, _classes(maps)) if is_mapped else NOT_MAPPED
+    why = NOT_MAPPED if is_left_out else why_no_diagnosis(slides, params.positive, _classes(maps))
     why_not = [why] if why else []
     with whole_folder(of_run.diagnosis) as draft:
         (draft / CLASSIFIERS).mkdir()
@@ -86,7 +86,7 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
         rows.to_csv(draft / artifacts.MAPPED_CSV, index=False, float_format="%.6g")
         write_metrics(draft, metrics, provenance, summary=summarize(metrics))
     for line in metrics["warnings"]:
-        _LOG.log(logging.WARNING if is_mapped else logging.INFO, "%s", line)
+        _LOG.log(logging.INFO if is_left_out else logging.WARNING, "%s", line)
     for name, value in summarize(metrics).items():
         _LOG.info("%s: %s", name, ", ".join(f"{model} {x:.3f}" for model, x in value.items()))
 

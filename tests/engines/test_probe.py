@@ -10,8 +10,8 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from histo_monai.engines.last_layer.probe import probe_head
 from histo_monai.engines.prediction import predict, take_statistics
-from histo_monai.engines.probe import probe_head
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.tables.tasks import dependence_groups, split_rows

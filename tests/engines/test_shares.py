@@ -8,9 +8,9 @@ import torch
 from scipy.optimize import minimize
 
 from histo_monai.engines.fit import Records
+from histo_monai.engines.last_layer.shares import keep_shares, log_odds_to, shares_of
 from histo_monai.engines.prediction import predict
 from histo_monai.engines.semisupervised import train_student
-from histo_monai.engines.shares import keep_shares, log_odds_to, shares_of
 from histo_monai.loading.streams import two_streams
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel
