@@ -106,7 +106,7 @@ def write_slide_params(place: Path) -> int:
     tree = yaml.safe_load(path.read_text())
     seed = seed_of(FIRST, 0)
     tree |= {
-        "whole_slides": {"methods": [METHOD], "students": [STUDENT]},
+        "whole_slides": {"methods": [METHOD], "students": [STUDENT], "num_encoders": None},
         "students": [STUDENT],
         "methods": [METHOD],
     }
