@@ -62,8 +62,8 @@ def rows_from(
             timer.start()
         with process:
             assert process.stdout is not None
-            for told in process.stdout:
-                yield json.loads(told)
+            for line in process.stdout:
+                yield json.loads(line)
         timer.cancel()
         errors.seek(0)
         lines = errors.read().strip().splitlines()

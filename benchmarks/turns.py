@@ -105,10 +105,14 @@ class DeviceClock:
     """Seconds since something: between two calls, what CUDA's events say on a GPU, else the wall's clock.
 
     A call waits for the GPU, so that work which is still under way counts.
+
+    Attributes:
+        name: as a row has it.
     """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
+        self.name: Literal["wall", "device"] = "wall" if device.type == "cpu" else "device"
         self._last: Any = None
         self._seconds = 0.0
 

@@ -90,46 +90,44 @@ def main() -> None:
         bad = [cohort for cohort, process in running.items() if process.wait()]
         if bad:
             raise SystemExit(_end_of(folder / f"{DATASET}-{bad[0]}/log"))
-        told(f"few labels, {params['patch_px']} px, {cohorts} cohorts beside each other", start)
+        write_row(f"few labels, {params['patch_px']} px, {cohorts} cohorts beside each other", start)
         report = subprocess.run([*grid, "report", name], capture_output=True, text=True, check=True).stdout
         print(report, file=sys.stderr)
         place = folder / f"{DATASET}-{FIRST}"
-        seed = write_slide_params(place)
+        write_slide_params(place)
         for stage in STAGES:
             if not is_time_up(f"stage {stage}"):
-                run_stage(place, stage, seed)
+                run_stage(place, stage)
 
 
-def write_slide_params(place: Path) -> int:
-    """Ask for maps of slides, of the labels that the first run had; returns its seed."""
+def write_slide_params(place: Path) -> None:
+    """Ask for maps of slides, of the labels that the first run had."""
     path = place / "params.yaml"
     tree = yaml.safe_load(path.read_text())
-    seed = seed_of(FIRST, 0)
     tree |= {
         "whole_slides": {"methods": [METHOD], "students": [STUDENT], "num_encoders": None},
         "students": [STUDENT],
         "methods": [METHOD],
     }
     path.write_text(yaml.safe_dump(tree))
-    return seed
 
 
-def run_stage(place: Path, stage: str, seed: int) -> None:
+def run_stage(place: Path, stage: str) -> None:
     """A row; raises SystemExit with the end of its log where it fails."""
     start = time.perf_counter()
     of = ["--method", METHOD]
     if stage != "embed":
-        of += ["--seed", str(seed)]
+        of += ["--seed", str(seed_of(FIRST, 0))]
     if stage in ("crossfit", "heatmap", "aggregate"):
         of += ["--student", STUDENT]
     with (place / "log").open("ab") as log:
         command = [sys.executable, "-m", "histo_monai", stage, *of]
         if subprocess.run(command, cwd=place, stdout=log, stderr=log, check=False).returncode:
             raise SystemExit(f"{stage}: {_end_of(place / 'log')}")
-    told(f"stage {stage}", start)
+    write_row(f"stage {stage}", start)
 
 
-def told(what: str, start: float) -> None:
+def write_row(what: str, start: float) -> None:
     """A row of seconds since `start`, start of processes and imports with it."""
     row_of(what, {OURS: [time.perf_counter() - start]}, clock="wall").tell()
 

@@ -95,10 +95,11 @@ def gigapixel_row() -> None:
             OURS: lambda: map_slide(path, None, models, plan, device=device, workers=options.workers),
             LIMIT: alone,
         }
-        times = take_turns(ways, 1 if options.quick else 3, DeviceClock(device))
+        clock = DeviceClock(device)
+        times = take_turns(ways, 1 if options.quick else 3, clock)
         row_of(
             f"map of a slide of {WORLD_PX * times_px}² px, {num} patches of {patch_px} px", times,
-            clock="wall" if device.type == "cpu" else "device",
+            clock=clock.name,
             limit_is="the folded network on a batch that is ready", per=num, unit="patch",
             counts={"file_bytes": float(path.stat().st_size), "patches": float(num)},
         ).tell()  # fmt: skip

@@ -9,7 +9,7 @@ import copy
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -102,11 +102,6 @@ def timed(
     return per_step, {"augmentation": per_step.pop("augmentation")}
 
 
-def clock_of(size: Size) -> Literal["wall", "device"]:
-    """As a row names it."""
-    return "wall" if size.device.type == "cpu" else "device"
-
-
 def pretext_row(path: Path, name: str, size: Size, rounds: int) -> None:
     """Of one pretext method."""
     step = pretext_stepping(path, name, size)
@@ -114,7 +109,7 @@ def pretext_row(path: Path, name: str, size: Size, rounds: int) -> None:
     steps = PAPER.corpus_section.num_train // 64
     settings: Any = PAPER.pretrain.methods.get(name)
     row_of(
-        f"step of {name}, {size.patch_px} px, {size.batch_size} samples", times, clock=clock_of(size),
+        f"step of {name}, {size.patch_px} px, {size.batch_size} samples", times, clock=DeviceClock(size.device).name,
         limit_is=LIMIT_IS, per=size.batch_size, unit="sample", parts=parts,
         counts={**step.counts(), "steps_of_epoch": steps, "steps_of_run": steps * (settings.epochs if settings else 0)},
     ).tell()  # fmt: skip
@@ -131,8 +126,8 @@ def student_row(path: Path, name: str, size: Size, rounds: int, *, is_kept: bool
     read = "" if is_kept else ", read anew"
     steps, epochs = of_run(name)
     row_of(
-        f"step of {name}, {size.patch_px} px, {size.batch_size} labeled, mu {MU}{read}", times, clock=clock_of(size),
-        limit_is=LIMIT_IS, peer_is=peer_is, parts=parts,
+        f"step of {name}, {size.patch_px} px, {size.batch_size} labeled, mu {MU}{read}", times,
+        clock=DeviceClock(size.device).name, limit_is=LIMIT_IS, peer_is=peer_is, parts=parts,
         counts={**step.counts(), "steps_of_epoch": steps, "steps_of_run": steps * epochs},
     ).tell()  # fmt: skip
 

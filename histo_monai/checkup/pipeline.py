@@ -15,6 +15,7 @@ from histo_monai.checkup.finding import Finding
 from histo_monai.errors import InputError
 from histo_monai.networks.start import EncoderStart
 from histo_monai.params import Params, load_params
+from histo_monai.params.file import NO_PROJECT
 
 LOCK_FILE, RWLOCK = Path("dvc.lock"), Path(".dvc/tmp/rwlock")
 _DRAFTS = (".*.draft", ".*.draft.*", ".*.before")
@@ -27,8 +28,7 @@ _MEND_LOCK = (
 def params_file(_params: Params | None) -> Iterator[Finding]:
     """It can be read, and every value is one that a stage can use."""
     if not artifacts.PARAMS.is_file():
-        remedy = "run from the project's root, or make a project: histo-monai init FOLDER"
-        yield Finding("WARN", "params.yaml", "not here", remedy)
+        yield Finding("WARN", "params.yaml", "not here", NO_PROJECT)
         return
     try:
         params = load_params(artifacts.PARAMS)

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from histo_monai.engines.device import precision, to_device
-from histo_monai.engines.prediction import single_view
+from histo_monai.engines.prediction import over_patches, single_view
 from histo_monai.engines.task import Task
 from histo_monai.networks.encoder import Encoder
 from histo_monai.networks.shared_trunk import SharedTrunk
@@ -69,10 +69,4 @@ def encoder_features(encoder: Encoder, task: Task, loader: Iterable[Any]) -> NDA
     Returns:
         Shape (n, D), float32.
     """
-    to_device(encoder, task.device)
-    encoder.eval()
-    parts = []
-    for patches, _ in loader:
-        with torch.inference_mode(), precision(task.device):
-            parts.append(encoder(single_view(patches, task.patch_px, task.device)).float().cpu())
-    return torch.cat(parts).numpy()
+    return over_patches(encoder, encoder, task, loader).numpy()

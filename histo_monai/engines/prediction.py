@@ -57,13 +57,29 @@ def predict(network: nn.Module, task: Task, loader: Iterable[Any]) -> torch.Tens
     Returns:
         Shape (n, K), float32, on the CPU: probabilities of classes, or the score in 0..1.
     """
+    return over_patches(network, lambda x: task.objective.predictions(network(x)), task, loader)
+
+
+def over_patches(
+    network: nn.Module, seen: Callable[[torch.Tensor], torch.Tensor], task: Task, loader: Iterable[Any]
+) -> torch.Tensor:
+    """What a network, or a part of it, makes of patches that are not augmented, in the order of the loader.
+
+    Args:
+        network: moved to the task's device, in evaluation mode.
+        seen: patches -> Shape (batch, ...).
+        task: the size of its patches, and where.
+        loader: batches of patches and anything beside them, at least one.
+
+    Returns:
+        Shape (n, ...), float32, on the CPU.
+    """
     to_device(network, task.device)
     network.eval()
     parts = []
     for patches, _ in loader:
         with torch.no_grad(), precision(task.device):
-            outputs = network(single_view(patches, task.patch_px, task.device))
-        parts.append(task.objective.predictions(outputs).cpu())
+            parts.append(seen(single_view(patches, task.patch_px, task.device)).float().cpu())
     return torch.cat(parts)
 
 

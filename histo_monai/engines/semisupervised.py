@@ -110,8 +110,8 @@ def train_student(
     )
     if statistics:
         take_statistics(method.model, task, statistics)
-    if statistics and shares is not None:
-        keep_shares(method.model, task, statistics, shares)
+        if shares is not None:
+            keep_shares(method.model, task, statistics, shares)
     evaluator.run(validation.loader)
     return StudentResult(curves, dict(evaluator.state.metrics), picture(*step.show(shown)))
 

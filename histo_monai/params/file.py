@@ -14,6 +14,8 @@ from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEv
 from histo_monai.settings.reader import ParamsError
 from histo_monai.storage import InputFileError, read_text
 
+NO_PROJECT = "run from the project's root, or make a project: histo-monai init FOLDER"
+"""What mends a params.yaml that is not here."""
 _LIMIT = 2**18
 _DEEPEST = 20
 _MOST = 10_000
@@ -32,11 +34,7 @@ def read_tree(path: Path) -> object:
     try:
         text = read_text(path, _LIMIT)
     except InputFileError as error:
-        where = (
-            ""
-            if path.exists()
-            else "; run from the project's root, or make a project: histo-monai init FOLDER"
-        )
+        where = "" if path.exists() else f"; {NO_PROJECT}"
         raise ParamsError(f"{error}{where}") from None
     try:
         return copy.deepcopy(_parsed(text))

@@ -246,26 +246,27 @@ class Params:
         )
 
     @property
+    def mapping_encoders(self) -> tuple[int, ...]:
+        """Those of `pretrain.seeds` whose encoders look at whole slides."""
+        return self.pretrain.seeds[: self.whole_slides.num_encoders]
+
+    @property
     def mapped_repeats(self) -> tuple[tuple[int, int], ...]:
         """Those of `repeats` whose encoders look at whole slides."""
-        encoders = self.pretrain.seeds[: self.whole_slides.num_encoders]
-        return tuple(itertools.product(encoders, self.seeds))
+        return tuple(itertools.product(self.mapping_encoders, self.seeds))
 
     def is_mapped_by(self, method: str, encoder: int, student: str) -> bool:
         """Whether the models of a run map the slides of the dataset."""
         methods, students = self.mapping
-        is_asked = method in methods and student in students and self._looks_at_slides(encoder)
+        is_asked = method in methods and student in students and encoder in self.mapping_encoders
         return self.heatmap_section is not None and is_asked
 
     def learns_from_slides(self, method: str, encoder: int | None = None) -> bool:
         """Whether an encoder of a method, or any, looks at whole slides, for what their labels alone teach."""
         has_slides = DATASETS[self.dataset].MapSettings is not None
         return (
-            method in self.mapping[0] and has_slides and (encoder is None or self._looks_at_slides(encoder))
+            method in self.mapping[0] and has_slides and (encoder is None or encoder in self.mapping_encoders)
         )
-
-    def _looks_at_slides(self, encoder: int) -> bool:
-        return encoder in {looking for looking, _ in self.mapped_repeats}
 
     @property
     def positive(self) -> str:

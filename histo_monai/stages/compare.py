@@ -190,7 +190,7 @@ def _slides_table(params: Params) -> SplitTable | None:
         return None
     about = found.about
     if len(repeats) < len(params.repeats):
-        about += f"; {_in_words('encoder', list(dict(repeats)))} only"
+        about += f"; {_in_words('encoder', params.mapping_encoders)} only"
     return _table(params, repeats, found.part, about, found.comparison, "slides")
 
 

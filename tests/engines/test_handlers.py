@@ -12,7 +12,7 @@ from histo_monai.engines.handlers import attach_progress
 
 
 @pytest.mark.parametrize(
-    ("done_before", "told"),
+    ("done_before", "expected"),
     [
         (
             0,
@@ -27,7 +27,7 @@ from histo_monai.engines.handlers import attach_progress
     ],
 )
 def test_each_epoch_is_a_line_with_the_time_that_is_left(
-    done_before: int, told: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    done_before: int, expected: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An epoch takes ten seconds; of a training that goes on, earlier ones took none."""
     monkeypatch.setattr(handlers, "time", SimpleNamespace(monotonic=itertools.count(100.0, 10.0).__next__))
@@ -40,5 +40,5 @@ def test_each_epoch_is_a_line_with_the_time_that_is_left(
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
         f"epoch {done_before + number}/4: train ; validation loss 0.500; {times}"
-        for number, times in enumerate(told, 1)
+        for number, times in enumerate(expected, 1)
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,8 @@ LOSSES = {torch.float32: 1e-5, torch.bfloat16: 3e-2}
 """How far a loss may be from that in float64, in parts of it. bfloat16 keeps 8 bits: a CPU's is up to 2e-2 off."""
 GRADIENTS = {torch.float32: 2e-2, torch.bfloat16: 0.6}
 """The same of all gradients as one vector; a CPU's are up to 0.003 and 0.4 off: a ReLU near 0 is on or off."""
-DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+StepOf = Callable[[str, torch.device, torch.dtype], tuple[float, torch.Tensor]]
+"""Name, device, what it computes in -> loss and gradients of a step."""
 
 
 def _tissue(*shape: int) -> torch.Tensor:
@@ -56,11 +58,6 @@ def _gradients(network: torch.nn.Module) -> torch.Tensor:
     """All of them, one vector, float64, on the CPU."""
     found = [p.grad.flatten() for p in network.parameters() if p.grad is not None]
     return torch.cat(found).double().cpu()
-
-
-@functools.cache
-def _pretext_reference(name: str) -> tuple[float, torch.Tensor]:
-    return _pretext_step(name, CPU, torch.float64)
 
 
 def _pretext_step(name: str, device: torch.device, dtype: torch.dtype) -> tuple[float, torch.Tensor]:
@@ -88,11 +85,6 @@ def _pretext_step(name: str, device: torch.device, dtype: torch.dtype) -> tuple[
                 pretext.after_step(network(*here.inputs), here)
     measured = training_step(pretext, network, optimizer, here, device)
     return float(measured["loss"].double().mean()), _gradients(network)
-
-
-@functools.cache
-def _student_reference(name: str) -> tuple[float, torch.Tensor]:
-    return _student_step(name, CPU, torch.float64)
 
 
 def _student_step(name: str, device: torch.device, dtype: torch.dtype) -> tuple[float, torch.Tensor]:
@@ -131,31 +123,25 @@ def _student_step(name: str, device: torch.device, dtype: torch.dtype) -> tuple[
     return float(measured["loss"].double().mean()), _gradients(method.network)
 
 
-@DTYPES
-@pytest.mark.parametrize("name", TRAINED)
-def test_a_step_of_a_pretext_has_loss_and_gradients_of_float64(
-    name: str, dtype: torch.dtype, device: torch.device, compute_in: ComputeIn
+@functools.cache
+def _reference(step_of: StepOf, name: str) -> tuple[float, torch.Tensor]:
+    return step_of(name, CPU, torch.float64)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    ("step_of", "name"),
+    [
+        *(pytest.param(_pretext_step, name, id=f"pretext {name}") for name in TRAINED),
+        *(pytest.param(_student_step, name, id=f"student {name}") for name in METHODS),
+    ],
+)
+def test_a_step_has_loss_and_gradients_of_float64(
+    step_of: StepOf, name: str, dtype: torch.dtype, device: torch.device, compute_in: ComputeIn
 ) -> None:
     compute_in(torch.float32)
-    expected = _pretext_reference(name)
+    right_loss, right = _reference(step_of, name)
     compute_in(dtype)
-    _holds(_pretext_step(name, device, torch.float32), expected, dtype)
-
-
-@DTYPES
-@pytest.mark.parametrize("name", METHODS)
-def test_a_step_of_a_student_has_loss_and_gradients_of_float64(
-    name: str, dtype: torch.dtype, device: torch.device, compute_in: ComputeIn
-) -> None:
-    compute_in(torch.float32)
-    expected = _student_reference(name)
-    compute_in(dtype)
-    _holds(_student_step(name, device, torch.float32), expected, dtype)
-
-
-def _holds(
-    found: tuple[float, torch.Tensor], expected: tuple[float, torch.Tensor], dtype: torch.dtype
-) -> None:
-    (loss, gradients), (right_loss, right) = found, expected
+    loss, gradients = step_of(name, device, torch.float32)
     assert loss == pytest.approx(right_loss, rel=LOSSES[dtype])
     assert float((gradients - right).norm()) < GRADIENTS[dtype] * float(right.norm())

@@ -33,10 +33,11 @@ def test_a_card_tells_resolution_labels_stains_and_what_the_model_is_not_for() -
 
 
 @pytest.mark.parametrize(
-    ("method", "told"), [("rsp", "rsp on slides of own (raw)"), ("random", "none"), ("pretrained", "none")]
+    ("method", "expected"),
+    [("rsp", "rsp on slides of own (raw)"), ("random", "none"), ("pretrained", "none")],
 )
-def test_an_encoder_that_learned_from_no_slide_says_so(method: str, told: str) -> None:
-    assert model_facts(ABOUT | {"method": method})["pretraining"] == told
+def test_an_encoder_that_learned_from_no_slide_says_so(method: str, expected: str) -> None:
+    assert model_facts(ABOUT | {"method": method})["pretraining"] == expected
 
 
 @pytest.mark.parametrize("params", [{"stain": 0.0}, {}])

@@ -49,15 +49,15 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("elapsed_s", "done", "total", "told"),
+    ("elapsed_s", "done", "total", "expected"),
     [
         (30.0, 3, 60, "00:30 gone, 09:30 left"),
         (3600.0, 1, 3, "1:00:00 gone, 2:00:00 left"),
         (9.0, 4, 4, "00:09 gone, 00:00 left"),
     ],
 )
-def test_times_are_told_as_people_read_them(elapsed_s: float, done: int, total: int, told: str) -> None:
-    assert gone_and_left(elapsed_s, done, total) == told
+def test_times_are_told_as_people_read_them(elapsed_s: float, done: int, total: int, expected: str) -> None:
+    assert gone_and_left(elapsed_s, done, total) == expected
 
 
 def test_a_line_is_due_after_a_while_and_then_now_and_again() -> None:

@@ -6,8 +6,7 @@ import numpy as np
 import torch
 
 from histo_monai.baselines.learners import Chosen, choose_model
-from histo_monai.engines.device import precision, to_device
-from histo_monai.engines.prediction import single_view, take_statistics
+from histo_monai.engines.prediction import over_patches, take_statistics
 from histo_monai.engines.task import Task
 from histo_monai.loading.labeled import LabeledLoader
 from histo_monai.networks.task_model import TaskModel
@@ -46,7 +45,8 @@ def probe_head(
     if task.classes and len(np.unique(targets)) == 1:
         return None
     num_classes = len(task.classes) if task.classes else None
-    seen = {_SEEN: _seen_by_last_layer(model, task, labeled)}
+    before = over_patches(model, lambda x: model.head.before_linear(model.encoder(x)), task, labeled.loader)
+    seen = {_SEEN: before.numpy()}
     chosen = choose_model(seen, targets, groups, num_classes, names=[_SEEN], learners=[_LEARNER])
     weights, biases = chosen.model.layer()
     linear = model.head.linear
@@ -54,15 +54,3 @@ def probe_head(
         linear.weight.copy_(torch.from_numpy(weights))
         linear.bias.copy_(torch.from_numpy(biases))
     return chosen
-
-
-def _seen_by_last_layer(model: TaskModel, task: Task, labeled: LabeledLoader) -> np.ndarray:
-    """Shape (n, features of the last layer), float32."""
-    to_device(model, task.device)
-    model.eval()
-    parts = []
-    for patches, _ in labeled.loader:
-        with torch.inference_mode(), precision(task.device):
-            features = model.encoder(single_view(patches, task.patch_px, task.device))
-            parts.append(model.head.before_linear(features).float().cpu())
-    return torch.cat(parts).numpy()

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import torch
 
-from histo_monai.engines.device import precision, to_device
-from histo_monai.engines.prediction import single_view
+from histo_monai.engines.prediction import over_patches
 from histo_monai.engines.task import Task
 from histo_monai.loading.labeled import LabeledLoader
 from histo_monai.networks.task_model import TaskModel
@@ -34,7 +33,7 @@ def shares_of(model: TaskModel, task: Task, patches: LabeledLoader) -> torch.Ten
     Returns:
         Shape (K,), of scores Shape (2,); float64, on the CPU.
     """
-    outputs = _outputs(model, task, patches).double()
+    outputs = _outputs(model, task, patches)
     return _mean_and_spread(outputs) if task.objective.classes is None else outputs.softmax(dim=1).mean(dim=0)
 
 
@@ -49,7 +48,7 @@ def keep_shares(model: TaskModel, task: Task, patches: LabeledLoader, shares: to
         patches: likewise, those that the shares are of.
         shares: as `shares_of` gives them, of another model.
     """
-    outputs = _outputs(model, task, patches).double()
+    outputs = _outputs(model, task, patches)
     weight: torch.Tensor = model.head.linear.weight
     bias: torch.Tensor = model.head.linear.bias
     with torch.no_grad():
@@ -90,11 +89,5 @@ def _mean_and_spread(scores: torch.Tensor) -> torch.Tensor:
 
 
 def _outputs(model: TaskModel, task: Task, patches: LabeledLoader) -> torch.Tensor:
-    """Shape (n, K), float32, on the CPU."""
-    to_device(model, task.device)
-    model.eval()
-    parts = []
-    for batch, _ in patches.loader:
-        with torch.no_grad(), precision(task.device):
-            parts.append(model(single_view(batch, task.patch_px, task.device)).float().cpu())
-    return torch.cat(parts)
+    """Shape (n, K), float64, on the CPU."""
+    return over_patches(model, model, task, patches.loader).double()
