@@ -27,7 +27,7 @@ from histo_monai.loading.loaders import ConcentricPatches, EpochBatches
 from histo_monai.randomness import generator
 from histo_monai.tables.columns import CENTER_COLUMNS, read_centers, whole_slide_table
 from histo_monai.tables.patches import labeled_table, read_patches, write_patches
-from histo_monai.tables.splits import draw_splits, drawn_by, label_ranks, labeled_rows
+from histo_monai.tables.splits import draw_splits, drawn_by, in_order_of_splits, label_ranks, labeled_rows
 from histo_monai.tables.tasks import task_classes, task_targets
 
 A_SLIDE = 1000
@@ -155,7 +155,7 @@ def write_labels(path: Path, steps: Steps) -> None:
     with steps.step("labels: rank"):
         table["label_rank"] = label_ranks(table, generator(0, "label ranks"))
     with steps.step("labels: sort"):
-        table = table.sort_values(["split", "patch_id"], ignore_index=True)
+        table = in_order_of_splits(table)
     with steps.step("patches.csv: write"):
         write_patches(path, table)
 

@@ -15,7 +15,7 @@ from histo_monai.index.images import survey_images
 from histo_monai.randomness import generator
 from histo_monai.tables.columns import SPLITS
 from histo_monai.tables.patches import LabeledDataset, empty_table
-from histo_monai.tables.splits import draw_splits, label_ranks
+from histo_monai.tables.splits import draw_splits, in_order_of_splits, label_ranks
 
 
 @dataclass(frozen=True)
@@ -69,11 +69,7 @@ def build_labels(
     warnings += [labeled.about_patients] if labeled.about_patients else no_patients(table)
     remarks, near = review(table, facts, around, processes)
     table["label_rank"] = label_ranks(table, generator(seed, "label ranks"))
-    order = table["split"].map(SPLITS.index)
-    table = (
-        table.assign(order=order).sort_values(["order", "patch_id"], ignore_index=True).drop(columns="order")
-    )
-    return Labels(table, [*warnings, *remarks], near)
+    return Labels(in_order_of_splits(table), [*warnings, *remarks], near)
 
 
 def without_labels(missing: Path, around: Surroundings, processes: int) -> Labels:

@@ -12,6 +12,7 @@ import pandas as pd
 from histo_monai.errors import InputError
 from histo_monai.tables.columns import PATCH_COLUMNS, SPLITS
 from histo_monai.tables.stage_csv import read_stage_csv
+from histo_monai.tables.texts import come_again
 
 DTYPES = {
     **dict.fromkeys(("patch_id", "path", "slide_id", "patient_id", "label", "split"), "str"),
@@ -59,10 +60,10 @@ def labeled_table(rows: pd.DataFrame | Sequence[Mapping[str, Any]]) -> pd.DataFr
         if kind == "str":
             full[column] = full[column].map(str).where(full[column].notna(), "")
     full = full.astype(DTYPES)
-    twice = full["patch_id"].duplicated(keep=False)
-    if twice.any():
-        first, second = full.loc[twice, "path"].iloc[:2]
-        name = full.loc[twice, "patch_id"].iloc[0]
+    again = come_again(full, ["patch_id"])
+    if again.any():
+        name = full.loc[again, "patch_id"].iloc[0]
+        first, second = full.loc[full["patch_id"] == name, "path"].iloc[:2]
         raise InputError(f"patch_id {name!r} is given twice, for {first} and {second}; ids are unique")
     return full
 

@@ -7,6 +7,8 @@ import pandas as pd
 
 from histo_monai.errors import InputError
 from histo_monai.randomness import generator
+from histo_monai.tables.columns import SPLITS
+from histo_monai.tables.texts import order_of
 
 _ATTEMPTS = 50
 
@@ -92,7 +94,8 @@ def draw_splits(
         InputError: there is only one patient (or slide), or a class cannot be on both sides.
     """
     split = table["split"].copy()
-    rows = table[split == ""].sort_values("patch_id")
+    rows = table[split == ""]
+    rows = rows.iloc[order_of(rows["patch_id"])]
     if rows.empty:
         return split
     group = _group(rows, within_patients, twins)
@@ -160,6 +163,17 @@ def _draw_groups(
     return chosen
 
 
+def in_order_of_splits(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows of training first, then validation, then test, each by `patch_id`; numbered anew.
+
+    Args:
+        table: `columns.PATCH_COLUMNS` with splits.
+    """
+    by_name = order_of(table["patch_id"])
+    side = table["split"].map(SPLITS.index).to_numpy()[by_name]
+    return table.iloc[by_name[np.argsort(side, kind="stable")]].reset_index(drop=True)
+
+
 def label_ranks(table: pd.DataFrame, generator: np.random.Generator) -> pd.Series:
     """A rank in [0, 1) for every training patch; the patch is labeled where `label_rank < alpha`.
 
@@ -174,7 +188,8 @@ def label_ranks(table: pd.DataFrame, generator: np.random.Generator) -> pd.Serie
     Returns:
         Missing (NaN) for the rows of other splits.
     """
-    rows = table[table["split"] == "train"].sort_values("patch_id")
+    rows = table[table["split"] == "train"]
+    rows = rows.iloc[order_of(rows["patch_id"])]
     bins = np.clip(np.floor(rows["score"] * 10), 0, 9)
     stratum = rows["label"].where(rows["score"].isna(), bins.astype(str))
     drawn = pd.DataFrame({"stratum": stratum, "key": generator.random(len(rows))}).sort_values("key")

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from histo_monai.errors import InputError
 from histo_monai.storage import InputFileError, check_name, read_bytes
+from histo_monai.tables.texts import come_again
 
 _LIMIT = 2**34
 
@@ -50,7 +52,7 @@ def read_stage_csv(
         refuse_rows(path, ~table[column].isin(known), f"{column}: one of {', '.join(known)}", again)
     if key:
         name = " ".join(key)
-        refuse_rows(path, table.duplicated(list(key)), f"{name}: one that no other row has", again)
+        refuse_rows(path, come_again(table, key), f"{name}: one that no other row has", again)
     if "slide_id" in types:
         for slide_id in table["slide_id"].unique():
             if slide_id:
@@ -94,12 +96,12 @@ def _parse(path: Path, content: bytes, types: Mapping[str, str], more: bool, aga
         raise InputError(f"{path}: not the table that the stage writes ({what}); {again}") from None
 
 
-def refuse_rows(path: Path, wrong: pd.Series, expected: str, again: str) -> None:
+def refuse_rows(path: Path, wrong: pd.Series | NDArray[np.bool_], expected: str, again: str) -> None:
     """Refuse a table of a stage where `wrong` holds for a row.
 
     Raises:
         InputError: it does; names the file, the first such row, what was `expected`, and how to make the table `again`.
     """
     if wrong.any():
-        row = int(wrong.to_numpy().argmax()) + 2
+        row = int(np.asarray(wrong).argmax()) + 2
         raise InputError(f"{path}, row {row}: expected {expected}; {again}")

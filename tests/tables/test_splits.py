@@ -9,6 +9,7 @@ import pytest
 from histo_monai.tables.splits import (
     check_patients_apart,
     draw_splits,
+    in_order_of_splits,
     label_ranks,
     labeled_rows,
     split_slides,
@@ -158,6 +159,17 @@ def test_a_hundred_thousand_slides_are_split_in_well_under_a_second() -> None:
 
 def _ranked(table: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
     return table.assign(label_rank=label_ranks(table, np.random.default_rng(seed)))
+
+
+def test_rows_stand_by_split_and_name() -> None:
+    """Truth: pandas' sort of two columns."""
+    random = np.random.default_rng(0)
+    names = [f"slide {number % 7}-{number}" for number in random.permutation(500)]
+    table = pd.DataFrame({"patch_id": names, "split": random.choice(["test", "train", "validation"], 500)})
+    table["y"] = random.random(500)
+    order = table["split"].map(["train", "validation", "test"].index)
+    expected = table.assign(order=order).sort_values(["order", "patch_id"], ignore_index=True)
+    pd.testing.assert_frame_equal(in_order_of_splits(table), expected.drop(columns="order"))
 
 
 @pytest.mark.parametrize("alpha", [0.013, 0.1, 0.25, 0.333, 0.5, 1.0])
