@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+import ignite.distributed as idist
 import pandas as pd
+import torch
 
 from histo_monai import artifacts
 from histo_monai.artifacts import Run
@@ -74,14 +76,19 @@ class Assembly:
         return cls.of(load_params(artifacts.PARAMS))
 
     @classmethod
-    def of(cls, params: Params) -> Self:
+    def of(cls, params: Params, device: torch.device | None = None) -> Self:
         """As `read`, where params are read already.
+
+        Args:
+            params: of the experiment.
+            device: of this process, where several train; None: that of the environment.
 
         Raises:
             InputError: the environment or the patches cannot be used.
         """
         environment = read_environment()
-        environment.use_cpus()
+        environment = dataclasses.replace(environment, device=device or environment.device)
+        environment.use_cpus(idist.get_world_size())
         patches = read_patches(artifacts.PATCHES_CSV)
         task = Task(task_classes(patches), patch_px=params.patch_px, device=environment.device)
         pin = environment.device.type == "cuda"
@@ -121,6 +128,11 @@ class Assembly:
     def in_order(self, rows: pd.DataFrame) -> LabeledLoader:
         """Every row once, in batches for a pass without gradient."""
         return self.reading.in_order(rows, self.params.evaluate.batch_size)
+
+    def in_shares(self, rows: pd.DataFrame) -> LabeledLoader:
+        """The same for means over all processes of a training: each has a share of every batch."""
+        of = {"rank": idist.get_rank(), "world_size": idist.get_world_size()}
+        return self.reading.in_order(rows, self.params.evaluate.batch_size, **of)
 
     def load(self, path: Path) -> tuple[TaskModel, dict[str, Any]]:
         """A model of this task and its description.

@@ -3,7 +3,7 @@
 | variable | meaning | where it is not set |
 |---|---|---|
 | HISTO_MONAI_DEVICE | cpu, cuda or cuda:<n> | cuda where there is one |
-| HISTO_MONAI_RANKS | processes of a pretraining or of maps, one per GPU | all GPUs; 1 on the CPU or with cuda:<n> |
+| HISTO_MONAI_RANKS | processes of a training or of maps, one per GPU | all GPUs; 1 on the CPU or with cuda:<n> |
 | HISTO_MONAI_WORKERS | reading processes of each training process | half the cores, at most 8; 0 on two cores |
 | HISTO_MONAI_CPUS | processes that simulate and survey slides | all cores |
 | HISTO_MONAI_CLUSTER | address of a Dask scheduler: its workers survey, simulate, map | this machine |

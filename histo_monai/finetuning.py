@@ -60,7 +60,7 @@ def finetune_encoder(
             purpose="labeled",
             num_batches=schedule.steps_per_epoch,
         ),
-        assembly.in_order(rows.validation),
+        assembly.in_shares(rows.validation),
         schedule=schedule,
         seed=seed,
         picture=picture,

@@ -61,7 +61,7 @@ def teach_student(
         assembly.task,
         labeled,
         unlabeled,
-        assembly.in_order(rows.validation),
+        assembly.in_shares(rows.validation),
         hidden=HiddenLabels.of(rows.unlabeled, rows.labeled, assembly.task.classes),
         schedule=schedule,
         seed=seed,

@@ -43,7 +43,7 @@ class Waves(Dataset[Any]):
         return len(self.patches)
 
     def __getitems__(self, rows: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
-        return self.patches[rows], torch.tensor(rows)
+        return self.patches[rows], torch.tensor(rows, dtype=torch.int64)
 
 
 def wave_table(num: int, scores: bool) -> pd.DataFrame:

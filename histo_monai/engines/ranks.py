@@ -101,6 +101,9 @@ def run_in_ranks(
         _in_rank(int(os.environ["LOCAL_RANK"]), ranks, device, timeout_s, {}, work, arguments)
         return
     device_of_rank(device, ranks - 1, ranks)  # All have one, or none is started.
+    logging.getLogger("torch.multiprocessing.spawn").setLevel(
+        logging.ERROR
+    )  # that it ends the others; see the error
     # They meet at a file: a port could be taken.
     with tempfile.TemporaryDirectory(prefix="histo-monai-") as folder:
         meet = {"init_method": f"file://{folder}/ranks", "world_size": ranks}

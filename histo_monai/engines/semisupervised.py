@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import ignite.distributed as idist
 import numpy as np
 import torch
 from ignite.engine import Engine, Events
@@ -19,6 +20,7 @@ from histo_monai.engines.prediction import build_evaluator, take_statistics
 from histo_monai.engines.task import Task
 from histo_monai.loading.labeled import HiddenLabels, LabeledLoader
 from histo_monai.loading.streams import SideBySide
+from histo_monai.networks.shared_rows import SharedRows
 from histo_monai.randomness import Step
 from histo_monai.schedule import Schedule
 from histo_monai.semisupervised.protocol import GUESSES, Batch, SemiSupervised
@@ -65,6 +67,8 @@ def train_student(
 ) -> StudentResult:
     """Run a method; its model holds the last student afterwards.
 
+    Runs in each process of `ignite.distributed`, see `networks.shared_rows`: their number does not change the training.
+
     Args:
         method: what trains; moved to the task's device.
         task: what is learned.
@@ -85,8 +89,9 @@ def train_student(
     """
     to_device(method.network, task.device)
     shares = shares_of(method.model, task, statistics) if statistics and keeps_shares else None
+    shared = SharedRows(method.network, task.device)
     optimizer = method.optimizer(schedule)
-    step = StudentStep(method, task, labeled.targets, optimizer, seed, hidden)
+    step = StudentStep(method, task, labeled.targets, optimizer, seed, hidden, shared=shared)
     trainer = Engine(step)
     attach_means(trainer, step.measures)
     ScheduledRates(optimizer, schedule).attach(trainer)
@@ -105,11 +110,12 @@ def train_student(
         best=None,
         rank=task.objective.rank,
         pictures={"pairs": lambda: picture(*step.show(shown))},
-        images_per_step=batches.images_per_step,
+        images_per_step=batches.images_per_step // idist.get_world_size(),
         records=records,
     )
     if statistics:
-        take_statistics(method.model, task, statistics)
+        with shared.divided():
+            take_statistics(method.model, task, statistics)
         if shares is not None:
             keep_shares(method.model, task, statistics, shares)
     evaluator.run(validation.loader)
@@ -126,6 +132,7 @@ class StudentStep:
         optimizer: of the method.
         seed: of the views.
         hidden: labels that guesses are held against; they reach nothing that trains.
+        shared: by which processes; None: by those that there are.
 
     Attributes:
         measures: what a call gives: the method's, and how good its guesses are: of all patches with a hidden label, and
@@ -140,35 +147,42 @@ class StudentStep:
         optimizer: torch.optim.Optimizer,
         seed: int,
         hidden: HiddenLabels | None = None,
+        *,
+        shared: SharedRows | None = None,
     ) -> None:
+        self._device = task.device
+        self._shared = shared or SharedRows(method.network, task.device)
         self._of_method = tuple(name for name in method.measures if name != GUESSES)
         self.measures = self._of_method
         guesses = GUESSES in method.measures
-        self._hidden = hidden if hidden is not None and guesses and bool(hidden.known.any()) else None
+        self._hidden = None
+        if hidden is not None and guesses and bool(hidden.known.any()):
+            self._hidden = HiddenLabels(self._here(hidden.targets), self._here(hidden.known))
         self._objective = task.objective
         if self._hidden is not None:
             self.measures += (task.objective.GUESS_MEASURE,)
             if "used" in method.measures and task.objective.classes:
                 self.measures += (f"used_{task.objective.GUESS_MEASURE}",)
         self._method = method
-        self._device = task.device
-        self._targets = targets
+        self._targets = targets.to(task.device)
         self._optimizer = optimizer
         self._seed = seed
 
     def __call__(self, engine: Engine, pair: Any) -> dict[str, Measured]:
         """Views, outputs, loss, step; `measures` of the batch."""
-        (labeled, rows), (unlabeled, unlabeled_rows) = pair
+        (labeled, rows), (unlabeled, unlabeled_rows) = (
+            [self._shared.all_rows(self._here(part)) for part in parts] for parts in pair
+        )
         self._method.network.train()
         step = Step(self._seed, engine.state.epoch, engine.state.iteration)
-        here = self._here
-        batch = Batch(here(labeled), here(self._targets[rows]), here(unlabeled), step)
+        batch = Batch(labeled, self._targets[rows], unlabeled, step)
         views = self._method.views(batch)
-        with precision(self._device):
+        with precision(self._device), self._shared.divided():
             outputs = self._method.outputs(tuple(in_memory_order(view, self._device) for view in views))
         measured = self._method.measure(outputs, batch)
         self._optimizer.zero_grad(set_to_none=True)
         measured["loss"].mean().backward()
+        self._shared.sum_gradients()
         self._optimizer.step()
         self._method.after_step()
         found: dict[str, Measured] = {name: measured[name].detach() for name in self._of_method}
@@ -178,7 +192,7 @@ class StudentStep:
         """How good the guesses of a batch are, and which of them count."""
         if self._hidden is None:
             return {}
-        known, targets = self._here(self._hidden.known[rows]), self._here(self._hidden.targets[rows])
+        known, targets = self._hidden.known[rows], self._hidden.targets[rows]
         name, guesses = self._objective.GUESS_MEASURE, measured[GUESSES].detach()
         quality = self._objective.guess_quality(guesses, targets)
         found: dict[str, Measured] = {name: (quality, known)}

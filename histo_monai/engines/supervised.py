@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import ignite.distributed as idist
 import numpy as np
 import torch
 from ignite.engine import Engine
@@ -18,6 +19,7 @@ from histo_monai.engines.prediction import build_evaluator, predict, take_statis
 from histo_monai.engines.task import Task
 from histo_monai.loading.labeled import LabeledLoader
 from histo_monai.networks.average import StudentAndAverage
+from histo_monai.networks.shared_rows import SharedRows
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.randomness import Step
 from histo_monai.schedule import Schedule
@@ -79,7 +81,8 @@ def finetune(
 ) -> FinetuneResult:
     """Train all layers; leave the weights of the best validation (`Objective.rank`), or their average, in `model`.
 
-    CUDA uses bfloat16 autocast and channels-last.
+    CUDA uses bfloat16 autocast and channels-last. Runs in each process of `ignite.distributed`, see
+    `networks.shared_rows`: their number does not change the training.
 
     Args:
         model: moved to the task's device.
@@ -101,8 +104,9 @@ def finetune(
     network: nn.Module = average or model
     student = average.student if average else model
     to_device(network, task.device)
+    shared = SharedRows(network, task.device)
     optimizer = schedule.build_optimizer(student.parameter_groups(schedule.lr, tuning.trunk_rate))
-    step = _Step(student, task, labeled.targets, optimizer, seed, tuning)
+    step = _Step(student, task, labeled.targets, optimizer, seed, tuning, shared)
     trainer = Engine(step)
     attach_means(trainer, task.objective.MEASURES)
     ScheduledRates(optimizer, schedule).attach(trainer)
@@ -127,11 +131,12 @@ def finetune(
         best=best,
         rank=task.objective.rank,
         pictures={"answers": draw},
-        images_per_step=labeled.batch_size,
+        images_per_step=labeled.batch_size // idist.get_world_size(),
         records=records,
     )
     if statistics:
-        take_statistics(model, task, statistics)
+        with shared.divided():
+            take_statistics(model, task, statistics)
     evaluator.run(validation.loader)
     model.requires_grad_(True)  # the average had none
     kept = best.epoch if best else schedule.epochs
@@ -149,10 +154,12 @@ class _Step:
         optimizer: torch.optim.Optimizer,
         seed: int,
         tuning: Tuning,
+        shared: SharedRows,
     ) -> None:
         self._model = model
         self._task = task
-        self._targets = targets
+        self._targets = targets.to(task.device)
+        self._shared = shared
         self._optimizer = optimizer
         self._seed = seed
         self._augment = SupervisedAugmentation(
@@ -162,15 +169,16 @@ class _Step:
     def __call__(self, engine: Engine, batch: tuple[torch.Tensor, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Views, outputs, loss, step; what was measured, each of shape (n,)."""
         self._model.train()
-        patches, rows = batch
         device = self._task.device
+        patches, rows = (self._shared.all_rows(part.to(device, non_blocking=True)) for part in batch)
         now = Step(self._seed, engine.state.epoch, engine.state.iteration)
         self._augment.set_random_state(now.derive_seed("augmentation"))
-        views = self._augment(patches.to(device, non_blocking=True)).squeeze(1)
-        with precision(device):
+        views = self._augment(patches).squeeze(1)
+        with precision(device), self._shared.divided():
             outputs = self._model(in_memory_order(views, device))
-        measured = self._task.objective.measure(outputs, self._targets[rows].to(device, non_blocking=True))
+        measured = self._task.objective.measure(outputs, self._targets[rows])
         self._optimizer.zero_grad(set_to_none=True)
         measured["loss"].mean().backward()
+        self._shared.sum_gradients()
         self._optimizer.step()
         return {name: values.detach() for name, values in measured.items()}

@@ -82,9 +82,12 @@ class PatchReading:
     workers: int
     pin: bool
 
-    def in_order(self, rows: pd.DataFrame, batch_size: int) -> LabeledLoader:
-        """Every row once, in the order of the table."""
-        return self.loader(self.dataset(rows), rows, EpochBatches(len(rows), batch_size, seed=None))
+    def in_order(
+        self, rows: pd.DataFrame, batch_size: int, *, rank: int = 0, world_size: int = 1
+    ) -> LabeledLoader:
+        """Every row once, in the order of the table; of several processes each has a share of every batch."""
+        batches = EpochBatches(len(rows), batch_size, seed=None, rank=rank, world_size=world_size)
+        return self.loader(self.dataset(rows), rows, batches)
 
     def dataset(self, rows: pd.DataFrame) -> LabeledPatches:
         """The pixels of rows."""

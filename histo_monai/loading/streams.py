@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import ignite.distributed as idist
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -32,6 +33,8 @@ class ShuffledBatches(Sampler[list[int]]):
         seed: of the order.
         purpose: tells apart streams of one seed.
         slides: number of each row's slide, to read few slides at a time, see `order.shuffled_order`.
+        rank: this process, which takes a contiguous share of each batch.
+        world_size: number of processes.
     """
 
     def __init__(
@@ -43,15 +46,24 @@ class ShuffledBatches(Sampler[list[int]]):
         seed: int,
         purpose: str,
         slides: NDArray[np.int32] | None = None,
+        rank: int = 0,
+        world_size: int = 1,
     ) -> None:
         if num_samples < 1:
             raise InputError(f"no {purpose} patch to train on")
+        if batch_size % world_size:
+            raise InputError(
+                f"batch_size {batch_size} does not divide among {world_size} processes; make it a multiple, "
+                "or set HISTO_MONAI_RANKS"
+            )
         self.num_samples = num_samples
         self.batch_size = batch_size
         self.num_batches = num_batches or -(-num_samples // batch_size)
         self.seed = seed
         self.purpose = purpose
         self.slides = slides
+        self.rank = rank
+        self.world_size = world_size
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -70,7 +82,8 @@ class ShuffledBatches(Sampler[list[int]]):
                 order = shuffled_order(draw, self.num_samples, self.slides, MAX_OPEN)
                 waiting = np.concatenate([waiting, order])
                 passes += 1
-            yield waiting[: self.batch_size].tolist()
+            share = self.batch_size // self.world_size
+            yield waiting[self.rank * share : (self.rank + 1) * share].tolist()
             waiting = waiting[self.batch_size :]
 
 
@@ -83,7 +96,7 @@ def shuffled(
     purpose: str,
     num_batches: int | None = None,
 ) -> LabeledLoader:
-    """Full batches of rows, see `ShuffledBatches`."""
+    """Full batches of rows, see `ShuffledBatches`, of which each process of `ignite.distributed` reads its share."""
     dataset = reading.dataset(rows)
     batches = ShuffledBatches(
         len(rows),
@@ -92,6 +105,8 @@ def shuffled(
         seed=seed,
         purpose=purpose,
         slides=dataset.slides_to_mix,
+        rank=idist.get_rank(),
+        world_size=idist.get_world_size(),
     )
     return reading.loader(dataset, rows, batches)
 

@@ -16,7 +16,7 @@ from histo_monai.errors import InputError
 class ProcessBatchNorm2d(nn.BatchNorm2d):
     """`nn.BatchNorm2d` over the batches of all processes, for the devices that torch's SyncBatchNorm leaves out (CPU).
 
-    Every process must hold the same number of images. Statistics and gradients cross processes through differentiable
+    Processes may hold different numbers of images. Statistics and gradients cross processes through differentiable
     all-reduce; running statistics are updated with the unbiased variance of the global batch, as in torch.
     """
 
@@ -31,12 +31,14 @@ class ProcessBatchNorm2d(nn.BatchNorm2d):
     def _normalized(self, input: torch.Tensor) -> torch.Tensor:
         if not self.training or not dist.is_initialized():
             return super().forward(input)
-        world = dist.get_world_size()
-        mean = dist_nn.all_reduce(input.mean(dim=(0, 2, 3))) / world
+        num = input.new_tensor([input.numel() // input.shape[1]])
+        totals = dist_nn.all_reduce(torch.cat([input.sum(dim=(0, 2, 3)), num]))
+        mean, num = totals[:-1] / totals[-1], totals[-1].detach()
         centered = input - mean.view(1, -1, 1, 1)
-        variance = dist_nn.all_reduce(centered.square().mean(dim=(0, 2, 3))) / world
-        with torch.no_grad():
-            self._track(mean, variance, world * input.numel() // input.shape[1])
+        variance = dist_nn.all_reduce(centered.square().sum(dim=(0, 2, 3))) / num
+        if self.track_running_stats:
+            with torch.no_grad():
+                self._track(mean, variance, int(num))
         scale = self.weight * torch.rsqrt(variance + self.eps)
         return centered * scale.view(1, -1, 1, 1) + self.bias.view(1, -1, 1, 1)
 
@@ -78,13 +80,17 @@ def synchronise_batchnorm(module: nn.Module, device: torch.device) -> nn.Module:
     """Replace every batch-norm by one whose statistics span the processes; same names, same values.
 
     CUDA takes torch's own SyncBatchNorm (timm's, where an activation is part of the layer), other devices
-    `ProcessBatchNorm2d`. The module is changed in place.
+    `ProcessBatchNorm2d`. The module is changed in place; one that is so already stays.
 
     Raises:
         InputError: a batch-norm is of a kind whose statistics would stay in its process.
     """
+    spanning = (ProcessBatchNorm2d, nn.SyncBatchNorm)
     norms = [child for child in module.modules() if isinstance(child, nn.modules.batchnorm._BatchNorm)]
+    norms = [norm for norm in norms if not isinstance(norm, spanning)]
     kinds = {id(norm): _spanning(norm) for norm in norms}
+    if not kinds:
+        return module
     if device.type == "cuda":
         if ProcessBatchNormAct2d not in kinds.values():
             return nn.SyncBatchNorm.convert_sync_batchnorm(module)
@@ -102,6 +108,6 @@ def _spanning(norm: nn.Module) -> type[ProcessBatchNorm2d]:
     if isinstance(norm, nn.BatchNorm2d) and type(norm).__name__ == "BatchNormAct2d":
         return ProcessBatchNormAct2d
     raise InputError(
-        f"the encoder has a {type(norm).__name__}, whose statistics would stay in one process; pretrain it in one "
+        f"the encoder has a {type(norm).__name__}, whose statistics would stay in one process; train it in one "
         "(HISTO_MONAI_RANKS=1), or choose another encoder"
     )

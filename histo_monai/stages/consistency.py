@@ -6,6 +6,8 @@ import dataclasses
 import logging
 from functools import partial
 
+import ignite.distributed as idist
+import torch
 from matplotlib import image
 
 from histo_monai import artifacts
@@ -13,11 +15,13 @@ from histo_monai.artifacts import Run
 from histo_monai.assembly import Assembly, validation_metrics
 from histo_monai.engines.events import write_end
 from histo_monai.engines.fit import Records
+from histo_monai.engines.ranks import run_in_ranks
 from histo_monai.engines.resume import fingerprint
+from histo_monai.environment import read_environment
 from histo_monai.evaluation.choice import choose
 from histo_monai.idle import NO_PATCHES, has_patches, leave_empty
 from histo_monai.networks.checkpoint import save_model
-from histo_monai.params import load_params
+from histo_monai.params import Params, load_params
 from histo_monai.params.selection import selected
 from histo_monai.pictures.predictions import weak_and_strong
 from histo_monai.provenance import made_from, without_ids, write_metrics
@@ -54,7 +58,21 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
     if not has_patches():
         leave_empty(of_run.student_folder, params, NO_PATCHES, files=_FILES)
         return
-    assembly = Assembly.of(params)
+    environment = read_environment()
+    run_in_ranks(
+        _train,
+        of_run,
+        params,
+        device=environment.device,
+        ranks=environment.ranks,
+        timeout_s=environment.timeout_s,
+    )
+
+
+def _train(device: torch.device, of_run: Run, params: Params) -> None:
+    """In each process; the first chooses and writes."""
+    student = of_run.student
+    assembly = Assembly.of(params, device)
     rows = assembly.rows(of_run.derived_seed, with_unlabeled=True)
     start = of_run.models[FINETUNED]
     tables = [artifacts.PATCHES_CSV, artifacts.UNLABELED_CSV]
@@ -62,7 +80,7 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
     model, description = assembly.load(start)
     stage = f"consistency-{of_run.name}"
     events = artifacts.tensorboard_folder("consistency", of_run.name)
-    decided_by = [*of_run, selected(params, PARAM_NAMES, method, student)]
+    decided_by = [*of_run, selected(params, PARAM_NAMES, of_run.method, student)]
     result = teach_student(
         assembly,
         student,
@@ -76,6 +94,8 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
             fingerprint(decided_by, [*tables, start], student_code("consistency", student)),
         ),
     )
+    if idist.get_rank() > 0:
+        return
     choice = choose(
         assembly.load(start)[0],
         model,

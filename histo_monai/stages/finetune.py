@@ -6,6 +6,8 @@ import dataclasses
 import logging
 from functools import partial
 
+import ignite.distributed as idist
+import torch
 from matplotlib import image
 
 from histo_monai import artifacts
@@ -13,12 +15,14 @@ from histo_monai.artifacts import Run
 from histo_monai.assembly import Assembly, validation_metrics
 from histo_monai.engines.events import write_end
 from histo_monai.engines.fit import Records
+from histo_monai.engines.ranks import run_in_ranks
 from histo_monai.engines.resume import fingerprint
+from histo_monai.environment import read_environment
 from histo_monai.finetuning import finetune_encoder
 from histo_monai.idle import NO_PATCHES, has_patches, leave_empty
 from histo_monai.imports import stage_sha256
 from histo_monai.networks.checkpoint import save_model
-from histo_monai.params import load_params
+from histo_monai.params import Params, load_params
 from histo_monai.params.selection import selected
 from histo_monai.pictures.predictions import answers
 from histo_monai.provenance import made_from, without_ids, write_metrics
@@ -49,7 +53,20 @@ def run(method: str, encoder: int, seed: int) -> None:
         files = (artifacts.MODEL, artifacts.CURVES, artifacts.ANSWERS)
         leave_empty(of_run.finetuned, params, NO_PATCHES, files=files)
         return
-    assembly = Assembly.of(params)
+    environment = read_environment()
+    run_in_ranks(
+        _train,
+        of_run,
+        params,
+        device=environment.device,
+        ranks=environment.ranks,
+        timeout_s=environment.timeout_s,
+    )
+
+
+def _train(device: torch.device, of_run: Run, params: Params) -> None:
+    """In each process; the first writes."""
+    assembly = Assembly.of(params, device)
     rows = assembly.rows(of_run.derived_seed, with_unlabeled=False)
     start = of_run.encoder_path
     provenance = made_from(params, [artifacts.PATCHES_CSV, start], [rows.labeled, rows.validation])
@@ -68,6 +85,8 @@ def run(method: str, encoder: int, seed: int) -> None:
             fingerprint(decided_by, [artifacts.PATCHES_CSV, start], stage_sha256("finetune")),
         ),
     )
+    if idist.get_rank() > 0:
+        return
     metrics = {
         **validation_metrics(result.validation),
         "best_epoch": result.best_epoch,
@@ -77,8 +96,8 @@ def run(method: str, encoder: int, seed: int) -> None:
     described = {
         **description,
         "stage": "finetune",
-        "encoder_seed": encoder,
-        "seed": seed,
+        "encoder_seed": of_run.encoder,
+        "seed": of_run.seed,
         "metrics": metrics,
         "params": dataclasses.asdict(params.finetune_section),
         "provenance": without_ids(provenance),

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import ignite.distributed as idist
 import numpy as np
 import pytest
 import torch
@@ -16,6 +17,7 @@ from histo_monai.engines.pretrain import placed, training_step
 from histo_monai.engines.semisupervised import StudentStep
 from histo_monai.engines.task import Task
 from histo_monai.networks.encoder import build_encoder
+from histo_monai.networks.shared_rows import share_of
 from histo_monai.networks.start import EncoderStart
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.params import load_params
@@ -39,13 +41,13 @@ StepOf = Callable[[str, torch.device, torch.dtype], tuple[float, torch.Tensor]]
 """Name, device, what it computes in -> loss and gradients of a step."""
 
 
-def _tissue(*shape: int) -> torch.Tensor:
-    """Smooth color on grain, (*shape, 3, SIDE, SIDE), uint8."""
+def _tissue(*shape: int, side: int = SIDE) -> torch.Tensor:
+    """Smooth color on grain, (*shape, 3, side, side), uint8."""
     random = torch.Generator().manual_seed(0)
     num = int(np.prod(shape))
     coarse = torch.rand(num, 3, 8, 8, generator=random)
-    smooth = torch.nn.functional.interpolate(coarse, size=(SIDE, SIDE), mode="bilinear")
-    grain = 6 * torch.randn(num, 3, SIDE, SIDE, generator=random)
+    smooth = torch.nn.functional.interpolate(coarse, size=(side, side), mode="bilinear")
+    grain = 6 * torch.randn(num, 3, side, side, generator=random)
     return (40 + 180 * smooth + grain).clamp(0, 255).to(torch.uint8).unflatten(0, shape)
 
 
@@ -87,14 +89,16 @@ def _pretext_step(name: str, device: torch.device, dtype: torch.dtype) -> tuple[
     return float(measured["loss"].double().mean()), _gradients(network)
 
 
-def _student_step(name: str, device: torch.device, dtype: torch.dtype) -> tuple[float, torch.Tensor]:
+def student_step(
+    name: str, device: torch.device, dtype: torch.dtype, side: int = SIDE
+) -> tuple[float, torch.Tensor]:
     """Loss and gradients of a step of the engine; views are those that the CPU makes."""
     torch.manual_seed(0)
-    task = Task(None if name == "rankup" else ["a", "b", "c"], patch_px=SIDE, device=device)
+    task = Task(None if name == "rankup" else ["a", "b", "c"], patch_px=side, device=device)
     method: Any = METHODS[name](
         model=TaskModel(build_encoder(), "linear" if name != "paper" else "pair", task.num_outputs),
         objective=task.objective,
-        patch_px=SIDE,
+        patch_px=side,
         n_aug=7,
         recipe=PARAMS.student_recipe,
         settings=PARAMS.consistency.methods[name],
@@ -102,7 +106,7 @@ def _student_step(name: str, device: torch.device, dtype: torch.dtype) -> tuple[
     for part in method.network.children():  # What methods follow in buffers of their own is float32.
         part.to(dtype)
     to_device(method.network, device)
-    labeled, unlabeled = _tissue(8, 1), _tissue(24, 1).flip(0)
+    labeled, unlabeled = _tissue(8, 1, side=side), _tissue(24, 1, side=side).flip(0)
     targets = torch.linspace(0, 1, 8) if name == "rankup" else torch.arange(8) % 3
     targets = _as(targets, CPU, dtype)
     views_of = method.views
@@ -119,7 +123,15 @@ def _student_step(name: str, device: torch.device, dtype: torch.dtype) -> tuple[
     step = StudentStep(method, task, targets, optimizer, seed=0)
     engine = Engine(lambda *_: None)
     engine.state = State(epoch=1, iteration=1)
-    measured = step(engine, ((labeled, torch.arange(8)), (unlabeled, torch.arange(24))))
+    rank, num_ranks = idist.get_rank(), idist.get_world_size()  # each reads its share, as loaders give it
+    measured = step(
+        engine,
+        [
+            (patches[share], torch.arange(len(patches))[share])
+            for patches in (labeled, unlabeled)
+            for share in [share_of(rank, num_ranks, len(patches))]
+        ],
+    )
     return float(measured["loss"].double().mean()), _gradients(method.network)
 
 
@@ -133,7 +145,7 @@ def _reference(step_of: StepOf, name: str) -> tuple[float, torch.Tensor]:
     ("step_of", "name"),
     [
         *(pytest.param(_pretext_step, name, id=f"pretext {name}") for name in TRAINED),
-        *(pytest.param(_student_step, name, id=f"student {name}") for name in METHODS),
+        *(pytest.param(student_step, name, id=f"student {name}") for name in METHODS),
     ],
 )
 def test_a_step_has_loss_and_gradients_of_float64(
