@@ -94,7 +94,7 @@ def draw_splits(
         InputError: there is only one patient (or slide), or a class cannot be on both sides.
     """
     split = table["split"].copy()
-    rows = table[split == ""]
+    rows = table.loc[split == "", ["patch_id", "slide_id", "patient_id", "label"]]
     rows = rows.iloc[order_of(rows["patch_id"])]
     if rows.empty:
         return split
@@ -189,7 +189,7 @@ def label_ranks(table: pd.DataFrame, generator: np.random.Generator) -> pd.Serie
         Missing (NaN) for the rows of other splits.
     """
     rows = table[table["split"] == "train"]
-    rows = rows.iloc[order_of(rows["patch_id"])]
+    rows = rows[["label", "score"]].iloc[order_of(rows["patch_id"])]
     bins = np.clip(np.floor(rows["score"] * 10), 0, 9)
     stratum = rows["label"].where(rows["score"].isna(), bins.astype(str))
     drawn = pd.DataFrame({"stratum": stratum, "key": generator.random(len(rows))}).sort_values("key")
