@@ -26,7 +26,8 @@ class Batch:
         labeled: pixels, shape (B, 1, 3, H, H), uint8.
         targets: of the labeled patches, shape (B,): class numbers int64, or scores float32.
         unlabeled: pixels, shape (mu B, 1, 3, H, H), uint8; their labels are nobody's business.
-        step: tells chance apart: views are a function of it and of the pixels.
+        step: all chance is a function of it: several processes that train do the same step side by side, on the whole
+            batch, and only encoders (`networks.encoder.Encoder`) share its rows, see `networks.shared_rows`.
     """
 
     labeled: torch.Tensor
