@@ -30,13 +30,18 @@ if TYPE_CHECKING:  # takes a second, which stages without a network spare
     import torch
 
 
-class Sharing(TypedDict):
-    """See `Environment.sharing`."""
+class InRanks(TypedDict):
+    """See `Environment.in_ranks`."""
 
     device: torch.device
-    workers: int
     ranks: int
     timeout_s: float
+
+
+class Sharing(InRanks):
+    """See `Environment.sharing`."""
+
+    workers: int
 
 
 @dataclass(frozen=True)
@@ -50,11 +55,14 @@ class Environment:
     timeout_s: int
 
     @property
+    def in_ranks(self) -> InRanks:
+        """How processes share a training: the keyword arguments of `engines.ranks.run_in_ranks`."""
+        return InRanks(device=self.device, ranks=self.ranks, timeout_s=float(self.timeout_s))
+
+    @property
     def sharing(self) -> Sharing:
         """How work on slides is shared: the keyword arguments of `engines.maps.slides.over_slides`."""
-        return Sharing(
-            device=self.device, workers=self.workers, ranks=self.ranks, timeout_s=float(self.timeout_s)
-        )
+        return Sharing(**self.in_ranks, workers=self.workers)
 
     def use_cpus(self, processes: int = 1) -> None:
         """Share the cores among this many training processes: threads that decode slides and, on a CPU, torch's."""

@@ -58,15 +58,7 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
     if not has_patches():
         leave_empty(of_run.student_folder, params, NO_PATCHES, files=_FILES)
         return
-    environment = read_environment()
-    run_in_ranks(
-        _train,
-        of_run,
-        params,
-        device=environment.device,
-        ranks=environment.ranks,
-        timeout_s=environment.timeout_s,
-    )
+    run_in_ranks(_train, of_run, params, **read_environment().in_ranks)
 
 
 def _train(device: torch.device, of_run: Run, params: Params) -> None:

@@ -53,15 +53,7 @@ def run(method: str, encoder: int, seed: int) -> None:
         files = (artifacts.MODEL, artifacts.CURVES, artifacts.ANSWERS)
         leave_empty(of_run.finetuned, params, NO_PATCHES, files=files)
         return
-    environment = read_environment()
-    run_in_ranks(
-        _train,
-        of_run,
-        params,
-        device=environment.device,
-        ranks=environment.ranks,
-        timeout_s=environment.timeout_s,
-    )
+    run_in_ranks(_train, of_run, params, **read_environment().in_ranks)
 
 
 def _train(device: torch.device, of_run: Run, params: Params) -> None:

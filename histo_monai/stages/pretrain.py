@@ -52,16 +52,7 @@ def run(method: str, encoder: int) -> None:
     """Write data/models/<method>-<encoder>: encoder and JSON, metrics, summary, curves.csv, answers.png."""
     params = load_params(artifacts.PARAMS)
     environment = read_environment()
-    run_in_ranks(
-        _train,
-        method,
-        encoder,
-        params,
-        environment,
-        device=environment.device,
-        ranks=environment.ranks,
-        timeout_s=environment.timeout_s,
-    )
+    run_in_ranks(_train, method, encoder, params, environment, **environment.in_ranks)
 
 
 def _train(device: torch.device, method: str, seed: int, params: Params, environment: Environment) -> None:
