@@ -147,7 +147,7 @@ def student_stepping(path: Path, name: str, size: Size, *, is_kept: bool, num_re
         objective=task.objective,
         patch_px=size.patch_px,
         n_aug=7,
-        recipe=PARAMS.student_recipe,
+        recipe=PARAMS.student_recipe(task.kind),
         settings=PARAMS.consistency.methods[name],
     )
     rows_of_labels = table.head(NUM_KEPT * size.batch_size).reset_index(drop=True)

@@ -18,6 +18,7 @@ from histo_monai.params.file import read_tree
 from histo_monai.params.sections import Params
 from histo_monai.pretext import PRETEXTS
 from histo_monai.semisupervised import METHODS
+from histo_monai.settings.recipe import LABEL_KINDS
 from histo_monai.settings.rules import Ascending, NamedIn, NumberOf, Range, SectionsOf, Unique
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -25,7 +26,7 @@ PAGE = ROOT / "docs/params.md"
 FILES = (ROOT / "params.yaml", ROOT / "params/paper.yaml")
 COLUMNS = ("param", "unit", "allowed", "`params.yaml`", "`params/paper.yaml`", "meaning", "source")
 _FILLED = slice(2, 5)
-_PARTS = {"dataset": DATASETS, "method": PRETEXTS, "student": METHODS}
+_PARTS = {"dataset": DATASETS, "kind": LABEL_KINDS, "method": PRETEXTS, "student": METHODS}
 _UNIONS = (types.UnionType, typing.Union)
 
 
@@ -49,7 +50,7 @@ def _cells(line: str) -> list[str]:
 
 
 def pattern(param: str) -> re.Pattern[str]:
-    """The keys that a row is about: `<dataset>`, `<method>`, `<student>` stand for any, `<a,b>` for these two."""
+    """The keys that a row is about: `<dataset>`, `<kind>` and the like stand for any, `<a,b>` for these two."""
     way = re.sub(
         r"<([^>]+)>",
         lambda match: f"({'|'.join(_PARTS.get(match[1], match[1].split(',')))})",
@@ -65,6 +66,8 @@ def rule_of(key: str) -> Any:
         if isinstance(hint, SectionsOf):
             hint = hint.section(name)
             continue
+        if typing.get_origin(hint) in _UNIONS:  # a section, or null
+            hint = typing.get_args(hint)[0]
         hints = typing.get_type_hints(hint, include_extras=True)
         beside = [
             rule for rule in map(_sections, hints.values()) if rule and rule.beside and name in rule.names()

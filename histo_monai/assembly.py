@@ -158,9 +158,9 @@ class Assembly:
             params.alpha,
         )
         if not run.student:
-            return known.with_schedule(params.finetune_section)
+            return known.with_schedule(params.finetune_section(self.task.kind))
         known = dataclasses.replace(known, mu=params.mu, n_aug=params.n_aug)
-        return known.with_schedule(params.student_section(run.student))
+        return known.with_schedule(params.student_section(run.student, self.task.kind))
 
     def load_run(self, run: Run) -> dict[str, TaskModel]:
         """Fine-tuned model and student, by name."""

@@ -37,7 +37,7 @@ def finetune_encoder(
     Raises:
         InputError: see `from_encoder`; or the loss is not finite.
     """
-    section = assembly.params.finetune_section
+    section = assembly.params.finetune_section(assembly.task.kind)
     schedule = schedule_of(section)
     torch.manual_seed(derive_seed(seed, "initialisation"))
     model, description = from_encoder(encoder, assembly.task.num_outputs)

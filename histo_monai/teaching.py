@@ -37,14 +37,14 @@ def teach_student(
         InputError: the loss is not finite.
     """
     params = assembly.params
-    section = params.student_section(student)
+    section = params.student_section(student, assembly.task.kind)
     schedule = schedule_of(section)
     method = METHODS[student](
         model=model,
         objective=assembly.task.objective,
         patch_px=params.patch_px,
         n_aug=params.n_aug,
-        recipe=params.student_recipe,
+        recipe=params.student_recipe(assembly.task.kind),
         settings=params.consistency.methods[student],
     )
     labeled, unlabeled = two_streams(

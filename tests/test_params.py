@@ -18,6 +18,7 @@ from histo_monai.params.file import read_tree
 from histo_monai.params.selection import selected
 from histo_monai.pretext import PRETEXTS
 from histo_monai.settings.reader import as_tree
+from histo_monai.settings.recipe import label_kind
 
 
 @pytest.fixture
@@ -180,7 +181,6 @@ def _without(tree: Any, dotted: str) -> Any:
 
 
 SECTIONS = [f"{kind}.{name}" for kind in ("labels", "finetune", "consistency") for name in DATASETS]
-RECIPES = [f"{stage}.recipe.{name}" for stage in ("finetune", "consistency") for name in DATASETS]
 SECTIONS += [f"{kind}.{name}" for kind in ("corpora", "heatmap") for name in DATASETS if name != "kather"]
 
 
@@ -188,7 +188,7 @@ def test_every_key_is_needed(tree: Any) -> None:
     tree["methods"] = list(PRETEXTS)
     tree["encoder"]["weights"] = "data/weights/a.pt"
     parse_params(tree)
-    unused = {dotted for dotted in (*SECTIONS, *RECIPES) if not dotted.endswith(tree["dataset"])}
+    unused = {dotted for dotted in SECTIONS if not dotted.endswith(tree["dataset"])}
     unused |= {
         f"consistency.methods.{name}"
         for name in tree["consistency"]["methods"]
@@ -217,35 +217,41 @@ def test_sections_of_a_dataset_are_needed_where_it_is_in_use(dotted: str, tree: 
         parse_params(tree | used)
 
 
-def test_each_dataset_is_fine_tuned_by_its_recipe_or_without_one_by_its_section(tree: Any) -> None:
+def test_each_kind_of_labels_is_learned_by_its_recipe_or_without_one_by_the_section_of_the_dataset(
+    tree: Any,
+) -> None:
     recipes = tree["finetune"]["recipe"]
-    recipes["kather"] = None
-    params = parse_params(tree)
-    assert as_tree(params.finetune_section) == recipes["camelyon16"]
-    assert as_tree(parse_params(tree | {"dataset": "kather"}).finetune_section) == (
+    recipes["many_classes"] = None
+    params = parse_params(tree | {"dataset": "kather"})
+    assert as_tree(params.finetune_section(label_kind(["tumor", "normal"]))) == recipes["two_classes"]
+    assert as_tree(params.finetune_section(label_kind(None))) == recipes["scores"]
+    assert as_tree(params.finetune_section(label_kind(["a", "b", "c"]))) == (
         tree["finetune"]["kather"] | {"milestones": tuple(tree["finetune"]["kather"]["milestones"])}
     )
-    del recipes["kather"]
-    assert parse_params(tree)
     with pytest.raises(
-        ParamsError, match=r"^finetune\.recipe\.kather: missing key; expected a section, or null$"
+        ParamsError, match=r"^finetune\.recipe\.own: unknown key; known here: two_classes, many"
     ):
-        parse_params(tree | {"dataset": "kather"})
+        parse_params(_set(tree, "finetune.recipe.own", None))
+    del recipes["many_classes"]
+    with pytest.raises(
+        ParamsError, match=r"^finetune\.recipe\.many_classes: missing key; expected a section, or null$"
+    ):
+        parse_params(tree)
     with pytest.raises(ParamsError, match=r"^finetune\.recipe: expected a section with keys, got nothing$"):
         parse_params(_set(tree, "finetune.recipe", None))
 
 
 def test_shares_are_kept_where_there_are_patches_to_take_them_of(tree: Any) -> None:
-    recipe = tree["consistency"]["recipe"][tree["dataset"]]
+    recipe = tree["consistency"]["recipe"]["two_classes"]
     recipe |= {"keep_shares": False, "batchnorm_patches": 0}
-    assert not parse_params(tree).student_recipe.keep_shares
+    assert not parse_params(tree).student_recipe("two_classes").keep_shares
     recipe |= {"keep_shares": True}
     with pytest.raises(
-        ParamsError, match=r"recipe\.camelyon16\.keep_shares: true, .*batchnorm_patches: 1024"
+        ParamsError, match=r"recipe\.two_classes\.keep_shares: true, .*batchnorm_patches: 1024"
     ):
         parse_params(tree)
     recipe |= {"batchnorm_patches": 64}
-    assert parse_params(tree).student_recipe.keep_shares
+    assert parse_params(tree).student_recipe("two_classes").keep_shares
 
 
 def test_a_corpus_needs_its_section_whatever_the_dataset(tree: Any) -> None:

@@ -135,7 +135,8 @@ def student_row(path: Path, name: str, size: Size, rounds: int, *, is_kept: bool
 def of_run(name: str) -> tuple[int, int]:
     """Steps of an epoch and epochs of a student of Camelyon16 by params/paper.yaml."""
     if name != OF_PAPER:
-        return PAPER.student_recipe.steps_per_epoch, PAPER.student_recipe.epochs
+        recipe = PAPER.student_recipe("two_classes")
+        return recipe.steps_per_epoch, recipe.epochs
     train, section = PAPER.labels_section.train, PAPER.consistency.datasets["camelyon16"]
     return -(-(train.num_tumor + train.num_normal) // (MU * section.batch_size)), section.epochs
 

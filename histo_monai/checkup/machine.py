@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import resource
 import shutil
@@ -16,6 +17,7 @@ from histo_monai.environment import read_environment
 from histo_monai.errors import InputError
 from histo_monai.files.cluster import cluster_address
 from histo_monai.params import Params
+from histo_monai.settings.recipe import LABEL_KINDS
 
 CGROUP_LIMITS = (
     Path("/sys/fs/cgroup/memory.max"),
@@ -144,8 +146,11 @@ def shared_memory(params: Params | None) -> Iterator[Finding]:
         return
     images = max(
         params.evaluate.batch_size,
-        *(params.student_section(name).batch_size * (1 + params.mu) for name in params.students),
-        params.finetune_section.batch_size,
+        *(
+            params.student_section(name, kind).batch_size * (1 + params.mu)
+            for name, kind in itertools.product(params.students, LABEL_KINDS)
+        ),
+        *(params.finetune_section(kind).batch_size for kind in LABEL_KINDS),
     )
     need = workers * NUM_PREFETCHED * images * 3 * params.patch_px**2
     message = f"{free / 1e6:.0f} MB free in {SHARED_MEMORY}; {workers} workers take up to {need / 1e6:.0f} MB"

@@ -16,6 +16,7 @@ from histo_monai.environment import Environment, read_environment
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.params import Params
+from histo_monai.settings.recipe import LABEL_KINDS
 from histo_monai.slides import Box, open_slide
 
 SECONDS = 1.0
@@ -60,7 +61,8 @@ def patches_per_second(patch_px: int) -> float:
 
 def images_per_second(params: Params, environment: Environment) -> float:
     """Of steps of a fine-tuning: forward, backward, update."""
-    batch = min(_MAX_BATCH[environment.device.type], params.finetune_section.batch_size)
+    most = max(params.finetune_section(kind).batch_size for kind in LABEL_KINDS)
+    batch = min(_MAX_BATCH[environment.device.type], most)
     encoder = build_encoder(params.encoder.name, params.patch_px)
     model = TaskModel(encoder, "linear", 2).to(environment.device).train()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)

@@ -11,6 +11,7 @@ import torch
 from histo_monai.errors import InputError
 from histo_monai.losses import Classification, Objective, Regression
 from histo_monai.networks.task_model import num_outputs
+from histo_monai.settings.recipe import LabelKind, label_kind
 
 
 class Task:
@@ -23,11 +24,13 @@ class Task:
 
     Attributes:
         objective: classification or regression.
+        kind: of labels, which has its recipes.
         classes, patch_px, device: as above.
     """
 
     def __init__(self, classes: list[str] | None, *, patch_px: int, device: torch.device) -> None:
         self.classes = classes
+        self.kind: LabelKind = label_kind(classes)
         self.objective: Objective = Regression() if classes is None else Classification(classes)
         self.patch_px = patch_px
         self.device = device

@@ -52,6 +52,7 @@ class Ahead:
         maps: None where no slides will be mapped.
         teaches: whether a student learns from patches without labels.
         num_unlabeled: patches that nobody has labeled.
+        ignore_stains: methods of pretraining that learn to.
     """
 
     patch_px: int
@@ -60,6 +61,7 @@ class Ahead:
     maps: MapsAhead | None
     teaches: bool
     num_unlabeled: int
+    ignore_stains: tuple[str, ...] = ()
 
 
 def problems_ahead(
@@ -94,6 +96,11 @@ def remarks_ahead(table: pd.DataFrame, whole_slides: pd.DataFrame, ahead: Ahead)
         lines.append(
             "students have no patch without a label to learn from: all labels are used, and no other patches are drawn "
             "(labels.<dataset>.unlabeled, where labeled squares of slides tell the resolution)"
+        )
+    if ahead.ignore_stains and table["score"].notna().any():
+        lines.append(
+            f"labels are scores, and {', '.join(ahead.ignore_stains)} learns to look past the stains that scores are "
+            "of: methods: [random, rsp] did better in trials"
         )
     if ahead.maps is not None and (whole_slides["label"] != "").any():
         classes = sorted(set(table["label"]) - {""})

@@ -16,6 +16,7 @@ from histo_monai.params.sections import Params
 from histo_monai.pretext import PRETEXTS
 from histo_monai.semisupervised import METHODS
 from histo_monai.settings.reader import ParamsError, read_section
+from histo_monai.settings.recipe import LABEL_KINDS
 
 __all__ = ["Params", "ParamsError", "check_run", "load_params", "parse_params"]
 
@@ -102,7 +103,7 @@ def parse_params(tree: object) -> Params:
             corpus=params.corpus, num_train=params.corpus_section.num_train, weights=params.encoder.weights
         )
     _check_encoder(params)
-    _check_recipe(params)
+    _check_recipes(params)
     return params
 
 
@@ -118,7 +119,6 @@ def _check_datasets(params: Params) -> None:
         "labels": params.labels,
         "finetune": params.finetune.datasets,
         "consistency": params.consistency.datasets,
-        "consistency.recipe": params.consistency.recipe,
     }
     if DATASETS[params.dataset].MapSettings is not None:
         sections["heatmap"] = params.heatmap.datasets
@@ -128,17 +128,16 @@ def _check_datasets(params: Params) -> None:
     for where, name, held in (*needed, ("corpora", params.corpus, params.corpora)):
         if name not in held:
             raise ParamsError(f"{where}.{name}: missing key; expected a section")
-    if params.dataset not in params.finetune.recipe:
-        raise ParamsError(f"finetune.recipe.{params.dataset}: missing key; expected a section, or null")
 
 
-def _check_recipe(params: Params) -> None:
-    recipe = params.consistency.recipe[params.dataset]
-    if recipe.keep_shares and not recipe.batchnorm_patches:
-        raise ParamsError(
-            f"consistency.recipe.{params.dataset}.keep_shares: true, and there is no patch to take shares of; set "
-            "batchnorm_patches: 1024 beside it, or keep_shares: false"
-        )
+def _check_recipes(params: Params) -> None:
+    for kind in LABEL_KINDS:
+        recipe = params.consistency.recipe.of(kind)
+        if recipe.keep_shares and not recipe.batchnorm_patches:
+            raise ParamsError(
+                f"consistency.recipe.{kind}.keep_shares: true, and there is no patch to take shares of; set "
+                "batchnorm_patches: 1024 beside it, or keep_shares: false"
+            )
 
 
 def _check_encoder(params: Params) -> None:

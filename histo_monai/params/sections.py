@@ -22,7 +22,7 @@ from histo_monai.pretext import PRETEXTS
 from histo_monai.pretext.settings import PretextSettings
 from histo_monai.semisupervised import METHODS
 from histo_monai.semisupervised.students.settings import StrongSettings, StudentRecipe
-from histo_monai.settings.recipe import Recipe, TeachingRecipe
+from histo_monai.settings.recipe import LabelKind, Recipe, TeachingRecipe
 from histo_monai.settings.rules import (
     Count,
     CountOrZero,
@@ -109,30 +109,51 @@ class FinetuneRecipe(Recipe):
     probe: bool
 
 
-def _recipes() -> SectionsOf:
-    """A recipe of fine-tuning for each dataset that has labels, or none."""
-    return SectionsOf(DATASETS, "LabelSettings", each=FinetuneRecipe, optional=True)
+@dataclass(frozen=True)
+class FinetuneRecipes:
+    """One for each kind of labels; None: the paper's way."""
+
+    two_classes: FinetuneRecipe | None
+    many_classes: FinetuneRecipe | None
+    scores: FinetuneRecipe | None
+
+    def of(self, kind: LabelKind) -> FinetuneRecipe | None:
+        """That of a kind."""
+        recipe: FinetuneRecipe | None = getattr(self, kind)
+        return recipe
 
 
 @dataclass(frozen=True)
 class FinetuneParams:
-    """Fine-tuning: by the recipe of the dataset, or without one as the paper has it, a section for each dataset."""
+    """Fine-tuning: by the recipe of the kind of labels, or as the paper has it, a section for each dataset."""
 
-    recipe: Annotated[Mapping[str, FinetuneRecipe | None], _recipes()]
+    recipe: FinetuneRecipes
     datasets: Annotated[Mapping[str, TrainingParams], _trainings()]
+
+
+@dataclass(frozen=True)
+class TeachingRecipes:
+    """One for each kind of labels."""
+
+    two_classes: TeachingRecipe
+    many_classes: TeachingRecipe
+    scores: TeachingRecipe
+
+    def of(self, kind: LabelKind) -> TeachingRecipe:
+        """That of a kind."""
+        recipe: TeachingRecipe = getattr(self, kind)
+        return recipe
 
 
 @dataclass(frozen=True)
 class ConsistencyParams:
     """Semi-supervised training: settings of each method, and how long and fast.
 
-    All students but the paper's train by the recipe of the dataset, that one by a section for each dataset.
+    All students but the paper's train by the recipe of the kind of labels, that one by a section for each dataset.
     `batch_size` counts labeled images; mu times as many unlabeled ones come with them. `strong`: views of the former.
     """
 
-    recipe: Annotated[
-        Mapping[str, TeachingRecipe], SectionsOf(DATASETS, "LabelSettings", each=TeachingRecipe)
-    ]
+    recipe: TeachingRecipes
     strong: StrongSettings
     methods: Annotated[Mapping[str, Any], SectionsOf(METHODS)]
     datasets: Annotated[Mapping[str, TrainingParams], _trainings()]
@@ -214,21 +235,20 @@ class Params:
         """The section of `labels` that `dataset` names: what the dataset's `LabelSettings` says."""
         return self.labels[self.dataset]
 
-    @property
-    def finetune_section(self) -> TrainingParams | FinetuneRecipe:
-        """The recipe of the dataset; where that is null, the section of `finetune` that `dataset` names."""
-        return self.finetune.recipe[self.dataset] or self.finetune.datasets[self.dataset]
+    def finetune_section(self, kind: LabelKind) -> TrainingParams | FinetuneRecipe:
+        """The recipe of a kind of labels; where that is null, the section of `finetune` that `dataset` names."""
+        return self.finetune.recipe.of(kind) or self.finetune.datasets[self.dataset]
 
-    @property
-    def student_recipe(self) -> StudentRecipe:
-        """The recipe that students of the dataset train by, with its strong views."""
-        recipe = dataclasses.asdict(self.consistency.recipe[self.dataset])
-        return StudentRecipe(**recipe, strong=self.consistency.strong)
+    def student_recipe(self, kind: LabelKind) -> StudentRecipe:
+        """The recipe that students of a kind of labels train by, with its strong views."""
+        return StudentRecipe(
+            **dataclasses.asdict(self.consistency.recipe.of(kind)), strong=self.consistency.strong
+        )
 
-    def student_section(self, student: str) -> TrainingParams | StudentRecipe:
+    def student_section(self, student: str, kind: LabelKind) -> TrainingParams | StudentRecipe:
         """How long and how fast a semi-supervised method trains: by the recipe, or as `dataset` says."""
         if self.consistency.methods[student].by_recipe:
-            return self.student_recipe
+            return self.student_recipe(kind)
         return self.consistency.datasets[self.dataset]
 
     @property

@@ -15,9 +15,11 @@ class PretextSettings:
 
     Attributes:
         needs_slides: whether the method learns from the slides of the corpus, so that there must be some.
+        ignores_stains: whether it learns to see the same in other stains, and scores of cells and stains worse.
     """
 
     needs_slides: ClassVar[bool] = True
+    ignores_stains: ClassVar[bool] = False
 
     def check(self, *, corpus: str, num_train: int, weights: str | None) -> None:
         """Refuse what does not go with the rest of the params; called when they are read, if the method is in use.
@@ -90,7 +92,10 @@ class ContrastSettings:
         queue_size: keys that a query is held against.
         key_momentum: share of the key network that stays at each step.
         temperature: divides the cosine similarities.
+        ignores_stains: as in `PretextSettings`; its views change colors.
     """
+
+    ignores_stains: ClassVar[bool] = True
 
     queue_size: Count
     key_momentum: Fraction

@@ -107,12 +107,7 @@ def _sections(rule: SectionsOf, tree: object, where: str) -> dict[str, Any]:
     for name in tree:
         if rule.section(name) is None:
             raise ParamsError(f"{_join(where, name)}: unknown key{_advice(name, rule.names())}")
-    return {
-        name: None
-        if rule.optional and tree[name] is None
-        else read_section(rule.section(name), tree[name], _join(where, name))
-        for name in tree
-    }
+    return {name: read_section(rule.section(name), tree[name], _join(where, name)) for name in tree}
 
 
 def _advice(key: object, known: list[str]) -> str:

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal, get_args
 
 from histo_monai.settings.rules import Count, CountOrZero, Fraction, Positive, Range
+
+LabelKind = Literal["two_classes", "many_classes", "scores"]
+"""What is learned. Each kind has recipes: what is right for two classes is not for nine or for scores."""
+LABEL_KINDS: tuple[LabelKind, ...] = get_args(LabelKind)
+
+
+def label_kind(classes: Sequence[str] | None) -> LabelKind:
+    """That of a task with these classes; None: scores. A single class counts as two, of which one is unseen."""
+    if classes is None:
+        return "scores"
+    return "many_classes" if len(classes) > 2 else "two_classes"
 
 
 @dataclass(frozen=True)

@@ -80,14 +80,12 @@ class SectionsOf:
         settings: attribute of a part that holds a frozen dataclass; None there: it has no section of this kind.
         each: the dataclass, where it is the same for every part; `settings` then says only which have a section.
         beside: the sections stand beside the other fields of their own section, not in one of their name.
-        optional: null may stand for a section.
     """
 
     registry: Registry
     settings: str = "Settings"
     each: type | None = None
     beside: bool = False
-    optional: bool = False
 
     def section(self, name: str) -> type | None:
         """The dataclass of a part's section; None where no part of the name has one."""
@@ -103,8 +101,7 @@ class SectionsOf:
         return [name for name in self.registry if self.section(name) is not None]
 
     def __str__(self) -> str:
-        or_null = ", or null," if self.optional else ""
-        return f"a section each{or_null} for some of {', '.join(self.names())}"
+        return f"a section each for some of {', '.join(self.names())}"
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,8 @@ def _ahead(params: Params, num_unlabeled: int) -> Ahead:
         where, folds = f"heatmap.{params.dataset}", params.crossfit.num_folds
         maps = MapsAhead(where, section.positive, section.stride_um, folds)
     teaches = any(student != CONTROL for student in params.students)
-    return Ahead(params.patch_px, params.alpha, tuple(seeds), maps, teaches, num_unlabeled)
+    ignore = tuple(name for name in params.methods if params.pretrain.methods[name].ignores_stains)
+    return Ahead(params.patch_px, params.alpha, tuple(seeds), maps, teaches, num_unlabeled, ignore)
 
 
 def _learned_from_slides(

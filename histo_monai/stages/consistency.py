@@ -38,7 +38,7 @@ PARAM_NAMES = (
     "mu",
     "n_aug",
     "patch_px",
-    "consistency.recipe.${dataset}",
+    "consistency.recipe",
     "consistency.strong",
     "consistency.methods.${item.student}",
     "consistency.${dataset}",
@@ -107,7 +107,7 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
         "mu": params.mu,
         "n_aug": params.n_aug,
         "metrics": metrics,
-        "params": dataclasses.asdict(params.student_section(student)),
+        "params": dataclasses.asdict(params.student_section(student, assembly.task.kind)),
         "semisupervised": {"method": student, **dataclasses.asdict(params.consistency.methods[student])},
         "provenance": without_ids(provenance),
     }

@@ -35,7 +35,7 @@ PARAM_NAMES = (
     "dataset",
     "alpha",
     "patch_px",
-    "finetune.recipe.${dataset}",
+    "finetune.recipe",
     "finetune.${dataset}",
     "evaluate.batch_size",
 )
@@ -91,7 +91,7 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
         "encoder_seed": of_run.encoder,
         "seed": of_run.seed,
         "metrics": metrics,
-        "params": dataclasses.asdict(params.finetune_section),
+        "params": dataclasses.asdict(params.finetune_section(assembly.task.kind)),
         "provenance": without_ids(provenance),
     }
     with whole_folder(of_run.finetuned) as folder:

@@ -67,7 +67,7 @@ PARAMS: Mapping[str, Any] = {
     "labels.own.unlabeled": 0,
     "labels.own.regions": {"mpp": 1.0, "min_fraction": 0.5, "num_per_region": 8},
     "pretrain.moco.queue_size": 16,
-    "finetune.recipe.own": None,
+    "finetune.recipe": {"two_classes": None, "many_classes": None, "scores": None},
     "finetune.own": {
         **{"epochs": 1, "batch_size": 8, "optimizer": "sgd", "lr": 0.001, "weight_decay": 0.0},
         "milestones": [],

@@ -46,9 +46,9 @@ def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     tree["encoder"]["name"] = "toy"
     tree["students"] = list(STUDENTS)
     tree["consistency"]["methods"]["toy"] = {"decay": 0.5}
-    tree["consistency"]["recipe"]["own"] |= STEPS
-    tree["finetune"]["recipe"]["own"] = tree["consistency"]["recipe"]["own"] | {"probe": True}
-    del tree["finetune"]["recipe"]["own"]["keep_shares"]  # of students alone
+    tree["consistency"]["recipe"]["two_classes"] |= STEPS
+    tree["finetune"]["recipe"]["two_classes"] = tree["consistency"]["recipe"]["two_classes"] | {"probe": True}
+    del tree["finetune"]["recipe"]["two_classes"]["keep_shares"]  # of students alone
     tree |= {
         "methods": ["quarters"],
         "whole_slides": {"methods": ["quarters"], "students": list(STUDENTS), "num_encoders": None},

@@ -36,13 +36,11 @@ def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     tree = yaml.safe_load((root / "params.yaml").read_text())
     for name, value in PARAMS.items():
         set_dotted(tree, name, value)
-    recipes = {stage: tree[stage]["recipe"] for stage in ("finetune", "consistency")}
-    shared = {"finetune.recipe.toy": None, "consistency.recipe.toy": recipes["consistency"]["own"]}
     parts = [tree[section] for section in ("corpora", "labels", "finetune", "consistency", "heatmap")]
-    for part, name in itertools.product([*parts, *recipes.values()], DATASETS):
+    for part, name in itertools.product(parts, DATASETS):
         part.pop(name, None)
     monkeypatch.setitem(DATASETS, "toy", TOY)
-    for name, value in (SECTIONS | shared | dict.fromkeys(("dataset", "corpus"), "toy")).items():
+    for name, value in (SECTIONS | dict.fromkeys(("dataset", "corpus"), "toy")).items():
         set_dotted(tree, name, value)
     tree |= {"source": "phantom", "phantom": tree["phantom"] | {"slide_side_px": 512}}
     Path("params.yaml").write_text(yaml.safe_dump(tree))

@@ -111,7 +111,10 @@ def finished(root: Path, shell: Shell, tmp_path_factory: pytest.TempPathFactory)
     }
     params["pretrain"]["rsp"] |= {"epochs": 2, "batch_size": 8}
     params["students"] = ["mixed_teacher"]
-    for recipe in (params["finetune"]["recipe"]["camelyon16"], params["consistency"]["recipe"]["camelyon16"]):
+    for recipe in (
+        params["finetune"]["recipe"]["two_classes"],
+        params["consistency"]["recipe"]["two_classes"],
+    ):
         recipe |= {"epochs": 1, "steps_per_epoch": 2, "batch_size": 4}
     (folder / "params.yaml").write_text(yaml.safe_dump(params))
     shell("git init -q && git add -A && git commit -qm start", folder)
