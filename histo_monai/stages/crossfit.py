@@ -8,7 +8,8 @@ slide is mapped by a model that was fine-tuned, and whose student was taught, wi
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ import pandas as pd
 
 from histo_monai import artifacts
 from histo_monai.artifacts import Run
+from histo_monai.environment import read_environment
 from histo_monai.errors import InputError
 from histo_monai.idle import NO_PATCHES, has_patches, leave_empty
 from histo_monai.params import Params, load_params
@@ -31,6 +33,8 @@ from histo_monai.tables.patches import read_patches
 from histo_monai.tables.tasks import split_rows
 
 if TYPE_CHECKING:  # takes seconds, which a run without folds spares
+    import torch
+
     from histo_monai.assembly import Assembly
 
 _LOG = logging.getLogger(__name__)
@@ -76,15 +80,45 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
     used = [split_rows(patches, split) for split in ("train", "validation")]
     tables = [artifacts.PATCHES_CSV, artifacts.UNLABELED_CSV, artifacts.WHOLE_SLIDES_CSV]
     provenance = made_from(params, [*tables, of_run.encoder_path], used)
-    metrics: dict[str, Any] = {}
-    with whole_folder(of_run.folds) as draft:
-        folds.to_csv(draft / artifacts.FOLDS_CSV, index=False)
-        if len(folds):
-            metrics = _train_folds(draft, of_run, folds, params, without_ids(provenance))
-        write_metrics(draft, metrics, provenance)
+    if len(folds):
+        from histo_monai.engines.ranks import run_in_ranks
+
+        run_in_ranks(_train, of_run, params, folds, provenance, **read_environment().in_ranks)
+    else:
+        _write(of_run, folds, provenance, lambda folder: {})
+
+
+def _train(
+    device: torch.device, of_run: Run, params: Params, folds: pd.DataFrame, provenance: Mapping[str, Any]
+) -> None:
+    """In each process; the first writes."""
+    import ignite.distributed as idist
+
+    from histo_monai.assembly import Assembly
+
+    assembly = Assembly.of(params, device)
+    work = partial(
+        _train_folds, of_run=of_run, folds=folds, assembly=assembly, provenance=without_ids(provenance)
+    )
+    if idist.get_rank() > 0:
+        work(None)
+        return
+    _write(of_run, folds, provenance, work)
     for fold in range(params.crossfit.num_folds):
         for name in (FINETUNED, STUDENT):
             _checkpoint(of_run, fold, name).unlink(missing_ok=True)
+
+
+def _write(
+    of_run: Run,
+    folds: pd.DataFrame,
+    provenance: Mapping[str, Any],
+    train: Callable[[Path], dict[str, Any]],
+) -> None:
+    """The folder of the folds: whole, or as it was."""
+    with whole_folder(of_run.folds) as draft:
+        folds.to_csv(draft / artifacts.FOLDS_CSV, index=False)
+        write_metrics(draft, train(draft), provenance)
     _LOG.info("%s written: %d slides in folds", of_run.folds, len(folds))
 
 
@@ -95,19 +129,22 @@ def _folds(slides: pd.DataFrame, num_folds: int, seed: int) -> pd.Series:
 
 
 def _train_folds(
-    folder: Path, run: Run, folds: pd.DataFrame, params: Params, provenance: Mapping[str, Any]
+    folder: Path | None, of_run: Run, folds: pd.DataFrame, assembly: Assembly, provenance: Mapping[str, Any]
 ) -> dict[str, Any]:
-    from histo_monai.assembly import Assembly
-
-    assembly = Assembly.of(params)
+    """Models of every fold, in a folder, or None for processes that do not write; measures on validation."""
     return {
-        f"fold_{fold}": _train_fold(folder, run, fold, set(held_out), assembly, provenance)
+        f"fold_{fold}": _train_fold(folder, of_run, fold, set(held_out), assembly, provenance)
         for fold, held_out in folds.groupby("fold")["slide_id"]
     }
 
 
 def _train_fold(
-    folder: Path, run: Run, fold: Any, held_out: set[str], assembly: Assembly, provenance: Mapping[str, Any]
+    folder: Path | None,
+    run: Run,
+    fold: Any,
+    held_out: set[str],
+    assembly: Assembly,
+    provenance: Mapping[str, Any],
 ) -> dict[str, float]:
     """Fine-tuned model and student without the slides held out; their measures on validation."""
     from histo_monai.engines.fit import Records
@@ -147,7 +184,8 @@ def _train_fold(
         "not_seen": sorted(held_out),
         "provenance": provenance,
     }
-    save_model(folder / artifacts.fold_model(FINETUNED, fold), model.state_dict(), described)
+    if folder:
+        save_model(folder / artifacts.fold_model(FINETUNED, fold), model.state_dict(), described)
     taught = teach_student(
         assembly,
         run.student,
@@ -157,9 +195,12 @@ def _train_fold(
         picture=_no_picture,
         records=Records(resume=_checkpoint(run, fold, STUDENT), fingerprint=key),
     )
-    save_model(folder / artifacts.fold_model(STUDENT, fold), model.state_dict(), described)
+    if folder:
+        save_model(folder / artifacts.fold_model(STUDENT, fold), model.state_dict(), described)
     quality = assembly.task.objective.MEASURES[1]
     measures = {FINETUNED: finetuned.validation[quality], STUDENT: taught.validation[quality]}
+    if folder is None:
+        return {}
     _LOG.info(
         "fold %d: without %d slides, %d labels: validation %s %s",
         *(fold, len(held_out), len(rows.labeled), quality),
