@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
-import logging
 import os
 import re
 import sys
@@ -22,6 +21,7 @@ from histo_monai.errors import InputError
 from histo_monai.params import check_run, load_params
 from histo_monai.process.failures import machine_failure
 from histo_monai.process.garbage import lasting
+from histo_monai.process.logs import log_to_stderr
 from histo_monai.process.memory import keep_freed_memory
 from histo_monai.storage import check_apart, claim
 
@@ -82,10 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"{name}: no slide is named; give files, or a csv with a column path as --manifest")
     if arguments.get("port") is not None and not arguments["serve"]:
         parser.error("report: --port is of --serve; name both, or neither to write the page anew")
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    for noisy in ("monai", "matplotlib", "PIL", "tifffile"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
-    logging.getLogger("ignite").setLevel(logging.CRITICAL)  # it logs a traceback of what is raised anyway
+    log_to_stderr()
     is_stage = name in STAGES and not arguments.pop("serve", False)
     keep_freed_memory()
     try:

@@ -19,6 +19,7 @@ import torch.distributed as dist
 from torch.multiprocessing.spawn import ProcessExitedException, start_processes
 
 from histo_monai.errors import InputError
+from histo_monai.process.logs import log_to_stderr
 from histo_monai.process.memory import keep_freed_memory
 
 _HUNG = 75
@@ -98,19 +99,20 @@ def run_in_ranks(
         work(device, *arguments)
         return
     if under_torchrun:
-        _in_rank(int(os.environ["LOCAL_RANK"]), ranks, device, timeout_s, {}, work, arguments)
+        _in_rank(int(os.environ["LOCAL_RANK"]), ranks, device, timeout_s, True, {}, work, arguments)
         return
     device_of_rank(device, ranks - 1, ranks)  # All have one, or none is started.
     logging.getLogger("torch.multiprocessing.spawn").setLevel(
         logging.ERROR
     )  # that it ends the others; see the error
+    says = logging.getLogger("histo_monai").isEnabledFor(logging.INFO)
     # They meet at a file: a port could be taken.
     with tempfile.TemporaryDirectory(prefix="histo-monai-") as folder:
         meet = {"init_method": f"file://{folder}/ranks", "world_size": ranks}
         try:
             start_processes(
                 _in_rank,
-                (ranks, device, timeout_s, meet, work, arguments),
+                (ranks, device, timeout_s, says, meet, work, arguments),
                 nprocs=ranks,
                 start_method=start,
             )
@@ -125,13 +127,14 @@ def _in_rank(
     ranks: int,
     device: torch.device,
     timeout_s: float,
+    says: bool,
     meet: dict[str, Any],
     work: Callable[..., None],
     arguments: tuple[Any, ...],
 ) -> None:
     """Meet the others and work. Not by Ignite's launcher: it takes a GPU wherever there is one."""
     keep_freed_memory()
-    logging.getLogger("ignite").setLevel(logging.CRITICAL)  # what is raised goes to the process that waits
+    log_to_stderr(logging.INFO if says and local_rank == 0 else logging.ERROR)
     device = device_of_rank(device, local_rank, ranks)
     if device.type == "cuda":
         torch.cuda.set_device(device)

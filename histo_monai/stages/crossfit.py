@@ -35,7 +35,7 @@ from histo_monai.tables.tasks import split_rows
 if TYPE_CHECKING:  # takes seconds, which a run without folds spares
     import torch
 
-    from histo_monai.assembly import Assembly
+    from histo_monai.assembly import Assembly, TrainingRows
 
 _LOG = logging.getLogger(__name__)
 
@@ -153,14 +153,8 @@ def _train_fold(
     from histo_monai.networks.checkpoint import save_model
     from histo_monai.teaching import student_code, teach_student
 
-    params = assembly.params
-    try:
-        rows = assembly.rows(run.derived_seed, with_unlabeled=True, without_slides=held_out)
-    except InputError as error:
-        raise InputError(
-            f"fold {fold}, without {', '.join(sorted(held_out))}: {error}; or map no slides (whole_slides.methods: [])"
-        ) from None
-    selection = selected(params, PARAM_NAMES, run.method, run.student)
+    rows = _rows(assembly, run, fold, held_out)
+    selection = selected(assembly.params, PARAM_NAMES, run.method, run.student)
     key = fingerprint(
         [*run, fold, sorted(held_out), selection],
         [artifacts.PATCHES_CSV, artifacts.UNLABELED_CSV, run.encoder_path],
@@ -175,15 +169,8 @@ def _train_fold(
         picture=_no_picture,
         records=Records(resume=_checkpoint(run, fold, FINETUNED), fingerprint=key),
     )
-    described = {
-        **description,
-        "stage": "crossfit",
-        "encoder_seed": run.encoder,
-        "seed": run.seed,
-        "fold": fold,
-        "not_seen": sorted(held_out),
-        "provenance": provenance,
-    }
+    of_fold = {"encoder_seed": run.encoder, "seed": run.seed, "fold": fold, "not_seen": sorted(held_out)}
+    described = {**description, "stage": "crossfit", **of_fold, "provenance": provenance}
     if folder:
         save_model(folder / artifacts.fold_model(FINETUNED, fold), model.state_dict(), described)
     taught = teach_student(
@@ -197,16 +184,26 @@ def _train_fold(
     )
     if folder:
         save_model(folder / artifacts.fold_model(STUDENT, fold), model.state_dict(), described)
-    quality = assembly.task.objective.MEASURES[1]
-    measures = {FINETUNED: finetuned.validation[quality], STUDENT: taught.validation[quality]}
     if folder is None:
         return {}
+    quality = assembly.task.objective.MEASURES[1]
+    measures = {FINETUNED: finetuned.validation[quality], STUDENT: taught.validation[quality]}
     _LOG.info(
         "fold %d: without %d slides, %d labels: validation %s %s",
         *(fold, len(held_out), len(rows.labeled), quality),
         ", ".join(f"{name} {value:.3f}" for name, value in measures.items()),
     )
     return {f"{name}_{quality}": round(value, 6) for name, value in measures.items()}
+
+
+def _rows(assembly: Assembly, run: Run, fold: Any, held_out: set[str]) -> TrainingRows:
+    """What is left to train on without the slides held out."""
+    try:
+        return assembly.rows(run.derived_seed, with_unlabeled=True, without_slides=held_out)
+    except InputError as error:
+        raise InputError(
+            f"fold {fold}, without {', '.join(sorted(held_out))}: {error}; or map no slides (whole_slides.methods: [])"
+        ) from None
 
 
 def _no_picture(*_: object) -> np.ndarray:

@@ -30,12 +30,20 @@ def folds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.slow
-def test_folds_of_two_processes_are_those_of_one(folds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folds_of_two_processes_are_those_of_one(
+    folds: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "histo_monai")  # which the processes go by
     assert main(["crossfit", *RUN]) == 0
     alone = folds.with_name("alone")
     shutil.move(folds, alone)
     monkeypatch.setenv("HISTO_MONAI_RANKS", "2")
+    capfd.readouterr()
     assert main(["crossfit", *RUN]) == 0
+    assert capfd.readouterr().err.count("folds written: ") == 1  # by the first process alone
     names = sorted(path.name for path in alone.iterdir())
     assert sorted(path.name for path in folds.iterdir()) == names
     assert (folds / "folds.csv").read_bytes() == (alone / "folds.csv").read_bytes()
