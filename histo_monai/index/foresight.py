@@ -61,7 +61,7 @@ class Ahead:
     maps: MapsAhead | None
     teaches: bool
     num_unlabeled: int
-    ignore_stains: tuple[str, ...] = ()
+    ignore_stains: tuple[str, ...]
 
 
 def problems_ahead(

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from histo_monai.errors import InputError
 from histo_monai.loading.kept import MAX_BYTES, KeptPixels
-from histo_monai.loading.order import shuffled_order, slides_to_mix
+from histo_monai.loading.order import check_divides, shuffled_order, slides_to_mix
 from histo_monai.randomness import generator
 from histo_monai.slides import MAX_OPEN, SlidePool, concentric_boxes
 
@@ -126,10 +126,8 @@ class EpochBatches(Sampler[list[int]]):
         world_size: int = 1,
         slides: NDArray[np.int32] | None = None,
     ) -> None:
-        if seed is not None and batch_size % world_size:
-            raise InputError(
-                f"batch_size {batch_size} does not divide among {world_size} processes; make it a multiple"
-            )
+        if seed is not None:
+            check_divides(batch_size, world_size)
         if seed is not None and num_samples < batch_size:
             raise InputError(
                 f"{num_samples} training samples do not fill one batch of {batch_size}; lower batch_size"

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Sampler
 from histo_monai.errors import InputError
 from histo_monai.loading.labeled import LabeledLoader, PatchReading
 from histo_monai.loading.loaders import Patches
-from histo_monai.loading.order import shuffled_order
+from histo_monai.loading.order import check_divides, shuffled_order
 from histo_monai.randomness import generator
 from histo_monai.slides import MAX_OPEN
 
@@ -51,11 +51,7 @@ class ShuffledBatches(Sampler[list[int]]):
     ) -> None:
         if num_samples < 1:
             raise InputError(f"no {purpose} patch to train on")
-        if batch_size % world_size:
-            raise InputError(
-                f"batch_size {batch_size} does not divide among {world_size} processes; make it a multiple, "
-                "or set HISTO_MONAI_RANKS"
-            )
+        check_divides(batch_size, world_size)
         self.num_samples = num_samples
         self.batch_size = batch_size
         self.num_batches = num_batches or -(-num_samples // batch_size)

@@ -65,14 +65,18 @@ class SharedRows:
         if self._num == 1:
             return
         of_encoders = {id(part) for encoder in self._encoders for part in encoder.parameters()}
-        found = [part for part in self._parameters if part.grad is not None]
+        found = [
+            (part.grad, 1 if id(part) in of_encoders else self._num)
+            for part in self._parameters
+            if part.grad is not None
+        ]
         if not found:
             return
-        gradients = torch.cat([part.grad.flatten() for part in found])  # type: ignore[union-attr]  # see `found`
-        dist.all_reduce(gradients)
-        for part, summed in zip(found, gradients.split([part.numel() for part in found]), strict=True):
-            assert part.grad is not None
-            part.grad.copy_(summed.view_as(part) / (1 if id(part) in of_encoders else self._num))
+        flat = torch.cat([gradient.flatten() for gradient, _ in found])
+        dist.all_reduce(flat)
+        summed = flat.split([gradient.numel() for gradient, _ in found])
+        for (gradient, times), total in zip(found, summed, strict=True):
+            gradient.copy_(total.view_as(gradient) / times)
 
 
 def share_of(rank: int, num_ranks: int, num: int) -> slice:

@@ -1,4 +1,4 @@
-"""What a program says, on stderr: its own lines, and of libraries what went wrong."""
+"""Logging to stderr: messages of this package, and of noisy libraries warnings alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _NOISY = ("monai", "matplotlib", "PIL", "tifffile")
 
 
 def log_to_stderr(level: int = logging.INFO) -> None:
-    """Let this process say what is of a level or above; where it has been told how already, nothing changes."""
+    """Log messages of a level or above; where the root logger has a handler already, it keeps that and its level."""
     logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     for name in _NOISY:
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -171,7 +171,7 @@ def _train_fold(
     )
     of_fold = {"encoder_seed": run.encoder, "seed": run.seed, "fold": fold, "not_seen": sorted(held_out)}
     described = {**description, "stage": "crossfit", **of_fold, "provenance": provenance}
-    if folder:
+    if folder is not None:
         save_model(folder / artifacts.fold_model(FINETUNED, fold), model.state_dict(), described)
     taught = teach_student(
         assembly,
@@ -182,7 +182,7 @@ def _train_fold(
         picture=_no_picture,
         records=Records(resume=_checkpoint(run, fold, STUDENT), fingerprint=key),
     )
-    if folder:
+    if folder is not None:
         save_model(folder / artifacts.fold_model(STUDENT, fold), model.state_dict(), described)
     if folder is None:
         return {}

@@ -134,8 +134,9 @@ def _trainings() -> dict[str, Any]:
 
 def _train_in_rank(device: torch.device, folder: str) -> None:
     torch.set_num_threads(1)
-    labeled_loaders.LabeledPatches = Waves  # type: ignore[misc,assignment]  # in this process alone
-    torch.save(_trainings(), f"{folder}/rank-{idist.get_rank()}.pt")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(labeled_loaders, "LabeledPatches", Waves)
+        torch.save(_trainings(), f"{folder}/rank-{idist.get_rank()}.pt")
 
 
 def test_two_processes_train_what_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,7 +69,7 @@ def test_a_fold_without_a_class_is_refused_in_one_line_by_two_processes(
     params.write_text(params.read_text().replace("alpha: 1.0", "alpha: 0.3"))
     capfd.readouterr()
     assert main(["crossfit", *RUN]) == 1
-    said = [line for line in capfd.readouterr().err.splitlines() if "error: " in line]
-    assert len(said) == 1, said
-    assert "fold " in said[0]
+    errors = [line for line in capfd.readouterr().err.splitlines() if "error: " in line]
+    assert len(errors) == 1, errors
+    assert "fold " in errors[0]
     assert not folds.exists()
