@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import importlib
 import io
@@ -184,11 +185,11 @@ def params_with(**changes: Any) -> Callable[[], None]:
 
 
 def set_dotted(tree: dict[str, Any], name: str, value: Any) -> None:
-    """`a.b` of a tree of sections."""
+    """`a.b` of a tree of sections, which gets a copy: what is changed in the tree later is changed nowhere else."""
     *way, last = name.split(".")
     for key in way:
         tree = tree[key]
-    tree[last] = value
+    tree[last] = copy.deepcopy(value)
 
 
 def all_of(*changes: Callable[[], object]) -> Callable[[], None]:

@@ -15,7 +15,7 @@ from histo_monai.networks.encoder import ENCODERS
 from histo_monai.params import ParamsError, load_params
 from histo_monai.pretext import PRETEXTS
 from histo_monai.semisupervised import METHODS
-from tests.hostile.project import OWN, PARAMS, SPLITS, write_slide
+from tests.hostile.project import OWN, PARAMS, SPLITS, set_dotted, write_slide
 from tests.parts.toy_encoder import NUM_FEATURES, TOY_ENCODER
 from tests.parts.toy_pretext import ToyPretext
 from tests.parts.toy_student import ToyStudent
@@ -38,11 +38,7 @@ def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     monkeypatch.setitem(ENCODERS, "toy", TOY_ENCODER)
     tree = yaml.safe_load((root / "params.yaml").read_text())
     for dotted, value in PARAMS.items():
-        *sections, last = dotted.split(".")
-        section = tree
-        for key in sections:
-            section = section[key]
-        section[last] = value
+        set_dotted(tree, dotted, value)
     tree["encoder"]["name"] = "toy"
     tree["students"] = list(STUDENTS)
     tree["consistency"]["methods"]["toy"] = {"decay": 0.5}
