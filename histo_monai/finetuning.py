@@ -10,8 +10,9 @@ import torch
 
 from histo_monai.assembly import Assembly, TrainingRows, schedule_of
 from histo_monai.engines.fit import Records
-from histo_monai.engines.last_layer.probe import probe_head
+from histo_monai.engines.last_layer.probe import choose_stages, probe_head
 from histo_monai.engines.supervised import FinetuneResult, Picture, Tuning, finetune
+from histo_monai.loading.labeled import LabeledLoader
 from histo_monai.loading.streams import for_statistics, shuffled
 from histo_monai.networks.task_model import TaskModel, describe_task_model, from_encoder
 from histo_monai.params.sections import FinetuneRecipe, TrainingParams
@@ -39,16 +40,9 @@ def finetune_encoder(
     """
     section = assembly.params.finetune_section(assembly.task.kind)
     schedule = schedule_of(section)
-    torch.manual_seed(derive_seed(seed, "initialisation"))
-    model, description = from_encoder(encoder, assembly.task.num_outputs)
     predicted = assembly.params.evaluate.batch_size
     statistics = for_statistics(assembly.reading, rows.train, section.batchnorm_patches, predicted, seed)
-    if isinstance(section, FinetuneRecipe) and section.probe:
-        probed = probe_head(
-            model, assembly.task, assembly.in_order(rows.labeled), dependence_groups(rows.labeled), statistics
-        )
-        if probed:
-            _LOG.info("the head starts as a linear model of the labels: %s", probed.as_dict())
+    model, description = _start(assembly, encoder, rows, section, statistics, seed)
     result = finetune(
         model,
         assembly.task,
@@ -76,6 +70,34 @@ def finetune_encoder(
         mpp=training_mpp(assembly.patches, params.patch_px),
     )
     return model, described | {"dataset": params.dataset, "alpha": params.alpha}, result
+
+
+def _start(
+    assembly: Assembly,
+    encoder: Path,
+    rows: TrainingRows,
+    section: TrainingParams | FinetuneRecipe,
+    statistics: LabeledLoader | None,
+    seed: int,
+) -> tuple[TaskModel, dict[str, Any]]:
+    """The model before its first step, and the description of what it came from."""
+    task = assembly.task
+    torch.manual_seed(derive_seed(seed, "initialisation"))
+    model, description = from_encoder(encoder, task.num_outputs)
+    if not isinstance(section, FinetuneRecipe):
+        return model, description
+    labeled, groups = assembly.in_order(rows.labeled), dependence_groups(rows.labeled)
+    if section.choose_stages:
+        stages, chosen = choose_stages(model, task, labeled, groups, statistics)
+        if chosen:
+            _LOG.info("stages of the encoder that are kept: %s: %s", stages or "all", chosen.as_dict())
+        if stages is not None:
+            model, description = from_encoder(encoder, task.num_outputs, stages)
+    if section.probe:
+        probed = probe_head(model, task, labeled, groups, statistics)
+        if probed:
+            _LOG.info("the head starts as a linear model of the labels: %s", probed.as_dict())
+    return model, description
 
 
 def _tuning(section: TrainingParams | FinetuneRecipe) -> Tuning:

@@ -33,6 +33,11 @@ def write_trunk(model: Path, path: Path) -> str:
     check_folder(path.parent)
     check_outputs([path], [model], written={})
     encoder, about = load_encoder(model)
+    if encoder.stages is not None:
+        raise InputError(
+            f"{model}: keeps {encoder.stages} stages of {encoder.name}, which neither torchvision nor timm builds; "
+            "export it as --onnx or --bundle"
+        )
     state = {name: tensor.contiguous() for name, tensor in encoder.trunk.state_dict().items()}
     told = {
         "name": encoder.name,

@@ -59,7 +59,7 @@ def _check_architecture(description: Mapping[str, Any], path: Path) -> None:
     about = description["encoder"]
     if not isinstance(about, dict):
         about = {}
-    _check(about, _ENCODER, path, "encoder.")
+    _check({"stages": None, **about}, _ENCODER, path, "encoder.")
 
 
 def _check(description: Mapping[str, Any], rules: Mapping[str, _Rule], path: Path, section: str = "") -> None:
@@ -116,6 +116,10 @@ _ENCODER: dict[str, _Rule] = {
     "num_features": (
         "a number of features, at least 1",
         lambda value: type(value) is int and 0 < value < 2**20,
+    ),
+    "stages": (
+        "after how many stages it ends, at least 1, or null for all of it",
+        lambda value: value is None or (type(value) is int and value > 0),
     ),
     "mean": ("three numbers", _is_color),
     "std": ("three positive numbers", lambda value: _is_color(value) and min(value) > 0),

@@ -16,6 +16,8 @@ from histo_monai.errors import InputError
 
 Color = tuple[float, ...]
 """Three numbers, of R, G and B at full scale 0..1."""
+_LEAST_VARIANCE = 1e-4
+"""Added to that of a channel: the root has no end of a slope at 0."""
 HALF: Color = (0.5, 0.5, 0.5)
 IMAGENET_MEAN: Color = (0.485, 0.456, 0.406)
 IMAGENET_STD: Color = (0.229, 0.224, 0.225)
@@ -30,12 +32,15 @@ class Architecture:
         mean: of R, G, B at full scale 0..1, that weights published for it were trained with.
         std: likewise.
         any_size: whether it takes patches of other sides than the one it was built for.
+        stages: names of the trunk's parts that it may end after, first to last, see `FirstStages`; parts are in the
+            order in which they are run.
     """
 
     build: Callable[[int], nn.Module]
     mean: Color = HALF
     std: Color = HALF
     any_size: bool = True
+    stages: tuple[str, ...] = ()
 
 
 def _resnet(name: str, img_px: int) -> nn.Module:
@@ -48,12 +53,46 @@ _RESNETS = (
     *(f"resnet{depth}" for depth in (18, 34, 50, 101, 152)),
     *("resnext50_32x4d", "resnext101_32x8d", "resnext101_64x4d", "wide_resnet50_2", "wide_resnet101_2"),
 )
+_STAGES = ("layer1", "layer2", "layer3")
 ENCODERS: dict[str, Architecture] = {
-    name: Architecture(partial(_resnet, name), IMAGENET_MEAN, IMAGENET_STD) for name in _RESNETS
+    name: Architecture(partial(_resnet, name), IMAGENET_MEAN, IMAGENET_STD, stages=_STAGES)
+    for name in _RESNETS
 }
 """Name in `encoder.name` -> architecture. What is not here is looked for in timm; an encoder of your own is a line."""
 _SEEN: dict[tuple[Callable[[int], nn.Module], int], int] = {}
 """How it is built, and for which side -> D: the pass of shapes takes longer than the trunk."""
+
+
+class FirstStages(nn.Module):
+    """The beginning of a trunk, with the trunk's names: texture where the whole of it would see objects.
+
+    Input  (N, 3, H, W), float32
+    Output (N, 2 C), float32: mean and standard deviation over the patch of each channel of the last stage
+
+    Args:
+        trunk: its parts are used, not copied.
+        last: name of the part that it ends after.
+    """
+
+    def __init__(self, trunk: nn.Module, last: str) -> None:
+        super().__init__()
+        for name, part in trunk.named_children():
+            self.add_module(name, part)
+            if name == last:
+                break
+
+    def forward(self, patches: torch.Tensor) -> torch.Tensor:
+        """Features of a batch of patches."""
+        x = patches
+        for part in self.children():
+            x = part(x)
+        return pooled(x)
+
+
+def pooled(maps: torch.Tensor) -> torch.Tensor:
+    """(N, C, h, w) -> (N, 2 C), float32: mean and standard deviation of each channel."""
+    values = maps.float().flatten(2)
+    return torch.cat([values.mean(dim=2), (values.var(dim=2, correction=0) + _LEAST_VARIANCE).sqrt()], dim=1)
 
 
 class Encoder(nn.Module):
@@ -96,7 +135,35 @@ class Encoder(nn.Module):
         self.img_px = img_px
         self.num_features = num_features
         self.any_size = any_size
+        self.stages: int | None = None
         self.weights: dict[str, Any] | None = None
+
+    def end_after(self, stages: int) -> None:
+        """Keep the first stages of the trunk alone, and what `FirstStages` makes of them; before that, all are kept.
+
+        Raises:
+            InputError: the architecture has no so many that it may end after.
+        """
+        names = architecture(self.name).stages
+        if not 1 <= stages <= len(names):
+            raise InputError(
+                f"encoder {self.name} cannot end after {stages} of its stages; it can after {len(names)} at most"
+            )
+        self.trunk = FirstStages(self.trunk, names[stages - 1]).train(self.training)
+        self.stages = stages
+        self.num_features = _num_features(self.trunk, self.img_px)
+
+    def stage_features(self, patches: torch.Tensor) -> list[torch.Tensor]:
+        """What each of its possible ends would give, see `end_after`, and last the features of the whole; one pass."""
+        seen: list[torch.Tensor] = []
+        parts = [self.trunk.get_submodule(name) for name in architecture(self.name).stages]
+        hooks = [part.register_forward_hook(lambda _, __, maps: seen.append(pooled(maps))) for part in parts]
+        try:
+            whole = self(patches)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return [*seen, whole]
 
     def normalize_by(self, mean: Color, std: Color) -> None:
         """Set what is subtracted from R, G, B, and what divides them afterwards."""
@@ -128,14 +195,19 @@ class Encoder(nn.Module):
             patch_px: side of the patches that it was pretrained on.
             mpps: their resolutions, µm/px.
         """
-        about = {"name": self.name, "img_px": self.img_px, "num_features": self.num_features}
         return {
             "architecture": architecture,
             "head": head,
             "patch_px": patch_px,
             "mpps": list(mpps),
-            "encoder": {**about, **self._normalization, "weights": self.weights},
+            "encoder": self.about(),
         }
+
+    def about(self) -> dict[str, Any]:
+        """What `encoder_from` builds it again from."""
+        kept = {} if self.stages is None else {"stages": self.stages}
+        about = {"name": self.name, "img_px": self.img_px, "num_features": self.num_features}
+        return {**about, **kept, **self._normalization, "weights": self.weights}
 
 
 def build_encoder(
@@ -188,6 +260,8 @@ def encoder_from(about: Mapping[str, Any]) -> Encoder:
     encoder = build_encoder(
         about["name"], about["img_px"], mean=tuple(about["mean"]), std=tuple(about["std"])
     )
+    if about.get("stages") is not None:
+        encoder.end_after(about["stages"])
     if encoder.num_features != about["num_features"]:
         raise InputError(
             f"encoder.num_features is {about['num_features']}, but {encoder.name} has {encoder.num_features}; "
@@ -241,8 +315,9 @@ def _num_features(trunk: nn.Module, img_px: int) -> int:
     tensors = dict(trunk.named_parameters()) | dict(trunk.named_buffers())
     shapes = {name: tensor.detach().to("meta") for name, tensor in tensors.items()}
     patch = torch.empty(1, 3, img_px, img_px, device="meta")
+    training = trunk.training
     features = torch.func.functional_call(trunk.eval(), shapes, (patch,))
-    trunk.train()
+    trunk.train(training)
     if not isinstance(features, torch.Tensor) or features.ndim != 2:
         raise InputError("its output is not one vector for each patch")
     return features.shape[1]

@@ -63,7 +63,8 @@ class LinearHead(nn.Module):
         return at_full_precision(self.linear, features)
 
 
-HEADS: dict[str, type[PairHead] | type[LinearHead]] = {"pair": PairHead, "linear": LinearHead}
+_LINEAR = "linear"
+HEADS: dict[str, type[PairHead] | type[LinearHead]] = {"pair": PairHead, _LINEAR: LinearHead}
 """Name in the description of an encoder -> head. Parts of a head that are pretrained have the encoder's names."""
 
 
@@ -98,12 +99,16 @@ class TaskModel(nn.Module):
         return self.head(self.encoder(patches))
 
 
-def from_encoder(path: str | Path, num_outputs: int) -> tuple[TaskModel, dict[str, Any]]:
+def from_encoder(
+    path: str | Path, num_outputs: int, stages: int | None = None
+) -> tuple[TaskModel, dict[str, Any]]:
     """A model to fine-tune: all that the encoder's file holds is loaded, the rest is random (`torch.manual_seed`).
 
     Args:
         path: encoder.safetensors of a pretraining.
         num_outputs: K.
+        stages: after how many of its stages the encoder ends, see `Encoder.end_after`; the head is linear then: what
+            the file holds of another one fits a whole encoder. None: all of it.
 
     Returns:
         The model and the description of the encoder.
@@ -116,6 +121,10 @@ def from_encoder(path: str | Path, num_outputs: int) -> tuple[TaskModel, dict[st
     check_encoder(description, HEADS, path)
     model = TaskModel(_encoder(description, path), description["head"], num_outputs)
     load_into(model.encoder, state, "encoder.", path)
+    if stages is not None:
+        model.encoder.end_after(stages)
+        model = TaskModel(model.encoder, _LINEAR, num_outputs)
+        return model, description | {"head": _LINEAR, "encoder": model.encoder.about()}
     rest = sorted({name.split(".")[0] for name in state} - {"encoder"})
     parts = dict(model.head.named_children())
     for part in rest:

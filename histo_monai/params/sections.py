@@ -104,8 +104,15 @@ def _trainings() -> SectionsOf:
 
 @dataclass(frozen=True)
 class FinetuneRecipe(Recipe):
-    """As `Recipe`; `probe`: whether the head's last layer starts as a linear model of the labels, see `probe_head`."""
+    """As `Recipe`, of models that start from a pretrained encoder.
 
+    Attributes:
+        choose_stages: whether cross-validation on the labels chooses how much of the encoder is kept, see
+            `choose_stages`; where not, and where the encoder has no stages to end after, it is all of it.
+        probe: whether the head's last layer starts as a linear model of the labels, see `probe_head`.
+    """
+
+    choose_stages: bool
     probe: bool
 
 

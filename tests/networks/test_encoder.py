@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import timm
 import torch
@@ -12,8 +13,14 @@ from torch import nn
 
 from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.encoder import ENCODERS, Architecture, build_encoder, encoder_from
-from histo_monai.networks.shared_trunk import SharedTrunk
-from histo_monai.networks.task_model import LinearHead, TaskModel, describe_task_model, from_task_model
+from histo_monai.networks.shared_trunk import SharedTrunk, folded
+from histo_monai.networks.task_model import (
+    LinearHead,
+    TaskModel,
+    describe_task_model,
+    from_encoder,
+    from_task_model,
+)
 from histo_monai.networks.teacher_student import TeacherStudent
 from histo_monai.pretext.momentum import MomentumContrast
 from histo_monai.pretext.orders import RSPNetwork
@@ -186,6 +193,7 @@ def test_a_model_is_built_again_from_its_description_alone(name: str, tmp_path: 
         *(("num_features", value) for value in (None, 0, 511, 10**9, 512.0, "512")),
         *(("mean", value) for value in (None, [0.5], [0.5] * 4, ["0.5"] * 3, 0.5, [float("nan")] * 3)),
         *(("std", value) for value in (None, [0.0] * 3, [-1, 1, 1], [float("inf")] * 3)),
+        *(("stages", value) for value in (0, 1, 4, -1, "1", 1.0, True)),
         *(("weights", value) for value in (..., "a", {}, {"sha256": 1, "license": None}, {"sha256": "a"})),
     ],
 )
@@ -200,6 +208,65 @@ def test_a_description_of_an_encoder_that_lies_is_one_line(key: str, value: Any,
     with pytest.raises(ValueError, match=r"model\.(json|safetensors): ") as caught:
         from_task_model(path)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3])
+def test_the_first_stages_give_mean_and_deviation_of_the_maps_of_torchvision(stages: int) -> None:
+    torch.manual_seed(0)
+    encoder = build_encoder("resnet18", PX).eval()
+    network = torchvision.models.resnet18()
+    network.load_state_dict(encoder.trunk.state_dict(), strict=False)
+    network.eval()
+    patches = _patches(3)
+    ends = encoder.stage_features(patches)
+    assert torch.equal(ends[-1], encoder(patches))
+    tensors = set(encoder.state_dict())
+    encoder.end_after(stages)
+    assert not encoder.training
+    assert not encoder.trunk.training
+    assert set(encoder.state_dict()) < tensors
+    found = encoder(patches)
+    assert torch.equal(found, ends[stages - 1])
+    x = network.maxpool(network.relu(network.bn1(network.conv1((patches - 0.5) / 0.5))))
+    for part in (network.layer1, network.layer2, network.layer3)[:stages]:
+        x = part(x)
+    maps, found = x.detach().numpy(), found.detach()
+    channels = maps.shape[1]
+    assert found.shape == (3, 2 * channels) == (3, encoder.num_features)
+    for row in range(3):
+        for channel in range(channels):
+            assert float(found[row, channel]) == pytest.approx(maps[row, channel].mean(), abs=1e-5)
+            deviation = float(np.sqrt(maps[row, channel].var() + 1e-4))
+            assert float(found[row, channels + channel]) == pytest.approx(deviation, abs=1e-5)
+    with torch.no_grad():
+        torch.testing.assert_close(folded(encoder)(patches), found, rtol=1e-4, atol=1e-5)
+
+
+def test_a_model_of_the_first_stages_comes_back_from_its_file(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    encoder = build_encoder("resnet18", PX)
+    about = encoder.description(architecture="", head="pair", patch_px=PX, mpps=[0.5])
+    about |= {"kind": "encoder", "method": "rsp", "source": "raw", "corpus": "own"}
+    state = {f"encoder.{name}": tensor for name, tensor in encoder.state_dict().items()}
+    save_model(tmp_path / "encoder.safetensors", state | {"pair_mlp.layers.0.weight": torch.ones(1)}, about)
+    model, description = from_encoder(tmp_path / "encoder.safetensors", 3, stages=2)
+    assert description["head"] == "linear"
+    assert description["encoder"]["stages"] == 2
+    assert torch.equal(model.encoder(_patches()), encoder.stage_features(_patches())[1])
+    described = describe_task_model(description, classes=["a", "b", "c"], patch_px=PX, mpp=0.5)
+    save_model(tmp_path / "model.safetensors", model.state_dict(), described)
+    loaded, _ = from_task_model(tmp_path / "model.safetensors")
+    assert torch.equal(loaded.eval()(_patches()), model.eval()(_patches()))
+
+
+@pytest.mark.parametrize(
+    ("name", "stages", "most"), [("resnet18", 4, 3), ("resnet18", 0, 3), ("test_vit", 1, 0)]
+)
+def test_an_end_that_an_encoder_does_not_have_is_one_line(name: str, stages: int, most: int) -> None:
+    with pytest.raises(
+        ValueError, match=f"{name} cannot end after {stages} of its stages; it can after {most}"
+    ):
+        build_encoder(name, PX).end_after(stages)
 
 
 def test_a_model_from_before_encoders_had_names_is_refused_in_one_line(tmp_path: Path) -> None:
