@@ -9,8 +9,9 @@ from typing import Any
 import torch
 
 from histo_monai.assembly import Assembly, TrainingRows, schedule_of
+from histo_monai.engines.encoder_ends import choose_stages
 from histo_monai.engines.fit import Records
-from histo_monai.engines.last_layer.probe import choose_stages, probe_head
+from histo_monai.engines.last_layer.probe import probe_head
 from histo_monai.engines.supervised import FinetuneResult, Picture, Tuning, finetune
 from histo_monai.loading.labeled import LabeledLoader
 from histo_monai.loading.streams import for_statistics, shuffled

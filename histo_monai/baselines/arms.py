@@ -13,7 +13,7 @@ STACKED = "stacked"
 MAJORITY = "majority"
 """Of classes: how often each is among the labels, whatever the patch shows. Beside every accuracy, and no arm."""
 ENCODER = "encoder"
-"""Name of the features of the pretrained encoder, before any fine-tuning."""
+"""Stands for the features of the pretrained encoder, before any fine-tuning, at the end that the labels choose."""
 
 
 @dataclass(frozen=True)

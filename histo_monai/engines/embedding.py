@@ -11,9 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 from histo_monai.engines.device import precision, to_device
-from histo_monai.engines.prediction import over_patches, single_view
+from histo_monai.engines.prediction import single_view
 from histo_monai.engines.task import Task
-from histo_monai.networks.encoder import Encoder
 from histo_monai.networks.shared_trunk import SharedTrunk
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.process.progress import progress
@@ -56,17 +55,3 @@ def embed(
     return Embedding(
         torch.cat(features).numpy(), {name: torch.cat(parts).numpy() for name, parts in predictions.items()}
     )
-
-
-def encoder_features(encoder: Encoder, task: Task, loader: Iterable[Any]) -> NDArray[np.float32]:
-    """Features of patches that are not augmented, in the order of the loader.
-
-    Args:
-        encoder: moved to the task's device.
-        task: the size of its patches, and where.
-        loader: batches of patches and anything beside them, at least one.
-
-    Returns:
-        Shape (n, D), float32.
-    """
-    return over_patches(encoder, encoder, task, loader).numpy()

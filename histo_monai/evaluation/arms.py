@@ -10,7 +10,7 @@ import numpy as np
 from histo_monai.baselines.arms import COLOR, ENCODER, LEARNED, MAJORITY, STACKED, stacked
 from histo_monai.baselines.colors import color_features
 from histo_monai.baselines.learners import Chosen, Features, choose_model
-from histo_monai.engines.embedding import encoder_features
+from histo_monai.engines.encoder_ends import Ends, choose_end, end_features
 from histo_monai.engines.task import Task
 from histo_monai.errors import InputError
 from histo_monai.evaluation.estimates import Predictions
@@ -55,16 +55,25 @@ def predict_arms(
     Raises:
         InputError: the encoder gives NaN.
     """
-    features = _features(encoder, task, labeled)
     targets = labeled.targets.numpy()
     num_classes = len(task.classes) if task.classes else None
+    ends = _ends(encoder, task, labeled)
+    end = choose_end(ends, targets, groups, num_classes).model.candidate.features
+    features: Features = {**color_features(labeled.loader), end: ends[end]}
     chosen = {
-        name: choose_model(features, targets, groups, num_classes, names=arm.features, learners=arm.learners)
-        for name, arm in LEARNED.items()
+        arm: choose_model(
+            features,
+            targets,
+            groups,
+            num_classes,
+            names=[end if name == ENCODER else name for name in of_arm.features],
+            learners=of_arm.learners,
+        )
+        for arm, of_arm in LEARNED.items()
     }
     predictions: dict[str, Predictions] = {}
     for split, loader in loaders.items():
-        of_split = _features(encoder, task, loader)
+        of_split: Features = {**color_features(loader.loader), end: _ends(encoder, task, loader)[end]}
         predictions[split] = {name: arm.model.predict(of_split) for name, arm in chosen.items()}
         predictions[split][STACKED] = stacked(
             networks[split][STUDENT], predictions[split][COLOR], are_classes=num_classes is not None
@@ -75,11 +84,11 @@ def predict_arms(
     return Arms(predictions, chosen)
 
 
-def _features(encoder: Encoder, task: Task, loader: LabeledLoader) -> Features:
-    seen = encoder_features(encoder, task, loader.loader)
-    if not np.isfinite(seen).all():
+def _ends(encoder: Encoder, task: Task, loader: LabeledLoader) -> Ends:
+    features = end_features(encoder, task, loader.loader)
+    if not all(np.isfinite(rows).all() for rows in features.values()):
         raise InputError(
             "the pretrained encoder gives no number for a patch, so its weights are out of all range; run the pretrain "
             "stage again, with a lower rate where it comes to this again"
         )
-    return {**color_features(loader.loader), ENCODER: seen}
+    return features

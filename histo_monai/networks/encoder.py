@@ -111,6 +111,8 @@ class Encoder(nn.Module):
         std: divides each of R, G, B afterwards.
 
     Attributes:
+        ends: names of the parts of the trunk that it may end after, see `Architecture.stages`.
+        stages: how many of them it has kept, see `end_after`; None: all of the trunk.
         weights: of the file that it started from, SHA-256 (`sha256`) and license text (`license`); None without.
     """
 
@@ -127,6 +129,7 @@ class Encoder(nn.Module):
         any_size: bool,
         mean: Color,
         std: Color,
+        ends: Sequence[str] = (),
     ) -> None:
         super().__init__()
         self.normalize_by(mean, std)
@@ -135,6 +138,7 @@ class Encoder(nn.Module):
         self.img_px = img_px
         self.num_features = num_features
         self.any_size = any_size
+        self.ends = tuple(ends)
         self.stages: int | None = None
         self.weights: dict[str, Any] | None = None
 
@@ -144,19 +148,18 @@ class Encoder(nn.Module):
         Raises:
             InputError: the architecture has no so many that it may end after.
         """
-        names = architecture(self.name).stages
-        if not 1 <= stages <= len(names):
+        if not 1 <= stages <= len(self.ends):
             raise InputError(
-                f"encoder {self.name} cannot end after {stages} of its stages; it can after {len(names)} at most"
+                f"encoder {self.name} cannot end after {stages} of its stages; it can after {len(self.ends)} at most"
             )
-        self.trunk = FirstStages(self.trunk, names[stages - 1]).train(self.training)
-        self.stages = stages
+        self.trunk = FirstStages(self.trunk, self.ends[stages - 1]).train(self.training)
+        self.ends, self.stages = (), stages
         self.num_features = _num_features(self.trunk, self.img_px)
 
     def stage_features(self, patches: torch.Tensor) -> list[torch.Tensor]:
         """What each of its possible ends would give, see `end_after`, and last the features of the whole; one pass."""
         seen: list[torch.Tensor] = []
-        parts = [self.trunk.get_submodule(name) for name in architecture(self.name).stages]
+        parts = [self.trunk.get_submodule(name) for name in self.ends]
         hooks = [part.register_forward_hook(lambda _, __, maps: seen.append(pooled(maps))) for part in parts]
         try:
             whole = self(patches)
@@ -245,6 +248,7 @@ def build_encoder(
         any_size=known.any_size,
         mean=mean,
         std=std,
+        ends=known.stages,
     )
 
 

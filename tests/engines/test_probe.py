@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from histo_monai.engines.last_layer.probe import choose_stages, probe_head
+from histo_monai.engines.last_layer.probe import probe_head
 from histo_monai.engines.prediction import predict, take_statistics
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel
@@ -78,37 +78,3 @@ def test_the_layers_below_see_by_the_statistics_of_plain_patches(wave_task: Task
     for name, value in model.state_dict().items():
         assert torch.equal(value, expected.state_dict()[name]), name
     assert not torch.equal(model.head.linear.weight, without.head.linear.weight)
-
-
-@pytest.mark.parametrize("scores", [False, True])
-def test_the_stages_that_are_kept_are_those_of_the_best_linear_model(
-    wave_task: TaskBuilder, scores: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where all ends but one give noise, that one is chosen; where all do but the whole, all is kept."""
-    task = wave_task(24, scores)
-    torch.manual_seed(0)
-    rows = split_rows(task.patches, "train")
-    labeled, groups = task.in_order(rows, 24), dependence_groups(rows)
-    targets = labeled.targets.float()
-    told = torch.stack([targets, targets.square()], dim=1)
-    for end in range(4):
-        noise = torch.Generator().manual_seed(end)
-        given = [told if place == end else torch.randn(told.shape, generator=noise) for place in range(4)]
-        model = TaskModel(build_encoder(), "linear", task.num_outputs)
-        monkeypatch.setattr(model.encoder, "stage_features", lambda patches, given=given: given)
-        stages, chosen = choose_stages(model, task, labeled, groups)
-        assert stages == (None if end == 3 else end + 1)
-        assert chosen is not None
-
-
-def test_there_is_nothing_to_choose_where_labels_are_of_one_class_or_an_encoder_has_no_stages(
-    wave_task: TaskBuilder,
-) -> None:
-    task = wave_task(8)
-    rows = split_rows(task.patches, "train")
-    groups = dependence_groups(rows)
-    vit = TaskModel(build_encoder("test_vit", 64), "linear", task.num_outputs)
-    assert choose_stages(vit, task, task.in_order(rows, 8), groups) == (None, None)
-    alike = rows[rows["label"] == rows["label"].iloc[0]]
-    model = TaskModel(build_encoder(), "linear", task.num_outputs)
-    assert choose_stages(model, task, task.in_order(alike, 8), dependence_groups(alike)) == (None, None)

@@ -1,4 +1,4 @@
-"""Linear probing before all layers train (Kumar et al. 2022): how much of the encoder to keep, and the last layer."""
+"""Linear probing: the head's last layer is solved for, before all layers train (Kumar et al. 2022)."""
 
 from __future__ import annotations
 
@@ -9,57 +9,10 @@ from histo_monai.baselines.learners import Chosen, choose_model
 from histo_monai.engines.prediction import over_patches, take_statistics
 from histo_monai.engines.task import Task
 from histo_monai.loading.labeled import LabeledLoader
-from histo_monai.networks.encoder import architecture
 from histo_monai.networks.task_model import TaskModel
 
 _SEEN = "seen"
 _LEARNER = "linear"
-
-
-def choose_stages(
-    model: TaskModel,
-    task: Task,
-    labeled: LabeledLoader,
-    groups: np.ndarray,
-    statistics: LabeledLoader | None = None,
-) -> tuple[int | None, Chosen | None]:
-    """After how many of its stages the encoder shall end: where a linear model of the labels is best.
-
-    A pretraining of minutes leaves in its last stages what its own task asked for, and a few labels do not change that;
-    the maps before them tell textures already. Cross-validation as in `probe_head`, of each end that the encoder can
-    have and of all of it.
-
-    Args:
-        model: with a whole encoder; moved to the task's device.
-        task: what is predicted, and where.
-        labeled: patches whose labels are given, in order.
-        groups: patient or slide of each of them; Shape (n,).
-        statistics: see `probe_head`.
-
-    Returns:
-        The number of stages, None for all of the encoder; and what cross-validation chose, None where there was nothing
-        to choose: all labels of one class, or an encoder without stages.
-    """
-    ends = architecture(model.encoder.name).stages
-    targets = labeled.targets.numpy()
-    if not ends or (task.classes and len(np.unique(targets)) == 1):
-        return None, None
-    if statistics:
-        take_statistics(model, task, statistics)
-    widths: list[int] = []
-
-    def seen(patches: torch.Tensor) -> torch.Tensor:
-        parts = model.encoder.stage_features(patches)
-        widths[:] = [part.shape[1] for part in parts]
-        return torch.cat(parts, dim=1)
-
-    together = over_patches(model, seen, task, labeled.loader).numpy()
-    names = [*ends, _SEEN]
-    features = dict(zip(names, np.split(together, np.cumsum(widths)[:-1], axis=1), strict=True))
-    num_classes = len(task.classes) if task.classes else None
-    chosen = choose_model(features, targets, groups, num_classes, names=names, learners=[_LEARNER])
-    end = chosen.model.candidate.features
-    return (None if end == _SEEN else ends.index(end) + 1), chosen
 
 
 def probe_head(

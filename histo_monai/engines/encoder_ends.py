@@ -1,0 +1,98 @@
+"""How much of an encoder is of use: a linear model of the labels on what each of its stages sees.
+
+A pretraining of minutes leaves in the last stages what its own task asked for, which tens of labels do not change; the
+maps before them tell textures already. One of millions of images is best at its end. So the labels are asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from histo_monai.baselines.learners import Chosen, choose_model
+from histo_monai.engines.prediction import over_patches, take_statistics
+from histo_monai.engines.task import Task
+from histo_monai.loading.labeled import LabeledLoader
+from histo_monai.networks.encoder import Encoder
+from histo_monai.networks.task_model import TaskModel
+
+WHOLE = "encoder"
+"""Name of the features of all of it; those of an earlier end have the name of its last stage."""
+MOST_LABELS = 2000
+"""That the choice is made by: a linear model of more takes minutes, and chooses the same."""
+
+Ends = Mapping[str, NDArray[np.float32]]
+"""Name of an end, `WHOLE` first -> Shape (n, D)."""
+
+
+def end_features(encoder: Encoder, task: Task, loader: Iterable[Any]) -> Ends:
+    """Features of patches that are not augmented, at every end that the encoder can have, in the order of the loader.
+
+    Args:
+        encoder: all of it; moved to the task's device.
+        task: the size of its patches, and where.
+        loader: batches of patches and anything beside them, at least one.
+    """
+    widths: list[int] = []
+
+    def seen(patches: torch.Tensor) -> torch.Tensor:
+        parts = encoder.stage_features(patches)
+        widths[:] = [part.shape[1] for part in parts]
+        return torch.cat([part.float() for part in parts], dim=1)
+
+    together = over_patches(encoder, seen, task, loader).numpy()
+    *ends, whole = np.split(together, np.cumsum(widths)[:-1], axis=1)
+    return {WHOLE: whole, **dict(zip(encoder.ends, ends, strict=True))}
+
+
+def choose_end(features: Ends, targets: NDArray, groups: NDArray, num_classes: int | None) -> Chosen:
+    """The linear model of the labels that cross-validation finds best, at the end that it finds best.
+
+    Args:
+        features: of the labeled patches.
+        targets: classes by number, or scores; Shape (n,).
+        groups: patient or slide of each; Shape (n,).
+        num_classes: K; None for scores.
+    """
+    if len(targets) > MOST_LABELS:
+        some = np.sort(np.random.default_rng(0).permutation(len(targets))[:MOST_LABELS])
+        features = {name: rows[some] for name, rows in features.items()}
+        targets, groups = targets[some], groups[some]
+    return choose_model(features, targets, groups, num_classes, names=list(features), learners=["linear"])
+
+
+def choose_stages(
+    model: TaskModel,
+    task: Task,
+    labeled: LabeledLoader,
+    groups: NDArray,
+    statistics: LabeledLoader | None = None,
+) -> tuple[int | None, Chosen | None]:
+    """After how many of its stages the encoder shall end, see `choose_end`.
+
+    Args:
+        model: with a whole encoder; moved to the task's device.
+        task: what is predicted, and where.
+        labeled: patches whose labels are given, in order.
+        groups: patient or slide of each of them; Shape (n,).
+        statistics: what the model takes the statistics of its batch-norms from first, see `take_statistics`. None: they
+            stay.
+
+    Returns:
+        The number of stages, None for all of the encoder; and what cross-validation chose, None where there was nothing
+        to choose: all labels of one class, or an encoder without stages.
+    """
+    ends = model.encoder.ends
+    targets = labeled.targets.numpy()
+    if not ends or (task.classes and len(np.unique(targets)) == 1):
+        return None, None
+    if statistics:
+        take_statistics(model, task, statistics)
+    num_classes = len(task.classes) if task.classes else None
+    chosen = choose_end(end_features(model.encoder, task, labeled.loader), targets, groups, num_classes)
+    end = chosen.model.candidate.features
+    return (None if end == WHOLE else ends.index(end) + 1), chosen
