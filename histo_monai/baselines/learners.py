@@ -156,15 +156,20 @@ class Chosen:
 
     Attributes:
         model: the candidate of the lowest score.
-        score: its mean over the held-out rows: Brier score of classes, squared error of scores; None without folds.
+        score: mean of `errors`; None without folds.
         num_folds: 0 where nothing can be held out; the first candidate is taken then.
         are_groups_apart: whether no patient or slide was on both sides of a fold.
+        errors: of each held-out row, in the order of the folds: Brier score of classes, squared error of scores; the
+            folds of the same rows are the same whatever is chosen among. Empty without folds.
+        rows: their numbers.
     """
 
     model: Model
     score: float | None
     num_folds: int
     are_groups_apart: bool
+    errors: NDArray[np.float64]
+    rows: NDArray[np.intp]
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -211,11 +216,13 @@ def choose_model(
         if learner != "neighbors" or setting <= most
     ]
     if not folds:
-        return Chosen(Model(candidates[0], features, targets, num_classes), None, 0, False)
-    scores = [_score(candidate, features, targets, num_classes, folds) for candidate in candidates]
-    best = int(np.argmin(scores))
+        first = Model(candidates[0], features, targets, num_classes)
+        return Chosen(first, None, 0, False, np.empty(0), np.empty(0, np.intp))
+    errors = [_errors(candidate, features, targets, num_classes, folds) for candidate in candidates]
+    best = int(np.argmin([of_rows.mean() for of_rows in errors]))
     model = Model(candidates[best], features, targets, num_classes)
-    return Chosen(model, scores[best], len(folds), are_groups_apart)
+    rows = np.concatenate([held_out for _, held_out in folds])
+    return Chosen(model, float(errors[best].mean()), len(folds), are_groups_apart, errors[best], rows)
 
 
 def label_folds(targets: NDArray, groups: NDArray, num_classes: int | None) -> tuple[list[Fold], bool]:
@@ -260,14 +267,14 @@ def _not_empty(folds: Iterable[Fold]) -> list[Fold]:
     return [fold for fold in folds if len(fold[0]) and len(fold[1])]
 
 
-def _score(
+def _errors(
     candidate: Candidate,
     features: Features,
     targets: NDArray,
     num_classes: int | None,
     folds: Sequence[Fold],
-) -> float:
-    """Mean over all held-out rows."""
+) -> NDArray[np.float64]:
+    """Of all held-out rows."""
     used = features[candidate.features]
     if candidate.learner == "forest":
         candidate = replace(candidate, setting=TREES_IN_FOLDS)
@@ -275,7 +282,7 @@ def _score(
     for learning, held_out in folds:
         model = Model(candidate, {candidate.features: used[learning]}, targets[learning], num_classes)
         errors.append(errors_of(model.predict({candidate.features: used[held_out]}), targets[held_out]))
-    return float(np.concatenate(errors).mean())
+    return np.concatenate(errors)
 
 
 def errors_of(predictions: NDArray, targets: NDArray) -> NDArray[np.float64]:

@@ -25,6 +25,9 @@ WHOLE = "encoder"
 MOST_LABELS = 2000
 """That the choice is made by: a linear model of more takes minutes, and chooses the same."""
 
+MOST_WORSE = 2.0
+"""Standard errors by which an earlier end may be behind the best."""
+
 Ends = Mapping[str, NDArray[np.float32]]
 """Name of an end, `WHOLE` first -> Shape (n, D)."""
 
@@ -50,10 +53,14 @@ def end_features(encoder: Encoder, task: Task, loader: Iterable[Any]) -> Ends:
 
 
 def choose_end(features: Ends, targets: NDArray, groups: NDArray, num_classes: int | None) -> Chosen:
-    """The linear model of the labels that cross-validation finds best, at the end that it finds best.
+    """The linear model of the labels at the earliest end that is as good as the best, by cross-validation.
+
+    As good: its errors on rows held out are not larger than those of the best end by more than `MOST_WORSE` standard
+    errors of the difference, patients taken whole (as the one-standard-error rule of Breiman et al. 1984 prefers small
+    models). Fewer layers have less to learn from few labels, and cost less.
 
     Args:
-        features: of the labeled patches.
+        features: of the labeled patches, `WHOLE` first, then from the earliest end on.
         targets: classes by number, or scores; Shape (n,).
         groups: patient or slide of each; Shape (n,).
         num_classes: K; None for scores.
@@ -62,7 +69,26 @@ def choose_end(features: Ends, targets: NDArray, groups: NDArray, num_classes: i
         some = np.sort(np.random.default_rng(0).permutation(len(targets))[:MOST_LABELS])
         features = {name: rows[some] for name, rows in features.items()}
         targets, groups = targets[some], groups[some]
-    return choose_model(features, targets, groups, num_classes, names=list(features), learners=["linear"])
+    whole, *earlier = features
+    of_ends = [
+        choose_model(features, targets, groups, num_classes, names=[name], learners=["linear"])
+        for name in (*earlier, whole)
+    ]
+    if not of_ends[-1].num_folds:
+        return of_ends[-1]
+    best = min(of_ends, key=lambda chosen: chosen.errors.mean())
+    for chosen in of_ends:
+        worse = chosen.errors - best.errors
+        if worse.mean() <= MOST_WORSE * _standard_error(worse, groups[chosen.rows]):
+            return chosen
+    return best
+
+
+def _standard_error(values: NDArray[np.float64], groups: NDArray) -> float:
+    """Of the mean of values whose groups are independent of each other."""
+    _, numbers = np.unique(groups, return_inverse=True)
+    totals = np.bincount(numbers, weights=values - values.mean())
+    return float(np.sqrt(np.square(totals).sum()) / len(values))
 
 
 def choose_stages(

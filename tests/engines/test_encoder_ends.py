@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
 import torch
 
+from histo_monai.baselines.learners import Chosen, Model
 from histo_monai.engines import encoder_ends
 from histo_monai.engines.encoder_ends import WHOLE, choose_end, choose_stages, end_features
 from histo_monai.networks.encoder import build_encoder
@@ -80,3 +83,48 @@ def test_of_many_labels_some_choose(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = choose_end(features, targets, np.arange(300), None)
     assert chosen.model.candidate.features == "layer1"
     assert chosen.model._model[0].n_samples_seen_ == 40
+
+
+def test_the_earliest_end_is_taken_that_is_as_good_as_the_best() -> None:
+    rng = np.random.default_rng(0)
+    targets, groups = rng.random(200), np.arange(200) // 5
+    good = (targets + 0.1 * rng.standard_normal(200))[:, None].astype(np.float32)
+    poor = (targets + 0.5 * rng.standard_normal(200))[:, None].astype(np.float32)
+
+    def end(**features: np.ndarray) -> str:
+        return choose_end(features, targets, groups, None).model.candidate.features
+
+    assert end(encoder=good, layer1=good, layer2=good) == "layer1"
+    assert end(encoder=good, layer1=poor, layer2=good) == "layer2"
+    assert end(encoder=good, layer1=poor, layer2=poor) == WHOLE
+
+
+@pytest.mark.parametrize(("standard_errors", "end"), [(1.9, "layer1"), (2.1, WHOLE)])
+def test_an_earlier_end_may_be_behind_by_two_standard_errors(
+    monkeypatch: pytest.MonkeyPatch, standard_errors: float, end: str
+) -> None:
+    noise = np.random.default_rng(0).standard_normal(40)
+    noise = (noise - noise.mean()) / noise.std()  # errors whose mean has a standard error of 1 / sqrt(40)
+    errors = {WHOLE: np.zeros(40), "layer1": noise + standard_errors / np.sqrt(40)}
+
+    def chosen(*_: object, names: list[str], **__: object) -> Chosen:
+        model = SimpleNamespace(candidate=SimpleNamespace(features=names[0]))
+        return Chosen(cast(Model, model), 0.0, 5, True, errors[names[0]], np.arange(40))
+
+    monkeypatch.setattr(encoder_ends, "choose_model", chosen)
+    features = {name: np.zeros((40, 1), np.float32) for name in errors}
+    assert choose_end(features, np.zeros(40), np.arange(40), None).model.candidate.features == end
+
+
+def test_patients_are_taken_whole_where_ends_are_compared() -> None:
+    rng = np.random.default_rng(0)
+    groups = rng.integers(0, 7, 60)
+    values = rng.standard_normal(60)
+    found = encoder_ends._standard_error(values, groups)
+    means = [
+        np.concatenate([values[groups == group] for group in rng.integers(0, 7, 7)]).mean()
+        for _ in range(20_000)
+    ]
+    assert found == pytest.approx(np.std(means), rel=0.1)
+    alone = encoder_ends._standard_error(values, np.arange(60))
+    assert alone == pytest.approx(values.std() / np.sqrt(60))
