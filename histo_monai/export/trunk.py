@@ -35,7 +35,7 @@ def write_trunk(model: Path, path: Path) -> str:
     encoder, about = load_encoder(model)
     if encoder.stages is not None:
         raise InputError(
-            f"{model}: keeps {encoder.stages} stages of {encoder.name}, which neither torchvision nor timm builds; "
+            f"{model}: ends after stage {encoder.stages} of {encoder.name}, which neither torchvision nor timm builds; "
             "export it as --onnx or --bundle"
         )
     state = {name: tensor.contiguous() for name, tensor in encoder.trunk.state_dict().items()}

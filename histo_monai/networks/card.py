@@ -37,10 +37,12 @@ def model_facts(about: Mapping[str, Any]) -> dict[str, str]:
     start = "random weights"
     if weights:
         start = f"weights of SHA-256 {weights['sha256']}, license {weights['license'] or 'not stated'}"
+    stages = encoder.get("stages")
+    part = f"stem and first {stages} stage{'s' * (stages > 1)} of " if stages else ""
     facts = {
         "gives": gives,
         "takes": f"RGB patches of {about['patch_px']} px at {resolution} µm/px, 0..1",
-        "network": f"{encoder['name']}, started from {start}",
+        "network": f"{part}{encoder['name']}, started from {start}",
         "pretraining": pretraining(about),
     }
     if about["kind"] != "encoder":

@@ -38,9 +38,14 @@ TASKS = {"two": ["normal", "tumor"], "three": ["fat", "tumor", "glass"], "score"
 
 
 def _save(path: Path, classes: list[str] | None, head: str = "linear", name: str = "resnet18") -> Path:
-    """A model whose outputs differ from patch to patch: batch-norms know the patches' statistics."""
+    """A model whose outputs differ from patch to patch: batch-norms know the patches' statistics.
+
+    That of a score keeps the first stage of its encoder alone, as fine-tuning may choose.
+    """
     torch.manual_seed(3)
     encoder = build_encoder(name, SIDE)
+    if classes is None:
+        encoder.end_after(1)
     model = TaskModel(encoder, head, len(classes) if classes else 1)
     model.train()
     with torch.no_grad():
@@ -292,6 +297,15 @@ def test_the_four_lines_load_the_trunk_without_this_package(
     with safetensors.safe_open(tmp_path / "trunk.safetensors", "pt") as file:
         about = file.metadata()
     assert (json.loads(about["mpp"]), about["patch_px"]) == (MPP, str(SIDE))
+
+
+@pytest.mark.parametrize("model", ["score"], indirect=True)
+def test_a_trunk_that_others_do_not_build_is_refused(model: Path, tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match="ends after stage 1 of resnet18, which neither torchvision nor timm builds"
+    ):
+        write_trunk(model, tmp_path / "trunk.safetensors")
+    assert not list(tmp_path.glob("trunk*"))
 
 
 @pytest.mark.slow
