@@ -43,7 +43,10 @@ def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     tree["students"] = list(STUDENTS)
     tree["consistency"]["methods"]["toy"] = {"decay": 0.5}
     tree["consistency"]["recipe"]["two_classes"] |= STEPS
-    tree["finetune"]["recipe"]["two_classes"] = tree["consistency"]["recipe"]["two_classes"] | {"probe": True}
+    tree["finetune"]["recipe"]["two_classes"] = tree["consistency"]["recipe"]["two_classes"] | {
+        "choose_stages": True,  # of an encoder without stages
+        "probe": True,
+    }
     del tree["finetune"]["recipe"]["two_classes"]["keep_shares"]  # of students alone
     tree |= {
         "methods": ["quarters"],
