@@ -9,13 +9,13 @@ from typing import Any
 import torch
 
 from histo_monai.assembly import Assembly, TrainingRows, schedule_of
-from histo_monai.engines.encoder_ends import choose_stages
 from histo_monai.engines.fit import Records
+from histo_monai.engines.last_layer.ends import choose_stages
 from histo_monai.engines.last_layer.probe import probe_head
 from histo_monai.engines.supervised import FinetuneResult, Picture, Tuning, finetune
 from histo_monai.loading.labeled import LabeledLoader
 from histo_monai.loading.streams import for_statistics, shuffled
-from histo_monai.networks.task_model import TaskModel, describe_task_model, from_encoder
+from histo_monai.networks.task_model import TaskModel, describe_task_model, first_stages, from_encoder
 from histo_monai.params.sections import FinetuneRecipe, TrainingParams
 from histo_monai.randomness import derive_seed
 from histo_monai.tables.tasks import dependence_groups, training_mpp
@@ -93,7 +93,7 @@ def _start(
         if chosen:
             _LOG.info("stages of the encoder that are kept: %s: %s", stages or "all", chosen.as_dict())
         if stages is not None:
-            model, description = from_encoder(encoder, task.num_outputs, stages)
+            model, description = first_stages(model, description, stages)
     if section.probe:
         probed = probe_head(model, task, labeled, groups, statistics)
         if probed:

@@ -40,6 +40,11 @@ class Task:
         """Of a network for this task."""
         return num_outputs(self.classes)
 
+    @property
+    def num_classes(self) -> int | None:
+        """K; None for scores."""
+        return len(self.classes) if self.classes else None
+
     def check_fits(self, description: Mapping[str, Any], path: Path) -> None:
         """Refuse a model of other classes, or one that saw patches of another size.
 

@@ -10,9 +10,8 @@ import numpy as np
 from histo_monai.baselines.arms import COLOR, ENCODER, LEARNED, MAJORITY, STACKED, stacked
 from histo_monai.baselines.colors import color_features
 from histo_monai.baselines.learners import Chosen, Features, choose_model
-from histo_monai.engines.encoder_ends import Ends, choose_end, end_features
+from histo_monai.engines.last_layer.ends import choose_end, end_features
 from histo_monai.engines.task import Task
-from histo_monai.errors import InputError
 from histo_monai.evaluation.estimates import Predictions
 from histo_monai.loading.labeled import LabeledLoader
 from histo_monai.networks.encoder import Encoder
@@ -56,8 +55,8 @@ def predict_arms(
         InputError: the encoder gives NaN.
     """
     targets = labeled.targets.numpy()
-    num_classes = len(task.classes) if task.classes else None
-    ends = _ends(encoder, task, labeled)
+    num_classes = task.num_classes
+    ends = end_features(encoder, task, labeled.loader)
     end = choose_end(ends, targets, groups, num_classes).model.candidate.features
     features: Features = {**color_features(labeled.loader), end: ends[end]}
     chosen = {
@@ -73,7 +72,10 @@ def predict_arms(
     }
     predictions: dict[str, Predictions] = {}
     for split, loader in loaders.items():
-        of_split: Features = {**color_features(loader.loader), end: _ends(encoder, task, loader)[end]}
+        of_split: Features = {
+            **color_features(loader.loader),
+            end: end_features(encoder, task, loader.loader)[end],
+        }
         predictions[split] = {name: arm.model.predict(of_split) for name, arm in chosen.items()}
         predictions[split][STACKED] = stacked(
             networks[split][STUDENT], predictions[split][COLOR], are_classes=num_classes is not None
@@ -82,13 +84,3 @@ def predict_arms(
             shares = np.bincount(targets, minlength=num_classes) / len(targets)
             predictions[split][MAJORITY] = np.tile(shares, (len(loader.targets), 1))
     return Arms(predictions, chosen)
-
-
-def _ends(encoder: Encoder, task: Task, loader: LabeledLoader) -> Ends:
-    features = end_features(encoder, task, loader.loader)
-    if not all(np.isfinite(rows).all() for rows in features.values()):
-        raise InputError(
-            "the pretrained encoder gives no number for a patch, so its weights are out of all range; run the pretrain "
-            "stage again, with a lower rate where it comes to this again"
-        )
-    return features

@@ -99,16 +99,12 @@ class TaskModel(nn.Module):
         return self.head(self.encoder(patches))
 
 
-def from_encoder(
-    path: str | Path, num_outputs: int, stages: int | None = None
-) -> tuple[TaskModel, dict[str, Any]]:
+def from_encoder(path: str | Path, num_outputs: int) -> tuple[TaskModel, dict[str, Any]]:
     """A model to fine-tune: all that the encoder's file holds is loaded, the rest is random (`torch.manual_seed`).
 
     Args:
         path: encoder.safetensors of a pretraining.
         num_outputs: K.
-        stages: after how many of its stages the encoder ends, see `Encoder.end_after`; the head is linear then: what
-            the file holds of another one fits a whole encoder. None: all of it.
 
     Returns:
         The model and the description of the encoder.
@@ -121,10 +117,6 @@ def from_encoder(
     check_encoder(description, HEADS, path)
     model = TaskModel(_encoder(description, path), description["head"], num_outputs)
     load_into(model.encoder, state, "encoder.", path)
-    if stages is not None:
-        model.encoder.end_after(stages)
-        model = TaskModel(model.encoder, _LINEAR, num_outputs)
-        return model, description | {"head": _LINEAR, "encoder": model.encoder.about()}
     rest = sorted({name.split(".")[0] for name in state} - {"encoder"})
     parts = dict(model.head.named_children())
     for part in rest:
@@ -134,6 +126,26 @@ def from_encoder(
             )
         load_into(parts[part], state, f"{part}.", path)
     return model, description
+
+
+def first_stages(
+    model: TaskModel, description: Mapping[str, Any], stages: int
+) -> tuple[TaskModel, dict[str, Any]]:
+    """A model that ends after some stages of another's encoder, and the description of what it starts from.
+
+    Its head is linear and random (`torch.manual_seed`): another, and what is pretrained of it, fits a whole encoder.
+
+    Args:
+        model: as `from_encoder` gives it; its encoder is used, not copied.
+        description: likewise.
+        stages: how many, see `Encoder.end_after`.
+
+    Raises:
+        InputError: see `Encoder.end_after`.
+    """
+    model.encoder.end_after(stages)
+    shorter = TaskModel(model.encoder, _LINEAR, model.head.linear.out_features)
+    return shorter, {**description, "head": _LINEAR, "encoder": model.encoder.about()}
 
 
 def from_task_model(path: str | Path) -> tuple[TaskModel, dict[str, Any]]:

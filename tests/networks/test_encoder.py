@@ -13,11 +13,13 @@ from torch import nn
 
 from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.encoder import ENCODERS, Architecture, build_encoder, encoder_from
+from histo_monai.networks.heads import PairMLP
 from histo_monai.networks.shared_trunk import SharedTrunk, folded
 from histo_monai.networks.task_model import (
     LinearHead,
     TaskModel,
     describe_task_model,
+    first_stages,
     from_encoder,
     from_task_model,
 )
@@ -248,8 +250,9 @@ def test_a_model_of_the_first_stages_comes_back_from_its_file(tmp_path: Path) ->
     about = encoder.description(architecture="", head="pair", patch_px=PX, mpps=[0.5])
     about |= {"kind": "encoder", "method": "rsp", "source": "raw", "corpus": "own"}
     state = {f"encoder.{name}": tensor for name, tensor in encoder.state_dict().items()}
-    save_model(tmp_path / "encoder.safetensors", state | {"pair_mlp.layers.0.weight": torch.ones(1)}, about)
-    model, description = from_encoder(tmp_path / "encoder.safetensors", 3, stages=2)
+    state |= {f"pair_mlp.{name}": tensor for name, tensor in PairMLP(512).state_dict().items()}
+    save_model(tmp_path / "encoder.safetensors", state, about)
+    model, description = first_stages(*from_encoder(tmp_path / "encoder.safetensors", 3), 2)
     assert description["head"] == "linear"
     assert description["encoder"]["stages"] == 2
     assert torch.equal(model.encoder(_patches()), encoder.stage_features(_patches())[1])

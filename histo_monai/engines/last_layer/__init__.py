@@ -1,1 +1,1 @@
-"""What the last layer of a model is given without a gradient: where it starts, and the shares that it keeps."""
+"""What is solved for without a gradient: where the encoder ends, where the head's last layer starts, its shares."""

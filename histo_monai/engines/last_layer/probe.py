@@ -44,10 +44,9 @@ def probe_head(
     targets = labeled.targets.numpy()
     if task.classes and len(np.unique(targets)) == 1:
         return None
-    num_classes = len(task.classes) if task.classes else None
     before = over_patches(model, lambda x: model.head.before_linear(model.encoder(x)), task, labeled.loader)
     seen = {_SEEN: before.numpy()}
-    chosen = choose_model(seen, targets, groups, num_classes, names=[_SEEN], learners=[_LEARNER])
+    chosen = choose_model(seen, targets, groups, task.num_classes, names=[_SEEN], learners=[_LEARNER])
     weights, biases = chosen.model.layer()
     linear = model.head.linear
     with torch.no_grad():

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from histo_monai.baselines.learners import Chosen, Model
-from histo_monai.engines import encoder_ends
-from histo_monai.engines.encoder_ends import WHOLE, choose_end, choose_stages, end_features
+from histo_monai.engines.last_layer import ends
+from histo_monai.engines.last_layer.ends import WHOLE, choose_end, choose_stages, end_features
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.tables.tasks import dependence_groups, split_rows
@@ -29,10 +29,13 @@ def test_the_stages_that_are_kept_are_those_of_the_best_linear_model(
     rows = split_rows(task.patches, "train")
     labeled, groups = task.in_order(rows, 24), dependence_groups(rows)
     targets = labeled.targets.float()
-    told = torch.stack([targets, targets.square()], dim=1)
+    informative = torch.stack([targets, targets.square()], dim=1)
     for end in range(4):
         noise = torch.Generator().manual_seed(end)
-        given = [told if place == end else torch.randn(told.shape, generator=noise) for place in range(4)]
+        given = [
+            informative if place == end else torch.randn(informative.shape, generator=noise)
+            for place in range(4)
+        ]
         model = TaskModel(build_encoder(), "linear", task.num_outputs)
         monkeypatch.setattr(model.encoder, "stage_features", lambda patches, given=given: given)
         stages, chosen = choose_stages(model, task, labeled, groups)
@@ -73,7 +76,7 @@ def test_features_at_an_end_are_those_of_an_encoder_that_ends_there(wave_task: T
 
 
 def test_of_many_labels_some_choose(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoder_ends, "MOST_LABELS", 40)
+    monkeypatch.setattr(ends, "MOST_LABELS", 40)
     rng = np.random.default_rng(0)
     targets = rng.random(300)
     features = {
@@ -111,7 +114,7 @@ def test_an_earlier_end_may_be_behind_by_two_standard_errors(
         model = SimpleNamespace(candidate=SimpleNamespace(features=names[0]))
         return Chosen(cast(Model, model), 0.0, 5, True, errors[names[0]], np.arange(40))
 
-    monkeypatch.setattr(encoder_ends, "choose_model", chosen)
+    monkeypatch.setattr(ends, "choose_model", chosen)
     features = {name: np.zeros((40, 1), np.float32) for name in errors}
     assert choose_end(features, np.zeros(40), np.arange(40), None).model.candidate.features == end
 
@@ -120,11 +123,11 @@ def test_patients_are_taken_whole_where_ends_are_compared() -> None:
     rng = np.random.default_rng(0)
     groups = rng.integers(0, 7, 60)
     values = rng.standard_normal(60)
-    found = encoder_ends._standard_error(values, groups)
+    found = ends._standard_error(values, groups)
     means = [
         np.concatenate([values[groups == group] for group in rng.integers(0, 7, 7)]).mean()
         for _ in range(20_000)
     ]
     assert found == pytest.approx(np.std(means), rel=0.1)
-    alone = encoder_ends._standard_error(values, np.arange(60))
+    alone = ends._standard_error(values, np.arange(60))
     assert alone == pytest.approx(values.std() / np.sqrt(60))

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from histo_monai.baselines.learners import Chosen, choose_model
 from histo_monai.engines.prediction import over_patches, take_statistics
 from histo_monai.engines.task import Task
+from histo_monai.errors import InputError
 from histo_monai.loading.labeled import LabeledLoader
 from histo_monai.networks.encoder import Encoder
 from histo_monai.networks.task_model import TaskModel
@@ -24,7 +25,6 @@ WHOLE = "encoder"
 """Name of the features of all of it; those of an earlier end have the name of its last stage."""
 MOST_LABELS = 2000
 """That the choice is made by: a linear model of more takes minutes, and chooses the same."""
-
 MOST_WORSE = 2.0
 """Standard errors by which an earlier end may be behind the best."""
 
@@ -39,15 +39,23 @@ def end_features(encoder: Encoder, task: Task, loader: Iterable[Any]) -> Ends:
         encoder: all of it; moved to the task's device.
         task: the size of its patches, and where.
         loader: batches of patches and anything beside them, at least one.
+
+    Raises:
+        InputError: the encoder gives NaN.
     """
     widths: list[int] = []
 
     def seen(patches: torch.Tensor) -> torch.Tensor:
         parts = encoder.stage_features(patches)
         widths[:] = [part.shape[1] for part in parts]
-        return torch.cat([part.float() for part in parts], dim=1)
+        return torch.cat(parts, dim=1)
 
     together = over_patches(encoder, seen, task, loader).numpy()
+    if not np.isfinite(together).all():
+        raise InputError(
+            "the pretrained encoder gives no number for a patch, so its weights are out of all range; run the pretrain "
+            "stage again, with a lower rate where it comes to this again"
+        )
     *ends, whole = np.split(together, np.cumsum(widths)[:-1], axis=1)
     return {WHOLE: whole, **dict(zip(encoder.ends, ends, strict=True))}
 
@@ -77,11 +85,9 @@ def choose_end(features: Ends, targets: NDArray, groups: NDArray, num_classes: i
     if not of_ends[-1].num_folds:
         return of_ends[-1]
     best = min(of_ends, key=lambda chosen: chosen.errors.mean())
-    for chosen in of_ends:
-        worse = chosen.errors - best.errors
-        if worse.mean() <= MOST_WORSE * _standard_error(worse, groups[chosen.rows]):
-            return chosen
-    return best
+    worse = [chosen.errors - best.errors for chosen in of_ends]
+    as_good = [x.mean() <= MOST_WORSE * _standard_error(x, groups[best.rows]) for x in worse]
+    return of_ends[as_good.index(True)]
 
 
 def _standard_error(values: NDArray[np.float64], groups: NDArray) -> float:
@@ -111,6 +117,9 @@ def choose_stages(
     Returns:
         The number of stages, None for all of the encoder; and what cross-validation chose, None where there was nothing
         to choose: all labels of one class, or an encoder without stages.
+
+    Raises:
+        InputError: the encoder gives NaN.
     """
     ends = model.encoder.ends
     targets = labeled.targets.numpy()
@@ -118,7 +127,6 @@ def choose_stages(
         return None, None
     if statistics:
         take_statistics(model, task, statistics)
-    num_classes = len(task.classes) if task.classes else None
-    chosen = choose_end(end_features(model.encoder, task, labeled.loader), targets, groups, num_classes)
+    chosen = choose_end(end_features(model.encoder, task, labeled.loader), targets, groups, task.num_classes)
     end = chosen.model.candidate.features
     return (None if end == WHOLE else ends.index(end) + 1), chosen
