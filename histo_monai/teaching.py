@@ -71,6 +71,7 @@ def teach_student(
             assembly.reading, rows.unlabeled, section.batchnorm_patches, params.evaluate.batch_size, seed
         ),
         keeps_shares=section.keep_shares,
+        start_share=section.start_share,
     )
 
 

@@ -241,17 +241,24 @@ def test_each_kind_of_labels_is_learned_by_its_recipe_or_without_one_by_the_sect
         parse_params(_set(tree, "finetune.recipe", None))
 
 
-def test_shares_are_kept_where_there_are_patches_to_take_them_of(tree: Any) -> None:
+def test_shares_are_kept_and_students_drawn_back_where_there_are_patches_to_take_statistics_of(
+    tree: Any,
+) -> None:
     recipe = tree["consistency"]["recipe"]["two_classes"]
-    recipe |= {"keep_shares": False, "batchnorm_patches": 0}
+    recipe |= {"keep_shares": False, "start_share": 0.0, "batchnorm_patches": 0}
     assert not parse_params(tree).student_recipe("two_classes").keep_shares
     recipe |= {"keep_shares": True}
     with pytest.raises(
         ParamsError, match=r"recipe\.two_classes\.keep_shares: true, .*batchnorm_patches: 1024"
     ):
         parse_params(tree)
-    recipe |= {"batchnorm_patches": 64}
-    assert parse_params(tree).student_recipe("two_classes").keep_shares
+    recipe |= {"keep_shares": False, "start_share": 0.5}
+    with pytest.raises(ParamsError, match=r"two_classes\.start_share: 0\.5, .*batchnorm_patches: 1024"):
+        parse_params(tree)
+    recipe |= {"keep_shares": True, "batchnorm_patches": 64}
+    parsed = parse_params(tree).student_recipe("two_classes")
+    assert parsed.keep_shares
+    assert parsed.start_share == 0.5
 
 
 def test_a_corpus_needs_its_section_whatever_the_dataset(tree: Any) -> None:

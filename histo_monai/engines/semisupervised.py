@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import ignite.distributed as idist
 import numpy as np
 import torch
 from ignite.engine import Engine, Events
+from torch import nn
 
 from histo_monai.engines.device import in_memory_order, precision, to_device
 from histo_monai.engines.fit import Records, fit
@@ -63,6 +64,7 @@ def train_student(
     records: Records,
     statistics: LabeledLoader | None = None,
     keeps_shares: bool = False,
+    start_share: float = 0.0,
     hidden: HiddenLabels | None = None,
 ) -> StudentResult:
     """Run a method; its model holds the last student afterwards.
@@ -82,6 +84,9 @@ def train_student(
         statistics: what the last student takes the statistics of its batch-norms from, see `take_statistics`; None:
             those of training stay.
         keeps_shares: whether its shares of `statistics` end as they began, see `engines.last_layer.shares`.
+        start_share: 0..1; how far the last student's weights are drawn back to those that it started from. Weights on
+            the line between a model and one that was trained from it predict as an average of both does, or better
+            (Wortsman et al. 2022). Without effect where `statistics` is None.
         hidden: what guesses are held against, see `StudentStep`; None: they are not.
 
     Raises:
@@ -89,6 +94,7 @@ def train_student(
     """
     to_device(method.network, task.device)
     shares = shares_of(method.model, task, statistics) if statistics and keeps_shares else None
+    start = [parameter.detach().clone() for parameter in method.model.parameters()]
     shared = SharedRows(method.network, task.device)
     optimizer = method.optimizer(schedule)
     step = StudentStep(method, task, labeled.targets, optimizer, seed, hidden, shared=shared)
@@ -114,12 +120,26 @@ def train_student(
         records=records,
     )
     if statistics:
+        draw_back(method.model, start, start_share)
         with shared.divided():
             take_statistics(method.model, task, statistics)
         if shares is not None:
             keep_shares(method.model, task, statistics, shares)
     evaluator.run(validation.loader)
     return StudentResult(curves, dict(evaluator.state.metrics), picture(*step.show(shown)))
+
+
+@torch.no_grad()
+def draw_back(model: nn.Module, start: Sequence[torch.Tensor], share: float) -> None:
+    """Weights on the line from a model's own to others; the statistics of its batch-norms are those of neither.
+
+    Args:
+        model: changed.
+        start: as many parameters, of the same shapes and in the same order.
+        share: of theirs, 0..1.
+    """
+    for own, theirs in zip(model.parameters(), start, strict=True):
+        own.lerp_(theirs, share)
 
 
 class StudentStep:

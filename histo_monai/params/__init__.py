@@ -138,6 +138,12 @@ def _check_recipes(params: Params) -> None:
                 f"consistency.recipe.{kind}.keep_shares: true, and there is no patch to take shares of; set "
                 "batchnorm_patches: 1024 beside it, or keep_shares: false"
             )
+        if recipe.start_share and not recipe.batchnorm_patches:
+            raise ParamsError(
+                f"consistency.recipe.{kind}.start_share: {recipe.start_share:g}, and there is no patch to take "
+                "statistics from of weights between two models; set batchnorm_patches: 1024 beside it, or "
+                "start_share: 0"
+            )
 
 
 def _check_encoder(params: Params) -> None:

@@ -88,6 +88,8 @@ class TrainingParams:
     """As in `Recipe`: the statistics of training stay."""
     keep_shares: ClassVar[bool] = False
     """As in `TeachingRecipe`."""
+    start_share: ClassVar[float] = 0.0
+    """Likewise."""
 
     epochs: Count
     batch_size: Count

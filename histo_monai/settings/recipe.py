@@ -59,6 +59,8 @@ class TeachingRecipe(Recipe):
     Attributes:
         keep_shares: the student calls as many of the patches of `batchnorm_patches` each class as the model that it
             came from, or its scores have the same mean and spread; see `engines.last_layer.shares`.
+        start_share: part that the weights of the model that it came from have in those that are kept, 0..1.
     """
 
     keep_shares: bool
+    start_share: Fraction

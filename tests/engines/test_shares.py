@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -9,8 +11,9 @@ from scipy.optimize import minimize
 
 from histo_monai.engines.fit import Records
 from histo_monai.engines.last_layer.shares import keep_shares, log_odds_to, shares_of
-from histo_monai.engines.prediction import predict
+from histo_monai.engines.prediction import predict, take_statistics
 from histo_monai.engines.semisupervised import train_student
+from histo_monai.loading.labeled import LabeledLoader
 from histo_monai.loading.streams import two_streams
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel
@@ -93,16 +96,13 @@ def test_shares_are_as_given_and_patches_stay_in_their_order(
     assert changed == {"head.linear.bias", *["head.linear.weight"] * scores}
 
 
-@pytest.mark.parametrize("keeps", [False, True])
-def test_a_student_ends_with_the_shares_that_it_began_with(wave_task: TaskBuilder, keeps: bool) -> None:
-    task = wave_task(16)
-    model = _model(task)
+def _student(model: TaskModel, task: WaveTask, **finish: Any) -> tuple[TaskModel, LabeledLoader]:
+    """The last student of a mixed teacher from a model, and the patches that its statistics are of."""
     train = split_rows(task.patches, "train")
     statistics = task.shuffled(train, 8, seed=0, purpose="statistics", num_batches=2)
-    before = shares_of(model, task, statistics)
     labeled, unlabeled = two_streams(task.reading, train.head(6), train, 4, mu=2, seed=0, num_batches=3)
     method = METHODS["mixed_teacher"](
-        model=model,
+        model=copy.deepcopy(model),
         objective=task.objective,
         patch_px=task.patch_px,
         n_aug=7,
@@ -122,7 +122,29 @@ def test_a_student_ends_with_the_shares_that_it_began_with(wave_task: TaskBuilde
         picture=lambda *shown: torch.zeros(2, 2, 3).numpy(),
         records=Records(),
         statistics=statistics,
-        keeps_shares=keeps,
+        **finish,
     )
-    apart = float((shares_of(method.model, task, statistics) - before).abs().max())
+    return method.model, statistics
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_a_student_ends_with_the_shares_that_it_began_with(wave_task: TaskBuilder, keeps: bool) -> None:
+    task = wave_task(16)
+    model = _model(task)
+    student, statistics = _student(model, task, keeps_shares=keeps)
+    apart = float((shares_of(student, task, statistics) - shares_of(model, task, statistics)).abs().max())
     assert (apart < 1e-5) == keeps
+
+
+def test_a_student_that_is_drawn_back_is_between_its_start_and_where_it_came(wave_task: TaskBuilder) -> None:
+    task = wave_task(16)
+    start = _model(task)
+    (far, _), (near, statistics) = (_student(start, task, start_share=share) for share in (0.0, 0.25))
+    own, ends = dict(near.named_parameters()), (dict(start.named_parameters()), dict(far.named_parameters()))
+    assert not torch.equal(*(end["head.linear.weight"] for end in ends))
+    for name, value in own.items():
+        torch.testing.assert_close(value, 0.25 * ends[0][name] + 0.75 * ends[1][name])
+    held = {name: value.clone() for name, value in near.named_buffers()}
+    take_statistics(near, task, statistics)  # as they were taken already, of the weights between
+    for name, value in near.named_buffers():
+        torch.testing.assert_close(value, held[name])
