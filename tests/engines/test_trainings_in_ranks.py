@@ -124,6 +124,7 @@ def _trainings() -> dict[str, Any]:
         records=Records(),
         statistics=statistics,
         keeps_shares=True,
+        start_share=0.5,
     )
     return {
         "curves": [finetuned.curves, student.curves],
