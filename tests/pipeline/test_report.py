@@ -22,6 +22,7 @@ import pytest
 from playwright.sync_api import Page
 
 from histo_monai.__main__ import main
+from histo_monai.comparison.rows import Row
 from tests.browsers import chromium, watched
 from tests.folders import NewFolder
 
@@ -86,7 +87,11 @@ def test_numbers_on_the_page_are_those_of_the_comparison(opened: Page, project: 
     text = opened.locator("#comparison table").first.inner_text()
     for value in table["value"]:
         assert f"{value:.3f}" in text
-    assert opened.locator("#results .lines.lead li").first.inner_text().startswith("RSP ")
+    best = table[[Row.of(model).is_network for model in table["model"]]]["value"].max()
+    (told,) = opened.locator(
+        "#results .lines.lead li", has_text="does best of the networks"
+    ).all_inner_texts()
+    assert f" does best of the networks: accuracy {best:.3f} (" in told
 
 
 def test_a_table_is_sorted_by_numbers_with_the_keyboard(opened: Page) -> None:
