@@ -16,7 +16,7 @@ class Schedule:
     """How long and how fast to train.
 
     Attributes:
-        epochs: how many.
+        epochs: how many; 0: nothing trains.
         optimizer: "sgd" (Nesterov momentum 0.9), "adam" or "adamw" (betas 0.9, 0.999).
         lr: learning rate at its highest.
         weight_decay: L2; "adamw": decoupled from the gradient.

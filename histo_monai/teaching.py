@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from histo_monai.assembly import Assembly, TrainingRows, schedule_of
 from histo_monai.engines.fit import Records
+from histo_monai.engines.neighbors import adapt, guesses_of_neighbors
 from histo_monai.engines.semisupervised import PairPicture, StudentResult, train_student
 from histo_monai.imports import stage_sha256
 from histo_monai.loading.labeled import HiddenLabels
@@ -38,6 +39,17 @@ def teach_student(
     """
     params = assembly.params
     section = params.student_section(student, assembly.task.kind)
+    settings = params.consistency.methods[student]
+    statistics = for_statistics(
+        assembly.reading, rows.unlabeled, section.batchnorm_patches, params.evaluate.batch_size, seed
+    )
+    guesses = None
+    if settings.asks_neighbors:
+        if statistics is not None:
+            adapt(model, assembly.task, statistics, keeps_shares=section.keep_shares)
+        guesses = guesses_of_neighbors(
+            model, assembly.task, assembly.reading, rows.unlabeled, params.evaluate.batch_size
+        )
     schedule = schedule_of(section)
     method = METHODS[student](
         model=model,
@@ -45,7 +57,7 @@ def teach_student(
         patch_px=params.patch_px,
         n_aug=params.n_aug,
         recipe=params.student_recipe(assembly.task.kind),
-        settings=params.consistency.methods[student],
+        settings=settings,
     )
     labeled, unlabeled = two_streams(
         assembly.reading,
@@ -55,6 +67,7 @@ def teach_student(
         mu=params.mu,
         seed=seed,
         num_batches=schedule.steps_per_epoch,
+        chances=None if guesses is None else method.chances(guesses),
     )
     return train_student(
         method,
@@ -63,13 +76,12 @@ def teach_student(
         unlabeled,
         assembly.in_shares(rows.validation),
         hidden=HiddenLabels.of(rows.unlabeled, rows.labeled, assembly.task.classes),
+        guesses=guesses,
         schedule=schedule,
         seed=seed,
         picture=picture,
         records=records,
-        statistics=for_statistics(
-            assembly.reading, rows.unlabeled, section.batchnorm_patches, params.evaluate.batch_size, seed
-        ),
+        statistics=statistics,
         keeps_shares=section.keep_shares,
         start_share=section.start_share,
     )

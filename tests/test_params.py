@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import os
 import subprocess
@@ -15,6 +16,7 @@ import yaml
 from histo_monai.datasets.registry import DATASETS
 from histo_monai.params import ParamsError, check_run, load_params, parse_params
 from histo_monai.params.file import read_tree
+from histo_monai.params.sections import TrainingParams
 from histo_monai.params.selection import selected
 from histo_monai.pretext import PRETEXTS
 from histo_monai.settings.reader import as_tree
@@ -259,6 +261,17 @@ def test_shares_are_kept_and_students_drawn_back_where_there_are_patches_to_take
     parsed = parse_params(tree).student_recipe("two_classes")
     assert parsed.keep_shares
     assert parsed.start_share == 0.5
+
+
+def test_a_student_without_steps_has_no_epoch_and_one_that_hears_more_is_not_drawn_back(tree: Any) -> None:
+    params = parse_params(_set(tree, "consistency.recipe.two_classes.start_share", 0.5))
+    recipe = params.student_recipe("two_classes")
+    assert params.student_section("mixed_teacher", "two_classes") == recipe
+    assert params.student_section("neighbors", "two_classes") == dataclasses.replace(recipe, start_share=0.0)
+    assert params.student_section("adabn", "two_classes") == dataclasses.replace(
+        recipe, epochs=0, start_share=0.0
+    )
+    assert isinstance(params.student_section("paper", "two_classes"), TrainingParams)
 
 
 def test_a_corpus_needs_its_section_whatever_the_dataset(tree: Any) -> None:

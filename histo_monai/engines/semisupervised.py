@@ -66,6 +66,7 @@ def train_student(
     keeps_shares: bool = False,
     start_share: float = 0.0,
     hidden: HiddenLabels | None = None,
+    guesses: torch.Tensor | None = None,
 ) -> StudentResult:
     """Run a method; its model holds the last student afterwards.
 
@@ -77,7 +78,7 @@ def train_student(
         labeled: batches whose labels are used.
         unlabeled: as many batches, whose labels are not looked at; the labeled patches are among them.
         validation: measured after each epoch.
-        schedule: see `Schedule`.
+        schedule: see `Schedule`; of 0 epochs: no step is taken.
         seed: of the views.
         picture: draws weak and strong pairs.
         records: where traces are left.
@@ -88,16 +89,17 @@ def train_student(
             the line between a model and one that was trained from it predict as an average of both does, or better
             (Wortsman et al. 2022). Without effect where `statistics` is None.
         hidden: what guesses are held against, see `StudentStep`; None: they are not.
+        guesses: of the unlabeled rows, for a method that asks for them, see `StudentStep`.
 
     Raises:
         ArithmeticError: the loss is not finite.
     """
     to_device(method.network, task.device)
     shares = shares_of(method.model, task, statistics) if statistics and keeps_shares else None
-    start = [parameter.detach().clone() for parameter in method.model.parameters()]
+    start = [parameter.detach().clone() for parameter in method.model.parameters()] if start_share else []
     shared = SharedRows(method.network, task.device)
     optimizer = method.optimizer(schedule)
-    step = StudentStep(method, task, labeled.targets, optimizer, seed, hidden, shared=shared)
+    step = StudentStep(method, task, labeled.targets, optimizer, seed, hidden, shared=shared, guesses=guesses)
     trainer = Engine(step)
     attach_means(trainer, step.measures)
     ScheduledRates(optimizer, schedule).attach(trainer)
@@ -108,7 +110,7 @@ def train_student(
     curves = fit(
         trainer,
         evaluator,
-        batches,
+        batches if schedule.epochs else None,
         validation.loader,
         epochs=schedule.epochs,
         optimizer=optimizer,
@@ -120,7 +122,8 @@ def train_student(
         records=records,
     )
     if statistics:
-        draw_back(method.model, start, start_share)
+        if start_share:
+            draw_back(method.model, start, start_share)
         with shared.divided():
             take_statistics(method.model, task, statistics)
         if shares is not None:
@@ -153,6 +156,7 @@ class StudentStep:
         seed: of the views.
         hidden: labels that guesses are held against; they reach nothing that trains.
         shared: by which processes; None: by those that there are.
+        guesses: by row of the unlabeled table, see `protocol.Batch`; None where the method does not ask for them.
 
     Attributes:
         measures: what a call gives: the method's, and how good its guesses are: of all patches with a hidden label, and
@@ -169,14 +173,15 @@ class StudentStep:
         hidden: HiddenLabels | None = None,
         *,
         shared: SharedRows | None = None,
+        guesses: torch.Tensor | None = None,
     ) -> None:
         self._device = task.device
         self._shared = shared or SharedRows(method.network, task.device)
         self._of_method = tuple(name for name in method.measures if name != GUESSES)
         self.measures = self._of_method
-        guesses = GUESSES in method.measures
+        is_guessing = GUESSES in method.measures
         self._hidden = None
-        if hidden is not None and guesses and bool(hidden.known.any()):
+        if hidden is not None and is_guessing and bool(hidden.known.any()):
             self._hidden = HiddenLabels(self._here(hidden.targets), self._here(hidden.known))
         self._objective = task.objective
         if self._hidden is not None:
@@ -185,6 +190,7 @@ class StudentStep:
                 self.measures += (f"used_{task.objective.GUESS_MEASURE}",)
         self._method = method
         self._targets = targets.to(task.device)
+        self._guesses = None if guesses is None else guesses.to(task.device)
         self._optimizer = optimizer
         self._seed = seed
 
@@ -195,7 +201,8 @@ class StudentStep:
         )
         self._method.network.train()
         step = Step(self._seed, engine.state.epoch, engine.state.iteration)
-        batch = Batch(labeled, self._targets[rows], unlabeled, step)
+        given = None if self._guesses is None else self._guesses[unlabeled_rows]
+        batch = Batch(labeled, self._targets[rows], unlabeled, step, given)
         views = self._method.views(batch)
         with precision(self._device), self._shared.divided():
             outputs = self._method.outputs(tuple(in_memory_order(view, self._device) for view in views))

@@ -89,6 +89,15 @@ class PatchReading:
         batches = EpochBatches(len(rows), batch_size, seed=None, rank=rank, world_size=world_size)
         return self.loader(self.dataset(rows), rows, batches)
 
+    def fields(self, rows: pd.DataFrame, times: int, batch_size: int) -> LabeledLoader:
+        """Squares of slides in the order of the table, each in a field about its center that is so many times as wide.
+
+        Pixels are (n, 1, 3, times P, times P), and not kept: they are asked for once.
+        """
+        wide = rows.assign(side_px=rows["side_px"] * times)
+        dataset = LabeledPatches(wide, patch_px=self.patch_px * times, max_kept_bytes=0)
+        return self.loader(dataset, rows, EpochBatches(len(rows), batch_size, seed=None))
+
     def dataset(self, rows: pd.DataFrame) -> LabeledPatches:
         """The pixels of rows."""
         return LabeledPatches(rows, patch_px=self.patch_px)

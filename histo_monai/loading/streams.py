@@ -83,6 +83,55 @@ class ShuffledBatches(Sampler[list[int]]):
             waiting = waiting[self.batch_size :]
 
 
+class DrawnBatches(Sampler[list[int]]):
+    """Full batches of an epoch, of rows that are drawn with chances of their own, again and again.
+
+    Args:
+        chances: probability of each row, shape (n,); their sum is 1.
+        batch_size: rows of a batch.
+        num_batches: of an epoch.
+        seed: of the draw.
+        purpose: tells apart streams of one seed.
+        rank: this process, which takes a contiguous share of each batch.
+        world_size: number of processes.
+    """
+
+    def __init__(
+        self,
+        chances: NDArray[np.float64],
+        batch_size: int,
+        *,
+        num_batches: int,
+        seed: int,
+        purpose: str,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
+        check_divides(batch_size, world_size)
+        self.chances = chances
+        self.batch_size = batch_size
+        self.num_batches = num_batches
+        self.seed = seed
+        self.purpose = purpose
+        self.rank = rank
+        self.world_size = world_size
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch that the next iteration gives."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return self.num_batches
+
+    def __iter__(self) -> Iterator[list[int]]:
+        draw = generator(self.seed, self.purpose, self.epoch)
+        drawn = draw.choice(len(self.chances), (self.num_batches, self.batch_size), p=self.chances)
+        share = self.batch_size // self.world_size
+        for rows in drawn:
+            yield rows[self.rank * share : (self.rank + 1) * share].tolist()
+
+
 def shuffled(
     reading: PatchReading,
     rows: pd.DataFrame,
@@ -129,6 +178,7 @@ def two_streams(
     mu: int,
     seed: int,
     num_batches: int | None = None,
+    chances: NDArray[np.float64] | None = None,
 ) -> tuple[LabeledLoader, LabeledLoader]:
     """Streams of equally many batches.
 
@@ -140,13 +190,18 @@ def two_streams(
         mu: unlabeled patches per labeled one.
         seed: of the order.
         num_batches: of an epoch; None for as many as show every row of both at least once.
+        chances: of the unlabeled rows, which are drawn by them, see `DrawnBatches`; None: each as often as the others.
     """
     num = num_batches or max(-(-len(labeled) // batch_size), -(-len(unlabeled) // (mu * batch_size)))
     stream = partial(shuffled, reading, seed=seed, num_batches=num)
-    return (
-        stream(labeled, batch_size, purpose="labeled"),
-        stream(unlabeled, mu * batch_size, purpose="unlabeled"),
+    of_labeled = stream(labeled, batch_size, purpose="labeled")
+    if chances is None:
+        return of_labeled, stream(unlabeled, mu * batch_size, purpose="unlabeled")
+    of_rank = {"rank": idist.get_rank(), "world_size": idist.get_world_size()}
+    batches = DrawnBatches(
+        chances, mu * batch_size, num_batches=num, seed=seed, purpose="unlabeled", **of_rank
     )
+    return of_labeled, reading.loader(reading.dataset(unlabeled), unlabeled, batches)
 
 
 class SideBySide:

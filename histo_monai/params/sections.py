@@ -255,10 +255,19 @@ class Params:
         )
 
     def student_section(self, student: str, kind: LabelKind) -> TrainingParams | StudentRecipe:
-        """How long and how fast a semi-supervised method trains: by the recipe, or as `dataset` says."""
-        if self.consistency.methods[student].by_recipe:
-            return self.student_recipe(kind)
-        return self.consistency.datasets[self.dataset]
+        """How long and how fast a semi-supervised method trains: by the recipe, or as `dataset` says.
+
+        One that takes no step has no epoch, and one that is not drawn back none of the weights that it started from.
+        """
+        settings = self.consistency.methods[student]
+        if not settings.by_recipe:
+            return self.consistency.datasets[self.dataset]
+        recipe = self.student_recipe(kind)
+        return dataclasses.replace(
+            recipe,
+            epochs=recipe.epochs if settings.takes_steps else 0,
+            start_share=recipe.start_share if settings.is_drawn_back else 0.0,
+        )
 
     @property
     def heatmap_section(self) -> MapSettings | None:

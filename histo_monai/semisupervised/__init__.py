@@ -15,12 +15,14 @@ def _part(folder: str, name: str) -> Part:
 METHODS = Registry(
     paper=_part("paper", "Paper"),
     supervised=_part("supervised", "Supervised"),
+    adabn=_part("adabn", "AdaBN"),
     fixmatch=_part("fixmatch", "FixMatch"),
     adamatch=_part("adamatch", "AdaMatch"),
     freematch=_part("freematch", "FreeMatch"),
     softmatch=_part("softmatch", "SoftMatch"),
     mixmatch=_part("mixmatch", "MixMatch"),
     mixed_teacher=_part("mixed_teacher", "MixedTeacher"),
+    neighbors=_part("neighbors", "Neighbors"),
     mean_teacher=_part("mean_teacher", "MeanTeacher"),
     rankup=_part("rankup", "RankUp"),
 )

@@ -28,12 +28,15 @@ class Batch:
         unlabeled: pixels, shape (mu B, 1, 3, H, H), uint8; their labels are nobody's business.
         step: all chance is a function of it: several processes that train do the same step side by side, on the whole
             batch, and only encoders (`networks.encoder.Encoder`) share its rows, see `networks.shared_rows`.
+        guesses: where the method asks for them, what the model that it starts from says of each unlabeled patch and of
+            its neighbors, see `engines.neighbors`, shape (mu B, K): probabilities of classes, or scores.
     """
 
     labeled: torch.Tensor
     targets: torch.Tensor
     unlabeled: torch.Tensor
     step: Step
+    guesses: torch.Tensor | None = None
 
 
 class SemiSupervised(Protocol):
@@ -41,12 +44,13 @@ class SemiSupervised(Protocol):
 
     Built with keyword arguments: `model` (where it starts), `objective` (what the labels ask for), `patch_px`, `n_aug`
     (operations of a strong view), `recipe` (`students.settings.StudentRecipe`) and `settings`, an instance of
-    `Settings`, whose `by_recipe` says whether it trains by that recipe, or as the dataset's section of params says. A
-    step is: `views`, then `outputs` in the engine's precision, then `measure`, whose mean "loss" is minimized, then
-    `after_step`.
+    `Settings`. A step is: `views`, then `outputs` in the engine's precision, then `measure`, whose mean "loss" is
+    minimized, then `after_step`. One that asks for neighbors has `chances(guesses)`, too: with what probability each
+    unlabeled patch is drawn, shape (N,), by the guesses of all of them, (N, K).
 
     Attributes:
-        Settings: frozen dataclass of what params can set of it, annotated by the rules of `settings.rules`.
+        Settings: frozen dataclass below `settings.MethodSettings` of what params can set of it, annotated by the rules
+            of `histo_monai.settings.rules`.
         measures: what `measure` gives, "loss" first.
         network: everything that trains, and what follows it (buffers, slow copies); its state is what a killed run
             goes on from. The engine moves it to the device and puts it into training mode before each step.

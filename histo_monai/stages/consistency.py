@@ -111,10 +111,13 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
         "semisupervised": {"method": student, **dataclasses.asdict(params.consistency.methods[student])},
         "provenance": without_ids(provenance),
     }
+    columns = (
+        None if result.curves else ["epoch", "lr", *(f"validation_{name}" for name in result.validation)]
+    )
     with whole_folder(of_run.student_folder) as folder:
         save_model(folder / artifacts.MODEL, model.state_dict(), described)
         write_json(folder / artifacts.CHOICE, choice.as_dict())
-        artifacts.write_curves(folder / artifacts.CURVES, result.curves)
+        artifacts.write_curves(folder / artifacts.CURVES, result.curves, columns)
         image.imsave(folder / artifacts.PAIRS, result.picture)
         write_metrics(folder, metrics, provenance, summary=metrics)
     write_end(events, assembly.hyperparameters(of_run), metrics)

@@ -2,9 +2,10 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
 import pytest
 
-from histo_monai.loading.streams import ShuffledBatches
+from histo_monai.loading.streams import DrawnBatches, ShuffledBatches
 
 
 def _rows(batches: ShuffledBatches, epoch: int) -> list[list[int]]:
@@ -45,3 +46,31 @@ def test_order_is_a_function_of_seed_purpose_and_epoch() -> None:
 def test_no_row_is_an_error() -> None:
     with pytest.raises(ValueError, match="no labeled patch"):
         ShuffledBatches(0, 4, seed=0, purpose="labeled")
+
+
+def test_rows_are_drawn_by_their_chances_and_batches_are_full() -> None:
+    chances = np.array([0.5, 0.0, 0.25, 0.125, 0.125])
+    batches = DrawnBatches(chances, 8, num_batches=1000, seed=0, purpose="unlabeled")
+    batches.set_epoch(1)
+    drawn = list(batches)
+    assert len(drawn) == len(batches) == 1000
+    assert {len(batch) for batch in drawn} == {8}
+    seen = np.bincount(np.concatenate(drawn), minlength=5) / 8000
+    spread = np.sqrt(chances * (1 - chances) / 8000)
+    assert (np.abs(seen - chances) <= 4 * spread).all()
+    assert list(batches) == drawn
+    batches.set_epoch(2)
+    assert list(batches) != drawn
+
+
+def test_processes_draw_shares_of_the_same_batches() -> None:
+    chances = np.full(10, 0.1)
+    whole, *shares = (
+        list(
+            DrawnBatches(
+                chances, 6, num_batches=4, seed=3, purpose="unlabeled", rank=rank, world_size=world_size
+            )
+        )
+        for rank, world_size in ((0, 1), (0, 2), (1, 2))
+    )
+    assert [first + second for first, second in zip(*shares, strict=True)] == whole

@@ -31,11 +31,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "softmatch": {"momentum": 0.8},
     "mixmatch": {"temperature": 0.5, "beta": 0.75, "ramp_steps": 4},
     "mixed_teacher": {"temperature": 0.5, "beta": 0.75, "momentum": 0.8, "spread_momentum": 0.8},
+    "neighbors": {"temperature": 0.5, "stain": 0.3},
     "mean_teacher": {"ramp_steps": 4},
     "rankup": {"threshold": 0.7, "ranking": 0.2, "alignment": 0.4},
 }
 OF_SCORES = ("rankup",)
-OF_BOTH = ("supervised", "mean_teacher", "mixed_teacher")
+OF_BOTH = ("supervised", "neighbors", "mean_teacher", "mixed_teacher")
 
 
 def _method(name: str, scores: bool = False, **changes: Any) -> Any:
@@ -63,7 +64,9 @@ def _batch(scores: bool = False, iteration: int = 1) -> Batch:
         torch.randint(0, 256, (num, 1, 3, SIDE, SIDE), dtype=torch.uint8, generator=random) for num in (B, N)
     )
     targets = torch.tensor([0.1, 0.9, 0.5, 0.5]) if scores else torch.tensor([0, 2, 1, 1])
-    return Batch(labeled, targets, unlabeled, Step(0, 1, iteration))
+    guesses = torch.rand(N, 1 if scores else K, generator=random)  # of those who ask for them
+    guesses = guesses if scores else guesses / guesses.sum(dim=1, keepdim=True)
+    return Batch(labeled, targets, unlabeled, Step(0, 1, iteration), guesses)
 
 
 def _logits(*counts: int, seed: int = 0) -> tuple[torch.Tensor, ...]:
@@ -321,6 +324,57 @@ def test_rankup_learns_order_as_fixmatch_does_and_aligns_scores_to_the_labels() 
     expected = supervised + 0.2 * np.mean(ranking) + 0.7 * unlabeled / len(pairs) + 0.4 * distance
     assert 0 < num_used < len(pairs)
     assert float(found["loss"]) == pytest.approx(float(expected), rel=1e-4)
+
+
+def test_neighbors_learn_sharpened_guesses_of_classes() -> None:
+    labeled, unlabeled = _logits(B, N)
+    batch = _batch()
+    assert batch.guesses is not None
+    found = _method("neighbors").measure((labeled, unlabeled), batch)
+    loss = 0.0
+    for given, guess in zip(unlabeled, batch.guesses.tolist(), strict=True):
+        squares = [p**2 for p in guess]  # at temperature 1/2
+        loss -= sum(p / sum(squares) * math.log(q) for p, q in zip(squares, _softmax(given), strict=True)) / N
+    assert float(found["loss"]) == pytest.approx(_labeled_loss(labeled, batch) + 0.7 * loss, rel=1e-5)
+    assert found[GUESSES].tolist() == [_argmax(guess) for guess in batch.guesses.tolist()]
+    other = dataclasses.replace(batch, guesses=batch.guesses.flip(0))  # of other patches: noticed
+    assert float(found["loss"]) != pytest.approx(
+        float(_method("neighbors").measure((labeled, unlabeled), other)["loss"])
+    )
+
+
+def test_neighbors_learn_scores_as_they_are() -> None:
+    batch = _batch(scores=True)
+    assert batch.guesses is not None
+    labeled, unlabeled = torch.tensor([[0.2], [0.4], [0.6], [0.8]]), torch.linspace(0, 1, N).unsqueeze(1)
+    found = _method("neighbors", scores=True).measure((labeled, unlabeled), batch)
+    of_labeled = sum((float(s) - float(t)) ** 2 for s, t in zip(labeled, batch.targets, strict=True)) / B
+    apart = [(float(s) - float(g)) ** 2 for s, g in zip(unlabeled, batch.guesses, strict=True)]
+    assert float(found["loss"]) == pytest.approx(of_labeled + 0.7 * sum(apart) / N, rel=1e-5)
+
+
+def test_each_class_that_is_guessed_is_drawn_equally_often() -> None:
+    method = _method("neighbors", temperature=1.0)
+    sure = torch.eye(K)[[0] * 90 + [1] * 9 + [2]]
+    chances = method.chances(sure)
+    assert chances.sum() == pytest.approx(1)
+    assert [chances[part].sum() for part in (slice(90), slice(90, 99), slice(99, 100))] == pytest.approx(
+        [1 / 3] * 3
+    )
+    half = torch.tensor([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.5, 0.5]])
+    assert method.chances(half) == pytest.approx([1 / 6, 1 / 6, 2 / 3])
+    assert _method("neighbors", scores=True).chances(torch.rand(5, 1)) == pytest.approx([0.2] * 5)
+
+
+def test_adabn_says_where_a_model_has_no_batch_norm(caplog: pytest.LogCaptureFixture) -> None:
+    method, parts = METHODS["adabn"], {"objective": Classification(["a", "b", "c"]), "patch_px": SIDE}
+    parts |= {"n_aug": 2, "recipe": RECIPE, "settings": method.Settings()}
+    method(model=TaskModel(build_encoder(), "linear", K), **parts)
+    assert not caplog.records
+    bare = TaskModel(build_encoder(), "linear", K)
+    bare.encoder = torch.nn.Identity()
+    method(model=bare, **parts)
+    assert "no batch-norm" in caplog.text
 
 
 @pytest.mark.parametrize(

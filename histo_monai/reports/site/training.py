@@ -41,6 +41,7 @@ GUESSES_IN_WORDS = (
     "What the student took unlabeled patches to be, held against labels that alpha left out; it learned nothing from "
     "these. Guesses that get worse by the epoch, or that are used and no better than all, teach it what is wrong."
 )
+NO_STEP = "The student took no step: its weights are the fine-tuned model's."
 NO_GUESSES = (
     "the method guesses none, or no unlabeled patch has a label that alpha left out to hold a guess against"
 )
@@ -52,18 +53,19 @@ def training_section(
     """Of a run: the student, what it was shown, and the fine-tuned model that it started from.
 
     Args:
-        student: its curves, a row per epoch; None or empty where nothing was trained.
+        student: its curves, a row per epoch, none where its method takes no step; None where no patch is labeled.
         finetuned: those of the fine-tuned model.
         run: whose they are.
         pairs: path of the picture of what the student was shown, relative to the page; empty where there is none.
         choice: which of the two is kept, and why.
     """
     title = "Students and teachers"
-    if student is None or student.empty:
+    if student is None:
         return Section("training", title, [missing("No student was trained", "no patch is labeled")])
     blocks: list[Block] = [Lines([run, *choice])]
-    blocks += course(student, "Student")
-    if not any(student[f"train_{name}"].notna().any() for name in _OF_GUESSES if f"train_{name}" in student):
+    blocks += course(student, "Student") if len(student) else [Lines([NO_STEP])]
+    of_guesses = [student[f"train_{name}"] for name in _OF_GUESSES if f"train_{name}" in student]
+    if len(student) and not any(column.notna().any() for column in of_guesses):
         blocks.append(missing("How right the guesses of unlabeled patches are is not known", NO_GUESSES))
     if finetuned is not None and not finetuned.empty:
         blocks += course(finetuned, "Fine-tuned model")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+from histo_monai.semisupervised.settings import MethodSettings
 from histo_monai.settings.recipe import TeachingRecipe
 from histo_monai.settings.rules import NumberOf, Range, Unique
 
@@ -42,8 +43,8 @@ class StudentRecipe(TeachingRecipe):
 
 
 @dataclass(frozen=True)
-class ByRecipe:
-    """Of a method that trains by `consistency.recipe`, as long and as fast as all others."""
+class ByRecipe(MethodSettings):
+    """Of a method that trains by `consistency.recipe`, as long and as fast as all others, or without a step."""
 
     by_recipe: ClassVar[bool] = True
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from histo_monai.reports.site.blocks import Chart, Lines
+from histo_monai.reports.site.blocks import Chart, Lines, Pictures
 from histo_monai.reports.site.training import training_section
 
 CURVES = {
@@ -58,3 +58,14 @@ def test_a_student_whose_guesses_nobody_can_judge_says_so(columns: dict[str, lis
         line.startswith("How right the guesses of unlabeled patches are is not known: the method")
         for line in told
     ] == [True]
+
+
+def test_a_student_that_took_no_step_says_so_and_shows_how_it_was_chosen() -> None:
+    section = training_section(
+        pd.DataFrame({"epoch": [], "lr": [], "validation_loss": []}), None, "a run", "pairs.png", ["kept"]
+    )
+    told = [line for block in section.blocks if isinstance(block, Lines) for line in block.lines]
+    assert told == ["a run", "kept", "The student took no step: its weights are the fine-tuned model's."]
+    assert [block.title for block in section.blocks if isinstance(block, Pictures)] == [
+        "What the student was shown"
+    ]

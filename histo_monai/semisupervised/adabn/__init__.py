@@ -1,0 +1,1 @@
+"""AdaBN: the method and its settings."""

@@ -1,0 +1,1 @@
+"""Neighbors: the method and its settings."""

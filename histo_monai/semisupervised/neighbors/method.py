@@ -1,0 +1,100 @@
+"""Neighbors: a student learns of each unlabeled patch what the fine-tuned model says of it and of all that touch it.
+
+Tissue goes on beyond the edge of a patch, so its neighbors in the slide are witnesses of what it is that do not see the
+same pixels: their mean is right more often than the guess of the patch alone, which is all that a student of its own
+guesses can hear. The student has the patch alone to tell it from, as every model has that predicts patches.
+
+Guesses are made once, before it trains (`engines.neighbors`). Most tissue is of one class; patches are drawn so that
+each class that is guessed comes equally often, as labels do. A guess is wrong for all patches of a slide together where
+its stain misleads the model, so stains change more in these views than in labeled ones.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+
+from histo_monai.semisupervised.neighbors.settings import NeighborsSettings
+from histo_monai.semisupervised.protocol import GUESSES, Batch
+from histo_monai.semisupervised.students.mixing import sharpen
+from histo_monai.semisupervised.students.student import Student
+from histo_monai.transforms.supervised import SupervisedAugmentation
+
+_LEAST_SHARE = 1e-3
+"""A class of fewer guesses is not drawn more often than one of so many."""
+
+
+class Neighbors(Student):
+    """See the module and `Student`."""
+
+    Settings: ClassVar[type] = NeighborsSettings
+    measures: tuple[str, ...] = ("loss", "supervised", "unlabeled", "confidence", GUESSES)
+
+    def __init__(self, **parts: Any) -> None:
+        super().__init__(**parts)
+        recipe = parts["recipe"]
+        self._is_class = self.objective.classes is not None
+        self._guessed_views = SupervisedAugmentation(
+            parts["patch_px"], plain_share=recipe.plain_share, stain=self.settings.stain
+        )
+        if self._is_class:
+            self.measures = (*self.measures[:-1], "agreement", GUESSES)
+
+    def lessons(self, guesses: torch.Tensor) -> torch.Tensor:
+        """Probabilities of classes, sharpened; scores as they are. Shape (N, K)."""
+        return sharpen(guesses, self.settings.temperature) if self._is_class else guesses
+
+    def chances(self, guesses: torch.Tensor) -> NDArray[np.float64]:
+        """With what probability each patch is drawn, shape (N,): scores evenly, classes as often as each other.
+
+        A patch's chance is the sum over classes of how sure the guess is of it over how often it is guessed.
+        """
+        lessons = self.lessons(guesses).double()
+        if not self._is_class:
+            return np.full(len(lessons), 1 / len(lessons))
+        found = (lessons / lessons.mean(dim=0).clamp(min=_LEAST_SHARE)).sum(dim=1)
+        return (found / found.sum()).numpy()
+
+    def views(self, batch: Batch) -> tuple[torch.Tensor, ...]:
+        """Of the labeled images, and of the unlabeled."""
+        views = []
+        for name, images, augmentation in (
+            ("augmentation", batch.labeled, self._labeled_views),
+            ("guess", batch.unlabeled, self._guessed_views),
+        ):
+            augmentation.set_random_state(batch.step.derive_seed(name))
+            views.append(augmentation(images).squeeze(1))
+        return tuple(views)
+
+    def pairs(self, batch: Batch) -> tuple[np.ndarray, ...]:
+        """Plain views of the unlabeled patches and what the average predicts of them, changed ones and the student."""
+        return self.predicted(batch.unlabeled.squeeze(1) / 255.0, self.views(batch)[1])
+
+    def measure(self, outputs: tuple[torch.Tensor, ...], batch: Batch) -> dict[str, torch.Tensor]:
+        """Mean supervised loss + weight times the mean unlabeled one, shape (1,); and its parts.
+
+        Cross-entropy with the guess of classes, squared error of scores; confidence: of the guesses, a score's own
+        value.
+        """
+        assert batch.guesses is not None  # asked for by the settings
+        labeled, unlabeled = outputs
+        measured = self.objective.measure(labeled, batch.targets)
+        lessons, given = self.lessons(batch.guesses), unlabeled.float()
+        if self._is_class:
+            losses = F.cross_entropy(given, lessons, reduction="none")
+        else:
+            losses = (given - lessons).square().squeeze(1)
+        found = {
+            "loss": (measured["loss"].mean() + self.settings.weight * losses.mean()).unsqueeze(0),
+            "supervised": measured["loss"],
+            "unlabeled": losses,
+            "confidence": lessons.max(dim=1).values,
+            GUESSES: self.objective.guesses(lessons),
+        }
+        if self._is_class:
+            found["agreement"] = (given.argmax(dim=1) == found[GUESSES]).float()
+        return found

@@ -1,0 +1,135 @@
+"""Guesses of neighbors against patches that are read and predicted one by one."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from histo_monai.engines.fit import Records
+from histo_monai.engines.last_layer.shares import shares_of
+from histo_monai.engines.neighbors import adapt, guesses_of_neighbors
+from histo_monai.engines.prediction import predict, take_statistics
+from histo_monai.engines.semisupervised import train_student
+from histo_monai.engines.task import Task
+from histo_monai.loading.labeled import PatchReading
+from histo_monai.loading.streams import two_streams
+from histo_monai.networks.encoder import build_encoder
+from histo_monai.networks.task_model import TaskModel
+from histo_monai.schedule import Schedule
+from histo_monai.semisupervised import METHODS
+from histo_monai.slides import Box, open_slide
+from histo_monai.tables.patches import labeled_table
+from histo_monai.tables.tasks import split_rows
+from tests.recipes import RECIPE
+from tests.waves import WaveTask
+
+P = 32
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def rows(tmp_path: Path, write_slide: Callable[..., Path], write_image: Callable[..., Path]) -> pd.DataFrame:
+    """Squares of two slides at their own resolution, an image between them."""
+    slides = [write_slide(tmp_path / f"slide{i}.tif", i) for i in range(2)]
+    squares = [
+        {
+            "patch_id": str(i),
+            "path": slides[i % 2],
+            "side_px": P,
+            "y": 100.0 + 50 * i,
+            "x": 120.0 + 40 * i,
+            "mpp": 1.0,
+        }
+        for i in range(6)
+    ]
+    image = {"patch_id": "image", "path": write_image(tmp_path / "image.png", 7), "side_px": P}
+    return labeled_table([*squares[:3], image, *squares[3:]])
+
+
+def _model(num_outputs: int) -> TaskModel:
+    torch.manual_seed(0)
+    model = TaskModel(build_encoder(), "linear", num_outputs)
+    with torch.no_grad():
+        model.head.linear.weight.mul_(20)  # guesses that differ
+    return model
+
+
+@pytest.mark.parametrize("classes", [["a", "b", "c"], None])
+def test_guesses_are_means_over_the_nine_patches_of_a_field(
+    rows: pd.DataFrame, classes: list[str] | None
+) -> None:
+    task = Task(classes, patch_px=P, device=CPU)
+    model = _model(task.num_outputs).eval()
+    found = guesses_of_neighbors(model, task, PatchReading(P, classes, 0, pin=False), rows, batch_size=30)
+    for guess, (_, row) in zip(found, rows.iterrows(), strict=True):
+        if np.isnan(row["y"]):
+            alone = PatchReading(P, classes, 0, pin=False).in_order(rows[rows["patch_id"] == "image"], 1)
+            torch.testing.assert_close(guess, predict(model, task, alone.loader)[0])
+            continue
+        seen = []
+        with open_slide(row["path"]) as slide:
+            for down in (-P, 0, P):
+                for right in (-P, 0, P):
+                    pixels = torch.from_numpy(slide.read(Box((row["y"] + down, row["x"] + right), P, 1.0)))
+                    with torch.no_grad():
+                        seen.append(task.objective.predictions(model(pixels[None].float() / 255))[0].double())
+        if classes is None:
+            mean = sum(seen) / 9
+        else:
+            product = torch.ones(3, dtype=torch.float64)
+            for probabilities in seen:
+                product *= probabilities.clamp(min=1e-4) ** (1 / 9)
+            mean = product / product.sum()
+            assert float((mean - seen[4]).abs().max()) > 1e-3  # neighbors say something else
+        torch.testing.assert_close(guess.double(), mean, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_adapted_is_what_a_student_without_steps_is(wave_task: Callable[..., WaveTask], keeps: bool) -> None:
+    task = wave_task(16)
+    train = split_rows(task.patches, "train")
+    statistics = task.shuffled(train, 8, seed=0, purpose="statistics", num_batches=2)
+    start = _model(task.num_outputs)
+    labeled, unlabeled = two_streams(task.reading, train.head(6), train, 4, mu=2, seed=0, num_batches=3)
+    method: Any = METHODS["adabn"](
+        model=copy.deepcopy(start),
+        objective=task.objective,
+        patch_px=task.patch_px,
+        n_aug=7,
+        recipe=RECIPE,
+        settings=METHODS["adabn"].Settings(),
+    )
+    result = train_student(
+        method,
+        task,
+        labeled,
+        unlabeled,
+        task.in_order(split_rows(task.patches, "validation"), 16),
+        schedule=Schedule(epochs=0, optimizer="adamw", lr=1.0, weight_decay=0.0, steps_per_epoch=3),
+        seed=0,
+        picture=lambda *shown: torch.zeros(2, 2, 3).numpy(),
+        records=Records(),
+        statistics=statistics,
+        keeps_shares=keeps,
+    )
+    assert result.curves == []
+    assert set(result.validation) == {"loss", "accuracy"}
+    expected = copy.deepcopy(start)
+    take_statistics(expected, task, statistics)
+    student = method.model.state_dict()
+    moved = {name for name, value in expected.state_dict().items() if not torch.equal(value, student[name])}
+    assert moved == ({"head.linear.bias"} if keeps else set())
+    if keeps:
+        torch.testing.assert_close(
+            shares_of(method.model, task, statistics), shares_of(start, task, statistics), rtol=0, atol=1e-5
+        )
+    adapt(start, task, statistics, keeps_shares=keeps)
+    for name, value in start.state_dict().items():
+        assert torch.equal(value, student[name]), name
