@@ -36,19 +36,22 @@ REAL = ROOT.parent / "shared" / "real"
 MARGIN = 0.02
 """Of accuracy, AUC or ICC: a student that is at most so much behind all labels is not inferior to them."""
 FEW, ALL = "few", "all"
-STUDENT_STEPS = "supervised"
+STUDENT, STUDENT_STEPS = "", "supervised"
+TAUGHT = {"camelyon16": "neighbors"}
+"""The student of a dataset: of slides and two classes, that of neighbors."""
+OTHERS_TAUGHT = "mixed_teacher"
 PRETRAINED = {"breastpathq": "rsp"}
 """Method of pretraining where it is not that of params.yaml: scores are of stains, that MoCo's views change."""
 DEFAULT, NONE = "rsp_moco", "random"
 CORPORA = {"breastpathq": "breastpathq", "camelyon16": "camelyon16", "kather": "camelyon16"}
 """Simulated datasets, and whose slides are pretrained on; those of `real_patches.TABLES` are `own`."""
 RUNS = (
-    (FEW, True, "mixed_teacher"),
+    (FEW, True, STUDENT),
     (FEW, False, STUDENT_STEPS),
     (ALL, True, STUDENT_STEPS),
     (ALL, False, STUDENT_STEPS),
 )
-"""Labels (alpha of params.yaml, or 1.0), whether pretrained, student."""
+"""Labels (alpha of params.yaml, or 1.0), whether pretrained, student (that of the dataset, or the control arm)."""
 DRAW_STEP = 100
 """Seed of a draw: that of its cohort, and so much more for each draw before it."""
 
@@ -91,6 +94,11 @@ def pretraining_of(dataset: str) -> str:
     return PRETRAINED.get(dataset, DEFAULT)
 
 
+def student_of(dataset: str, student: str) -> str:
+    """The method that a student of `RUNS` stands for."""
+    return student or TAUGHT.get(dataset, OTHERS_TAUGHT)
+
+
 def run_cohort(
     folder: Path, dataset: str, cohort: int, draw: int, changes: Sequence[str], runs: Sequence[int]
 ) -> None:
@@ -116,14 +124,15 @@ def run_cohort(
         _take_encoder(folder, place, encoder)
         _stage(place, str(encoder / "metrics.json"), "pretrain", *of_method)
         _stage(place, "", "finetune", *of_run)
-        _stage(place, "", "consistency", *of_run, "--student", student)
+        _stage(place, "", "consistency", *of_run, "--student", student_of(dataset, student))
         evaluate(folder, dataset, dataset, cohort, draw, number)
 
 
 def evaluate(folder: Path, title: str, dataset: str, cohort: int, draw: int, number: int) -> None:
     """Evaluate one of `RUNS` in <title>-<cohort>; leaves <title>-<cohort>-<run>-<draw>.csv in `folder`."""
     place, seed = folder / f"{title}-{cohort}", seed_of(cohort, draw)
-    _, is_pretrained, student = RUNS[number]
+    _, is_pretrained, of_run = RUNS[number]
+    student = student_of(dataset, of_run)
     method = pretraining_of(dataset) if is_pretrained else NONE
     _stage(place, "", "evaluate", "--method", method, "--seed", str(seed), "--student", student)
     done = place / f"data/evaluation/{method}-{cohort}-{student}-{seed}/predictions.csv"
@@ -144,7 +153,7 @@ def write_params(place: Path, dataset: str, cohort: int, changes: Sequence[str])
         tree |= {"source": "raw", "dataset": "own", "corpus": "own"}
         changes = [*real_patches.CHANGES[dataset], *changes]
     tree |= {"methods": [NONE, pretraining_of(dataset)], "seeds": [cohort]}
-    tree |= {"students": ["mixed_teacher", STUDENT_STEPS]}
+    tree |= {"students": [student_of(dataset, STUDENT), STUDENT_STEPS]}
     tree["whole_slides"]["methods"] = []
     for section in ("phantom", "index"):
         tree[section]["seed"] = cohort

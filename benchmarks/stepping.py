@@ -147,7 +147,7 @@ def student_stepping(path: Path, name: str, size: Size, *, is_kept: bool, num_re
         objective=task.objective,
         patch_px=size.patch_px,
         n_aug=7,
-        recipe=PARAMS.student_recipe(task.kind),
+        recipe=PARAMS.student_recipe(name, task.kind),
         settings=PARAMS.consistency.methods[name],
     )
     rows_of_labels = table.head(NUM_KEPT * size.batch_size).reset_index(drop=True)
@@ -161,10 +161,12 @@ def student_stepping(path: Path, name: str, size: Size, *, is_kept: bool, num_re
         next(pairs)
     to_device(method.network, device)
     optimizer = method.optimizer(SCHEDULE)
-    step = StudentStep(method, task, labeled.targets, optimizer, 0)
+    guesses = torch.full((len(table), task.num_outputs), 1 / len(CLASSES))
+    step = StudentStep(method, task, labeled.targets, optimizer, 0, guesses=guesses)
     numbers = itertools.count(1)
     targets = labeled.targets[rows]
-    batch = Batch(patches.to(device), targets.to(device), others.to(device), Step(0, 1, 1))
+    given = guesses[other_rows].to(device)
+    batch = Batch(patches.to(device), targets.to(device), others.to(device), Step(0, 1, 1), given)
     method.network.train()
     views = tuple(in_memory_order(view, device) for view in method.views(batch))
 

@@ -56,7 +56,7 @@ def teach_student(
         objective=assembly.task.objective,
         patch_px=params.patch_px,
         n_aug=params.n_aug,
-        recipe=params.student_recipe(assembly.task.kind),
+        recipe=params.student_recipe(student, assembly.task.kind),
         settings=settings,
     )
     labeled, unlabeled = two_streams(

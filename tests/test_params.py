@@ -16,9 +16,9 @@ import yaml
 from histo_monai.datasets.registry import DATASETS
 from histo_monai.params import ParamsError, check_run, load_params, parse_params
 from histo_monai.params.file import read_tree
-from histo_monai.params.sections import TrainingParams
 from histo_monai.params.selection import selected
 from histo_monai.pretext import PRETEXTS
+from histo_monai.semisupervised.students.settings import StudentRecipe
 from histo_monai.settings.reader import as_tree
 from histo_monai.settings.recipe import label_kind
 
@@ -248,7 +248,7 @@ def test_shares_are_kept_and_students_drawn_back_where_there_are_patches_to_take
 ) -> None:
     recipe = tree["consistency"]["recipe"]["two_classes"]
     recipe |= {"keep_shares": False, "start_share": 0.0, "batchnorm_patches": 0}
-    assert not parse_params(tree).student_recipe("two_classes").keep_shares
+    assert not parse_params(tree).student_recipe("mixed_teacher", "two_classes").keep_shares
     recipe |= {"keep_shares": True}
     with pytest.raises(
         ParamsError, match=r"recipe\.two_classes\.keep_shares: true, .*batchnorm_patches: 1024"
@@ -258,20 +258,24 @@ def test_shares_are_kept_and_students_drawn_back_where_there_are_patches_to_take
     with pytest.raises(ParamsError, match=r"two_classes\.start_share: 0\.5, .*batchnorm_patches: 1024"):
         parse_params(tree)
     recipe |= {"keep_shares": True, "batchnorm_patches": 64}
-    parsed = parse_params(tree).student_recipe("two_classes")
+    parsed = parse_params(tree).student_recipe("mixed_teacher", "two_classes")
     assert parsed.keep_shares
     assert parsed.start_share == 0.5
 
 
-def test_a_student_without_steps_has_no_epoch_and_one_that_hears_more_is_not_drawn_back(tree: Any) -> None:
+def test_what_a_method_has_of_a_recipe_stands_in_its_place(tree: Any) -> None:
+    tree["consistency"]["methods"]["neighbors"] |= {"plain_share": 0.25, "stain": 0.75, "start_share": 0.125}
     params = parse_params(_set(tree, "consistency.recipe.two_classes.start_share", 0.5))
-    recipe = params.student_recipe("two_classes")
-    assert params.student_section("mixed_teacher", "two_classes") == recipe
-    assert params.student_section("neighbors", "two_classes") == dataclasses.replace(recipe, start_share=0.0)
-    assert params.student_section("adabn", "two_classes") == dataclasses.replace(
-        recipe, epochs=0, start_share=0.0
-    )
-    assert isinstance(params.student_section("paper", "two_classes"), TrainingParams)
+    recipe = params.student_section("mixed_teacher", "two_classes")
+    assert isinstance(recipe, StudentRecipe)
+    assert as_tree(recipe) == as_tree(params.consistency.recipe.two_classes) | {
+        "strong": as_tree(params.consistency.strong)
+    }
+    of_neighbors = dataclasses.replace(recipe, plain_share=0.25, stain=0.75, start_share=0.125)
+    assert params.student_section("neighbors", "two_classes") == of_neighbors
+    without_steps = dataclasses.replace(recipe, epochs=0, start_share=0.0)
+    assert params.student_section("adabn", "two_classes") == without_steps
+    assert params.student_section("paper", "two_classes") == params.consistency.datasets["camelyon16"]
 
 
 def test_a_corpus_needs_its_section_whatever_the_dataset(tree: Any) -> None:

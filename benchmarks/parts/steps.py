@@ -57,11 +57,16 @@ def main() -> None:
             pretext_row(path, name, Size(64, 16, device, 0), rounds)
         if not options.quick:
             pretext_row(path, "rsp", Size(256, 8, device, 0), rounds)
-        for name in METHODS:
+        for name in taught():
             student_row(path, name, Size(64, 8 if options.quick else 16, device, 0), rounds)
         if not options.quick:
             student_row(path, "paper", Size(64, 16, device, 0), rounds, is_kept=False)
             student_row(path, "paper", Size(256, 4, device, 0), 5)
+
+
+def taught() -> list[str]:
+    """Semi-supervised methods that take steps."""
+    return [name for name in METHODS if PARAMS.student_section(name, "two_classes").epochs]
 
 
 def trained() -> list[str]:
@@ -75,7 +80,7 @@ def of_the_paper(path: Path, device: torch.device, workers: int, quick: bool) ->
     for name in trained():
         if not is_time_up(f"step of {name}"):
             pretext_row(path, name, Size(patch_px, 4 if quick else 64, device, workers), rounds)
-    for name in METHODS:
+    for name in taught():
         if not is_time_up(f"step of {name}"):
             num = 2 if quick else 8 if name == OF_PAPER else 16
             student_row(path, name, Size(patch_px, num, device, workers), rounds)
@@ -135,7 +140,7 @@ def student_row(path: Path, name: str, size: Size, rounds: int, *, is_kept: bool
 def of_run(name: str) -> tuple[int, int]:
     """Steps of an epoch and epochs of a student of Camelyon16 by params/paper.yaml."""
     if name != OF_PAPER:
-        recipe = PAPER.student_recipe("two_classes")
+        recipe = PAPER.consistency.recipe.two_classes
         return recipe.steps_per_epoch, recipe.epochs
     train, section = PAPER.labels_section.train, PAPER.consistency.datasets["camelyon16"]
     return -(-(train.num_tumor + train.num_normal) // (MU * section.batch_size)), section.epochs

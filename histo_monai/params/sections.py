@@ -248,26 +248,20 @@ class Params:
         """The recipe of a kind of labels; where that is null, the section of `finetune` that `dataset` names."""
         return self.finetune.recipe.of(kind) or self.finetune.datasets[self.dataset]
 
-    def student_recipe(self, kind: LabelKind) -> StudentRecipe:
-        """The recipe that students of a kind of labels train by, with its strong views."""
-        return StudentRecipe(
+    def student_recipe(self, student: str, kind: LabelKind) -> StudentRecipe:
+        """The recipe of a kind of labels with its strong views; what a method has of it stands in its place."""
+        recipe = StudentRecipe(
             **dataclasses.asdict(self.consistency.recipe.of(kind)), strong=self.consistency.strong
         )
+        settings = self.consistency.methods[student]
+        own = {name: getattr(settings, name) for name in vars(recipe) if hasattr(settings, name)}
+        return dataclasses.replace(recipe, **own)
 
     def student_section(self, student: str, kind: LabelKind) -> TrainingParams | StudentRecipe:
-        """How long and how fast a semi-supervised method trains: by the recipe, or as `dataset` says.
-
-        One that takes no step has no epoch, and one that is not drawn back none of the weights that it started from.
-        """
-        settings = self.consistency.methods[student]
-        if not settings.by_recipe:
-            return self.consistency.datasets[self.dataset]
-        recipe = self.student_recipe(kind)
-        return dataclasses.replace(
-            recipe,
-            epochs=recipe.epochs if settings.takes_steps else 0,
-            start_share=recipe.start_share if settings.is_drawn_back else 0.0,
-        )
+        """How long and how fast a semi-supervised method trains: by the recipe, or as `dataset` says."""
+        if self.consistency.methods[student].by_recipe:
+            return self.student_recipe(student, kind)
+        return self.consistency.datasets[self.dataset]
 
     @property
     def heatmap_section(self) -> MapSettings | None:

@@ -11,13 +11,10 @@ class MethodSettings:
     """How a method goes, whatever its values are; below it stands what params can set.
 
     Attributes:
-        by_recipe: it trains by `consistency.recipe`; else as the section of the dataset says.
-        takes_steps: it trains at all.
-        is_drawn_back: the recipe's `start_share` counts; a student that hears what its start does not know is not.
+        by_recipe: it trains by `consistency.recipe`, but for what it has itself by the name of a part of that; else as
+            the section of the dataset says.
         asks_neighbors: it is given a guess of each unlabeled patch, see `protocol.Batch.guesses`.
     """
 
     by_recipe: ClassVar[bool] = False
-    takes_steps: ClassVar[bool] = True
-    is_drawn_back: ClassVar[bool] = True
     asks_neighbors: ClassVar[bool] = False

@@ -100,7 +100,7 @@ def student_step(
         objective=task.objective,
         patch_px=side,
         n_aug=7,
-        recipe=PARAMS.student_recipe("two_classes"),
+        recipe=PARAMS.student_recipe(name, "two_classes"),
         settings=PARAMS.consistency.methods[name],
     )
     for part in method.network.children():  # What methods follow in buffers of their own is float32.

@@ -108,7 +108,7 @@ def _trainings() -> dict[str, Any]:
         objective=task.objective,
         patch_px=task.patch_px,
         n_aug=7,
-        recipe=PARAMS.student_recipe("two_classes"),
+        recipe=PARAMS.student_recipe("mixed_teacher", "two_classes"),
         settings=PARAMS.consistency.methods["mixed_teacher"],
     )
     labeled, unlabeled = two_streams(task.reading, train.head(6), train, 4, mu=2, seed=0, num_batches=2)

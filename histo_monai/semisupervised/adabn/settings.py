@@ -10,7 +10,7 @@ from histo_monai.semisupervised.students.settings import ByRecipe
 
 @dataclass(frozen=True)
 class AdaBNSettings(ByRecipe):
-    """Nothing of its own: which patches, and how many, is in the recipe."""
+    """Nothing to set: which patches, and how many, is in the recipe, of which no step is taken."""
 
-    takes_steps: ClassVar[bool] = False
-    is_drawn_back: ClassVar[bool] = False
+    epochs: ClassVar[int] = 0
+    start_share: ClassVar[float] = 0.0

@@ -6,7 +6,7 @@ guesses can hear. The student has the patch alone to tell it from, as every mode
 
 Guesses are made once, before it trains (`engines.neighbors`). Most tissue is of one class; patches are drawn so that
 each class that is guessed comes equally often, as labels do. A guess is wrong for all patches of a slide together where
-its stain misleads the model, so stains change more in these views than in labeled ones.
+its stain misleads the model, so stains change more in all views than other students have it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from histo_monai.semisupervised.neighbors.settings import NeighborsSettings
 from histo_monai.semisupervised.protocol import GUESSES, Batch
 from histo_monai.semisupervised.students.mixing import sharpen
 from histo_monai.semisupervised.students.student import Student
-from histo_monai.transforms.supervised import SupervisedAugmentation
 
 _LEAST_SHARE = 1e-3
 """A class of fewer guesses is not drawn more often than one of so many."""
@@ -36,11 +35,7 @@ class Neighbors(Student):
 
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)
-        recipe = parts["recipe"]
         self._is_class = self.objective.classes is not None
-        self._guessed_views = SupervisedAugmentation(
-            parts["patch_px"], plain_share=recipe.plain_share, stain=self.settings.stain
-        )
         if self._is_class:
             self.measures = (*self.measures[:-1], "agreement", GUESSES)
 
@@ -62,12 +57,9 @@ class Neighbors(Student):
     def views(self, batch: Batch) -> tuple[torch.Tensor, ...]:
         """Of the labeled images, and of the unlabeled."""
         views = []
-        for name, images, augmentation in (
-            ("augmentation", batch.labeled, self._labeled_views),
-            ("guess", batch.unlabeled, self._guessed_views),
-        ):
-            augmentation.set_random_state(batch.step.derive_seed(name))
-            views.append(augmentation(images).squeeze(1))
+        for name, images in (("augmentation", batch.labeled), ("guess", batch.unlabeled)):
+            self._labeled_views.set_random_state(batch.step.derive_seed(name))
+            views.append(self._labeled_views(images).squeeze(1))
         return tuple(views)
 
     def pairs(self, batch: Batch) -> tuple[np.ndarray, ...]:

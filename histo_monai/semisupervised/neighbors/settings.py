@@ -11,16 +11,18 @@ from histo_monai.settings.rules import Fraction, Range
 
 @dataclass(frozen=True)
 class NeighborsSettings(UnlabeledWeight):
-    """As `UnlabeledWeight`, and two more.
+    """As `UnlabeledWeight`, and four more, of which three stand in place of the recipe's.
 
     Attributes:
         temperature: of the sharpening of guesses of classes.
-        stain: largest change of the stains of unlabeled views, see `transforms.supervised.stains`; labeled ones have
-            that of the recipe.
+        plain_share: see `Recipe`.
+        stain: see `Recipe`. What is learned from guesses is learned from the stains of their slides, too.
+        start_share: see `TeachingRecipe`. What the neighbors say is new to the model that it starts from.
     """
 
-    is_drawn_back: ClassVar[bool] = False
     asks_neighbors: ClassVar[bool] = True
 
     temperature: Annotated[float, Range(0.01, 10.0)]
+    plain_share: Fraction
     stain: Fraction
+    start_share: Fraction
