@@ -37,7 +37,7 @@ KNOWN = {
 """Epithelium of a slide; the lymph node has none."""
 OPTIONS = (
     *("source=raw", "dataset=own", "corpus=own", "alpha=1"),
-    *("methods=[rsp_moco]", "students=[mixed_teacher]"),
+    *("methods=[rsp_moco]", "students=[neighbors]"),
 )
 CHANGES = {"pictures": ("whole_slides.methods=[]",)}
 FIELD_UM, NUM_FIELDS, NUM_OUTLINED = 256.0, 8, 4

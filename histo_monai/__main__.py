@@ -57,11 +57,11 @@ COMMANDS = {
 _EXAMPLES = {
     "init": "myslides --dataset own",
     "doctor": "",
-    "map": "*.svs --model data/models/rsp_moco-0-mixed_teacher-0/student/model.safetensors --folder maps",
+    "map": "*.svs --model data/models/rsp_moco-0-neighbors-0/student/model.safetensors --folder maps",
     "features": "*.svs --model data/models/rsp_moco-0/encoder.safetensors --folder features",
-    "export": "data/models/rsp_moco-0-mixed_teacher-0/student/model.safetensors --bundle tumor_student",
+    "export": "data/models/rsp_moco-0-neighbors-0/student/model.safetensors --bundle tumor_student",
     "import": "tumor_student --folder imported",
-    "suggest": "--method rsp_moco --student mixed_teacher --seed 0 --num 24",
+    "suggest": "--method rsp_moco --student neighbors --seed 0 --num 24",
     "convert": "outlines.xml outlines.geojson",
     "curves": "--score 0.8",
     "verify": "data/",
@@ -199,9 +199,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _example(name: str) -> str:
     """A call as one would type it."""
-    of_run = "--method rsp_moco" * (name in _WITH_METHOD) + " --student mixed_teacher" * (
-        name in _WITH_STUDENT
-    )
+    of_run = "--method rsp_moco" * (name in _WITH_METHOD) + " --student neighbors" * (name in _WITH_STUDENT)
     of_run += " --seed 0" * (name in _WITH_SEED)
     return f"python -m histo_monai {name} {_EXAMPLES.get(name, of_run)}".strip()
 

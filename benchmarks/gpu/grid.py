@@ -16,7 +16,7 @@ import yaml
 from few_labels import ROOT, seed_of
 from turns import OURS, asked, is_time_up, row_of
 
-DATASET, METHOD, STUDENT = "camelyon16", "rsp_moco", "mixed_teacher"
+DATASET, METHOD, STUDENT = "camelyon16", "rsp_moco", "neighbors"
 FIRST = 10
 """Number of the first cohort; params.yaml was chosen on others."""
 STAGES = ("crossfit", "heatmap", "aggregate", "embed", "mil")

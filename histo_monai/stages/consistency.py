@@ -17,6 +17,7 @@ from histo_monai.engines.events import write_end
 from histo_monai.engines.fit import Records
 from histo_monai.engines.ranks import run_in_ranks
 from histo_monai.engines.resume import fingerprint
+from histo_monai.engines.semisupervised import StudentResult
 from histo_monai.environment import read_environment
 from histo_monai.evaluation.choice import choose
 from histo_monai.idle import NO_PATCHES, has_patches, leave_empty
@@ -111,15 +112,17 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
         "semisupervised": {"method": student, **dataclasses.asdict(params.consistency.methods[student])},
         "provenance": without_ids(provenance),
     }
-    columns = (
-        None if result.curves else ["epoch", "lr", *(f"validation_{name}" for name in result.validation)]
-    )
     with whole_folder(of_run.student_folder) as folder:
         save_model(folder / artifacts.MODEL, model.state_dict(), described)
         write_json(folder / artifacts.CHOICE, choice.as_dict())
-        artifacts.write_curves(folder / artifacts.CURVES, result.curves, columns)
+        artifacts.write_curves(folder / artifacts.CURVES, result.curves, _columns(result))
         image.imsave(folder / artifacts.PAIRS, result.picture)
         write_metrics(folder, metrics, provenance, summary=metrics)
     write_end(events, assembly.hyperparameters(of_run), metrics)
     artifacts.checkpoint_path(stage).unlink(missing_ok=True)
     _LOG.info("%s written: %s", of_run.student_folder, ", ".join(f"{k} {v:g}" for k, v in metrics.items()))
+
+
+def _columns(result: StudentResult) -> list[str] | None:
+    """Those of curves without an epoch; others bring their own."""
+    return None if result.curves else ["epoch", "lr", *(f"validation_{name}" for name in result.validation)]

@@ -110,7 +110,7 @@ def finished(root: Path, shell: Shell, tmp_path_factory: pytest.TempPathFactory)
         "unlabeled": 24
     }
     params["pretrain"]["rsp"] |= {"epochs": 2, "batch_size": 8}
-    params["students"] = ["mixed_teacher"]
+    params["students"] = ["neighbors"]
     for recipe in (
         params["finetune"]["recipe"]["two_classes"],
         params["consistency"]["recipe"]["two_classes"],

@@ -116,7 +116,7 @@ def project(finished: Finished, shell: Shell, module_folder: NewFolder) -> Path:
     (folder / "slides.csv").write_text(f"path,mpp\n{SLIDE},1.0\n")
     for suffix in ("safetensors", "json"):
         shutil.copy(
-            folder / f"data/models/rsp-0-mixed_teacher-0/student/model.{suffix}", folder / f"model.{suffix}"
+            folder / f"data/models/rsp-0-neighbors-0/student/model.{suffix}", folder / f"model.{suffix}"
         )
     shell(f"dvc remote add -d here {folder.parent / 'remote'}", folder)
     return folder

@@ -78,7 +78,7 @@ def test_the_example_runs_from_an_empty_folder_to_maps_of_both_classes(
     params = yaml.safe_load((clone / "params.yaml").read_text())
     assert params["methods"] == ["random", "rsp_moco"]
     params["methods"] = ["rsp_moco"]
-    params["students"] = ["mixed_teacher"]
+    params["students"] = ["neighbors"]
     params["corpora"]["own"] |= {"num_train": 48, "num_validation": 12}
     params["pretrain"]["rsp_moco"] |= {"epochs": 1, "queue_size": 32}
     params["heatmap"]["own"]["stride_um"] = 128.0  # a quarter of the cells
@@ -97,7 +97,7 @@ def test_the_example_runs_from_an_empty_folder_to_maps_of_both_classes(
     assert patches.groupby("slide_id")["split"].unique().map(list).to_dict() == {
         **{"stomach": ["train"], "skin": ["validation"], "node": ["test"]},
     }
-    maps = clone / "data/heatmaps/rsp_moco-0-mixed_teacher-0"
+    maps = clone / "data/heatmaps/rsp_moco-0-neighbors-0"
     for slide_id in OUTLINED:
         scores = pd.read_csv(maps / f"scores/{slide_id}.csv")
         shares = scores[[f"student:{label}" for label in CLASSES]].to_numpy()

@@ -6,7 +6,7 @@ guesses can hear. The student has the patch alone to tell it from, as every mode
 
 Guesses are made once, before it trains (`engines.neighbors`). Most tissue is of one class; patches are drawn so that
 each class that is guessed comes equally often, as labels do. A guess is wrong for all patches of a slide together where
-its stain misleads the model, so stains change more in all views than other students have it.
+its stain misleads the model, so what is learned from guesses wants stains that change (`stain` of the recipe).
 """
 
 from __future__ import annotations
