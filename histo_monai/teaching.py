@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from histo_monai.assembly import Assembly, TrainingRows, schedule_of
 from histo_monai.engines.fit import Records
 from histo_monai.engines.neighbors import adapt, guesses_of_neighbors
@@ -11,6 +13,8 @@ from histo_monai.loading.labeled import HiddenLabels
 from histo_monai.loading.streams import for_statistics, two_streams
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.semisupervised import METHODS
+
+_LOG = logging.getLogger(__name__)
 
 
 def teach_student(
@@ -47,9 +51,15 @@ def teach_student(
     if settings.asks_neighbors:
         if statistics is not None:
             adapt(model, assembly.task, statistics, keeps_shares=section.keep_shares)
-        guesses = guesses_of_neighbors(
-            model, assembly.task, assembly.reading, rows.unlabeled, params.evaluate.batch_size
+        guesses, weighing = guesses_of_neighbors(
+            model,
+            assembly.task,
+            assembly.reading,
+            rows.unlabeled,
+            rows.validation,
+            params.evaluate.batch_size,
         )
+        _LOG.info("of a guess the patch itself counts %g, its neighbors %g", *weighing)
     schedule = schedule_of(section)
     method = METHODS[student](
         model=model,

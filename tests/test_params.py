@@ -263,13 +263,16 @@ def test_shares_are_kept_and_students_drawn_back_where_there_are_patches_to_take
     assert parsed.start_share == 0.5
 
 
-def test_a_student_without_steps_has_no_epoch_and_nothing_to_be_drawn_back_from(tree: Any) -> None:
+def test_what_a_method_has_of_a_recipe_stands_in_its_place(tree: Any) -> None:
+    own = {"epochs": 3, "plain_share": 0.25, "stain": 0.75, "start_share": 0.125}
+    tree["consistency"]["methods"]["neighbors"] |= own
     params = parse_params(_set(tree, "consistency.recipe.two_classes.start_share", 0.5))
     recipe = params.student_section("mixed_teacher", "two_classes")
     assert isinstance(recipe, StudentRecipe)
     assert as_tree(recipe) == as_tree(params.consistency.recipe.two_classes) | {
         "strong": as_tree(params.consistency.strong)
     }
+    assert params.student_section("neighbors", "two_classes") == dataclasses.replace(recipe, **own)
     without_steps = dataclasses.replace(recipe, epochs=0, start_share=0.0)
     assert params.student_section("adabn", "two_classes") == without_steps
     assert params.student_section("paper", "two_classes") == params.consistency.datasets["camelyon16"]

@@ -1,10 +1,20 @@
-"""What a model says of patches and of all that touch them in their slides."""
+"""What a model says of patches and of all that touch them in their slides, weighed by what validation patches say.
+
+A guess of classes is the softmax of `own` times the log probabilities of the patch and `around` times the mean of those
+of its eight neighbors; a guess of a score is the patch's own and `around` times what the neighbors' mean differs from
+it. Both numbers are those of a grid that lose least on validation patches. So guesses are as sure as they are right,
+and neighbors count for nothing where lesions are as small as patches, or where validation patches have none.
+"""
 
 from __future__ import annotations
+
+import itertools
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
+import torch.nn.functional as F
 
 from histo_monai.engines.device import precision, to_device
 from histo_monai.engines.last_layer.shares import keep_shares, shares_of
@@ -12,11 +22,32 @@ from histo_monai.engines.prediction import predict, single_view, take_statistics
 from histo_monai.engines.task import Task
 from histo_monai.loading.labeled import LabeledLoader, PatchReading
 from histo_monai.networks.task_model import TaskModel
+from histo_monai.tables.tasks import task_targets
 
 FIELD = 3
 """Sides of a patch that a field has: the patch and its eight neighbors."""
+OWN = (0.0, 0.125, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
+AROUND = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
+_AROUND_OF_SCORES = (0.0, 0.25, 0.5, 0.75, 1.0)
 _LEAST = 1e-4
 """Probabilities below it are one: no single neighbor rules a class out."""
+
+
+class Weighing(NamedTuple):
+    """How much the patch itself counts, and how much its neighbors; see the module."""
+
+    own: float
+    around: float
+
+
+class Seen(NamedTuple):
+    """Log probabilities of classes, or scores: of patches, and means over their neighbors. Each (n, K).
+
+    Where a patch is an image, not a square of a slide, the second is the first.
+    """
+
+    own: torch.Tensor
+    around: torch.Tensor
 
 
 def adapt(model: TaskModel, task: Task, statistics: LabeledLoader, *, keeps_shares: bool) -> None:
@@ -35,33 +66,77 @@ def adapt(model: TaskModel, task: Task, statistics: LabeledLoader, *, keeps_shar
 
 
 def guesses_of_neighbors(
-    model: TaskModel, task: Task, reading: PatchReading, rows: pd.DataFrame, batch_size: int
-) -> torch.Tensor:
-    """Guess of each patch: of classes the normalized geometric mean of the probabilities over its field, of scores the
-    mean. Patches that are images, not squares of slides, have no neighbors, and are guessed from themselves.
+    model: TaskModel,
+    task: Task,
+    reading: PatchReading,
+    rows: pd.DataFrame,
+    validation: pd.DataFrame,
+    batch_size: int,
+) -> tuple[torch.Tensor, Weighing]:
+    """Guess of each patch, and how much its neighbors count.
 
     Args:
         model: moved to the task's device.
         task: what is predicted, and where.
         reading: rows -> loaders.
         rows: of a table of patches.
+        validation: patches whose labels say how much neighbors count; may be none.
         batch_size: patches that go through the network at a time.
 
     Returns:
         Shape (n, K), float32, on the CPU: probabilities of classes, or the score in 0..1.
     """
+    weighing = Weighing(own=1.0, around=0.0)
+    if len(validation):
+        known = see(model, task, reading, validation, batch_size)
+        has_neighbors = bool(validation["y"].notna().any())
+        weighing = weigh(known, task_targets(validation, task.classes), has_neighbors=has_neighbors)
+    return combine(see(model, task, reading, rows, batch_size), weighing, task.classes), weighing
+
+
+def combine(seen: Seen, weighing: Weighing, classes: list[str] | None) -> torch.Tensor:
+    """Guesses, (n, K): probabilities of classes, or scores."""
+    if classes is None:
+        return (seen.own + weighing.around * (seen.around - seen.own)).clamp(0, 1)
+    return (weighing.own * seen.own + weighing.around * seen.around).softmax(dim=1)
+
+
+def weigh(seen: Seen, targets: torch.Tensor, *, has_neighbors: bool) -> Weighing:
+    """The numbers of the grid that lose least: cross-entropy of classes, squared error of scores.
+
+    Args:
+        seen: of patches whose labels are known.
+        targets: (n,), class numbers int64, or scores float32.
+        has_neighbors: whether they have any; else these count for nothing.
+    """
+    if targets.is_floating_point():
+        grid = [Weighing(1.0, around) for around in _AROUND_OF_SCORES]
+        losses = [(combine(seen, one, None).squeeze(1) - targets).square().mean() for one in grid]
+    else:
+        grid = [Weighing(own, around) for own, around in itertools.product(OWN, AROUND)]
+        logits = [one.own * seen.own + one.around * seen.around for one in grid]
+        losses = [F.cross_entropy(x, targets) for x in logits]
+    allowed = [n for n, one in enumerate(grid) if has_neighbors or one.around == 0]
+    return grid[min(allowed, key=lambda n: float(losses[n]))]
+
+
+def see(model: TaskModel, task: Task, reading: PatchReading, rows: pd.DataFrame, batch_size: int) -> Seen:
+    """What a model says of patches, and of their neighbors; float32, on the CPU."""
     is_square = rows["y"].notna().to_numpy()
-    guesses = torch.empty(len(rows), task.num_outputs)
+    found = torch.empty(2, len(rows), task.num_outputs)
     if is_square.any():
         fields = reading.fields(rows[is_square], FIELD, max(1, batch_size // FIELD**2))
-        guesses[torch.from_numpy(np.flatnonzero(is_square))] = _over_fields(model, task, fields)
+        found[:, torch.from_numpy(np.flatnonzero(is_square))] = _over_fields(model, task, fields)
     if not is_square.all():
         images = reading.in_order(rows[~is_square], batch_size)
-        guesses[torch.from_numpy(np.flatnonzero(~is_square))] = predict(model, task, images.loader)
-    return guesses
+        found[:, torch.from_numpy(np.flatnonzero(~is_square))] = _words(
+            predict(model, task, images.loader), task
+        )
+    return Seen(*found)
 
 
 def _over_fields(model: TaskModel, task: Task, fields: LabeledLoader) -> torch.Tensor:
+    """Of patches and of their neighbors, Shape (2, n, K)."""
     to_device(model, task.device)
     model.eval()
     found = []
@@ -73,9 +148,13 @@ def _over_fields(model: TaskModel, task: Task, fields: LabeledLoader) -> torch.T
         patches = cut.permute(0, 3, 5, 1, 2, 4, 6).flatten(0, 2)
         with torch.no_grad(), precision(task.device):
             outputs = model(single_view(patches, task.patch_px, task.device))
-        seen = task.objective.predictions(outputs).float().unflatten(0, (len(pixels), FIELD**2))
-        if task.objective.classes is None:
-            found.append(seen.mean(dim=1).cpu())
-        else:
-            found.append(seen.clamp(min=_LEAST).log().mean(dim=1).softmax(dim=1).cpu())
-    return torch.cat(found)
+        words = _words(task.objective.predictions(outputs).float().cpu(), task)
+        words = words.unflatten(0, (len(pixels), FIELD**2))
+        own = words[:, FIELD**2 // 2]
+        found.append(torch.stack([own, (words.sum(dim=1) - own) / (FIELD**2 - 1)]))
+    return torch.cat(found, dim=1)
+
+
+def _words(predictions: torch.Tensor, task: Task) -> torch.Tensor:
+    """Log probabilities of classes, or scores."""
+    return predictions if task.classes is None else predictions.clamp(min=_LEAST).log()

@@ -14,7 +14,7 @@ import torch
 
 from histo_monai.engines.fit import Records
 from histo_monai.engines.last_layer.shares import shares_of
-from histo_monai.engines.neighbors import adapt, guesses_of_neighbors
+from histo_monai.engines.neighbors import Seen, Weighing, adapt, combine, guesses_of_neighbors, see, weigh
 from histo_monai.engines.prediction import predict, take_statistics
 from histo_monai.engines.semisupervised import train_student
 from histo_monai.engines.task import Task
@@ -62,33 +62,65 @@ def _model(num_outputs: int) -> TaskModel:
 
 
 @pytest.mark.parametrize("classes", [["a", "b", "c"], None])
-def test_guesses_are_means_over_the_nine_patches_of_a_field(
+def test_a_field_is_the_patch_and_the_eight_that_touch_it(
     rows: pd.DataFrame, classes: list[str] | None
 ) -> None:
     task = Task(classes, patch_px=P, device=CPU)
-    model = _model(task.num_outputs).eval()
-    found = guesses_of_neighbors(model, task, PatchReading(P, classes, 0, pin=False), rows, batch_size=30)
-    for guess, (_, row) in zip(found, rows.iterrows(), strict=True):
+    model, reading = _model(task.num_outputs).eval(), PatchReading(P, classes, 0, pin=False)
+    seen = see(model, task, reading, rows, batch_size=30)
+    guesses = combine(seen, Weighing(0.5, 2.0), classes)
+    for own, around, guess, (_, row) in zip(*seen, guesses, rows.iterrows(), strict=True):
         if np.isnan(row["y"]):
-            alone = PatchReading(P, classes, 0, pin=False).in_order(rows[rows["patch_id"] == "image"], 1)
-            torch.testing.assert_close(guess, predict(model, task, alone.loader)[0])
+            alone = predict(model, task, reading.in_order(rows[rows["patch_id"] == "image"], 1).loader)[0]
+            assert torch.equal(own, around)
+            torch.testing.assert_close(own, alone if classes is None else alone.clamp(min=1e-4).log())
             continue
-        seen = []
+        said = []
         with open_slide(row["path"]) as slide:
             for down in (-P, 0, P):
                 for right in (-P, 0, P):
                     pixels = torch.from_numpy(slide.read(Box((row["y"] + down, row["x"] + right), P, 1.0)))
                     with torch.no_grad():
-                        seen.append(task.objective.predictions(model(pixels[None].float() / 255))[0].double())
+                        said.append(task.objective.predictions(model(pixels[None].float() / 255))[0].double())
+        others = [*said[:4], *said[5:]]
         if classes is None:
-            mean = sum(seen) / 9
+            mean = sum(others) / 8
+            torch.testing.assert_close(around.double(), mean, rtol=1e-3, atol=1e-5)
+            truth = (said[4] + 2.0 * (mean - said[4])).clamp(0, 1)
         else:
-            product = torch.ones(3, dtype=torch.float64)
-            for probabilities in seen:
-                product *= probabilities.clamp(min=1e-4) ** (1 / 9)
-            mean = product / product.sum()
-            assert float((mean - seen[4]).abs().max()) > 1e-3  # neighbors say something else
-        torch.testing.assert_close(guess.double(), mean, rtol=1e-3, atol=1e-5)
+            truth = said[4].clamp(min=1e-4) ** 0.5
+            for probabilities in others:
+                truth = truth * probabilities.clamp(min=1e-4) ** (2 / 8)
+            truth = truth / truth.sum()
+            assert float((truth - said[4]).abs().max()) > 1e-3  # neighbors say something else
+        torch.testing.assert_close(guess.double(), truth, rtol=1e-3, atol=1e-5)
+
+
+def test_neighbors_count_as_much_as_validation_patches_say() -> None:
+    random = torch.Generator().manual_seed(0)
+    targets = torch.randint(0, 3, (400,), generator=random)
+    noise, truth = torch.randn(400, 3, generator=random).log_softmax(dim=1), torch.eye(3)[targets]
+    sure = (2 * truth + torch.randn(400, 3, generator=random)).log_softmax(dim=1)
+    assert weigh(Seen(sure, noise), targets, has_neighbors=True).around == 0
+    assert weigh(Seen(noise, sure), targets, has_neighbors=True).own == 0
+    found = weigh(Seen(noise, sure), targets, has_neighbors=True)
+    assert (
+        found.around == weigh(Seen(sure, noise), targets, has_neighbors=True).own == 2.0
+    )  # what it was made by
+    assert weigh(Seen(noise, sure), targets, has_neighbors=False).around == 0
+    scores = torch.rand(400, generator=random)
+    near, far = (scores[:, None] + spread * torch.randn(400, 1, generator=random) for spread in (0.05, 0.5))
+    assert weigh(Seen(near, far), scores, has_neighbors=True) == Weighing(1.0, 0.0)
+    assert weigh(Seen(far, near), scores, has_neighbors=True) == Weighing(1.0, 1.0)
+
+
+def test_without_validation_patches_a_patch_speaks_for_itself(rows: pd.DataFrame) -> None:
+    task = Task(["a", "b", "c"], patch_px=P, device=CPU)
+    model, reading = _model(3), PatchReading(P, task.classes, 0, pin=False)
+    guesses, weighing = guesses_of_neighbors(model, task, reading, rows, rows.head(0), 30)
+    assert weighing == Weighing(1.0, 0.0)
+    own = predict(model, task, reading.in_order(rows, 30).loader).clamp(min=1e-4)
+    torch.testing.assert_close(guesses, own / own.sum(dim=1, keepdim=True), rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("keeps", [False, True])

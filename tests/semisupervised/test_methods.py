@@ -31,7 +31,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "softmatch": {"momentum": 0.8},
     "mixmatch": {"temperature": 0.5, "beta": 0.75, "ramp_steps": 4},
     "mixed_teacher": {"temperature": 0.5, "beta": 0.75, "momentum": 0.8, "spread_momentum": 0.8},
-    "neighbors": {"temperature": 0.5},
+    "neighbors": {"epochs": 1, "plain_share": 0.1, "stain": 0.3, "start_share": 0.0},
     "mean_teacher": {"ramp_steps": 4},
     "rankup": {"threshold": 0.7, "ranking": 0.2, "alignment": 0.4},
 }
@@ -326,15 +326,14 @@ def test_rankup_learns_order_as_fixmatch_does_and_aligns_scores_to_the_labels() 
     assert float(found["loss"]) == pytest.approx(float(expected), rel=1e-4)
 
 
-def test_neighbors_learn_sharpened_guesses_of_classes() -> None:
+def test_neighbors_learn_guesses_of_classes() -> None:
     labeled, unlabeled = _logits(B, N)
     batch = _batch()
     assert batch.guesses is not None
     found = _method("neighbors").measure((labeled, unlabeled), batch)
     loss = 0.0
     for given, guess in zip(unlabeled, batch.guesses.tolist(), strict=True):
-        squares = [p**2 for p in guess]  # at temperature 1/2
-        loss -= sum(p / sum(squares) * math.log(q) for p, q in zip(squares, _softmax(given), strict=True)) / N
+        loss -= sum(p * math.log(q) for p, q in zip(guess, _softmax(given), strict=True)) / N
     assert float(found["loss"]) == pytest.approx(_labeled_loss(labeled, batch) + 0.7 * loss, rel=1e-5)
     assert found[GUESSES].tolist() == [_argmax(guess) for guess in batch.guesses.tolist()]
     other = dataclasses.replace(batch, guesses=batch.guesses.flip(0))  # of other patches: noticed
@@ -354,7 +353,7 @@ def test_neighbors_learn_scores_as_they_are() -> None:
 
 
 def test_each_class_that_is_guessed_is_drawn_equally_often() -> None:
-    method = _method("neighbors", temperature=1.0)
+    method = _method("neighbors")
     sure = torch.eye(K)[[0] * 90 + [1] * 9 + [2]]
     chances = method.chances(sure)
     assert chances.sum() == pytest.approx(1)

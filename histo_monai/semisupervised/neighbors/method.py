@@ -1,12 +1,12 @@
 """Neighbors: a student learns of each unlabeled patch what the fine-tuned model says of it and of all that touch it.
 
 Tissue goes on beyond the edge of a patch, so its neighbors in the slide are witnesses of what it is that do not see the
-same pixels: their mean is right more often than the guess of the patch alone, which is all that a student of its own
-guesses can hear. The student has the patch alone to tell it from, as every model has that predicts patches.
+same pixels; a student of its own guesses hears nothing new. How much they count is what validation patches say, and
+where lesions are as small as patches that is little (`engines.neighbors`). The student has the patch alone to tell it
+from, as every model has that predicts patches.
 
-Guesses are made once, before it trains (`engines.neighbors`). Most tissue is of one class; patches are drawn so that
-each class that is guessed comes equally often, as labels do. A guess is wrong for all patches of a slide together where
-its stain misleads the model, so what is learned from guesses wants stains that change (`stain` of the recipe).
+Guesses are made once, before it trains. Most tissue is of one class; patches are drawn so that each class that is
+guessed comes equally often, as labels do.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from histo_monai.semisupervised.neighbors.settings import NeighborsSettings
 from histo_monai.semisupervised.protocol import GUESSES, Batch
-from histo_monai.semisupervised.students.mixing import sharpen
 from histo_monai.semisupervised.students.student import Student
 
 _LEAST_SHARE = 1e-3
@@ -39,19 +38,15 @@ class Neighbors(Student):
         if self._is_class:
             self.measures = (*self.measures[:-1], "agreement", GUESSES)
 
-    def lessons(self, guesses: torch.Tensor) -> torch.Tensor:
-        """Probabilities of classes, sharpened; scores as they are. Shape (N, K)."""
-        return sharpen(guesses, self.settings.temperature) if self._is_class else guesses
-
     def chances(self, guesses: torch.Tensor) -> NDArray[np.float64]:
         """With what probability each patch is drawn, shape (N,): scores evenly, classes as often as each other.
 
         A patch's chance is the sum over classes of how sure the guess is of it over how often it is guessed.
         """
-        lessons = self.lessons(guesses).double()
         if not self._is_class:
-            return np.full(len(lessons), 1 / len(lessons))
-        found = (lessons / lessons.mean(dim=0).clamp(min=_LEAST_SHARE)).sum(dim=1)
+            return np.full(len(guesses), 1 / len(guesses))
+        sure = guesses.double()
+        found = (sure / sure.mean(dim=0).clamp(min=_LEAST_SHARE)).sum(dim=1)
         return (found / found.sum()).numpy()
 
     def views(self, batch: Batch) -> tuple[torch.Tensor, ...]:
@@ -75,17 +70,17 @@ class Neighbors(Student):
         assert batch.guesses is not None  # asked for by the settings
         labeled, unlabeled = outputs
         measured = self.objective.measure(labeled, batch.targets)
-        lessons, given = self.lessons(batch.guesses), unlabeled.float()
+        given = unlabeled.float()
         if self._is_class:
-            losses = F.cross_entropy(given, lessons, reduction="none")
+            losses = F.cross_entropy(given, batch.guesses, reduction="none")
         else:
-            losses = (given - lessons).square().squeeze(1)
+            losses = (given - batch.guesses).square().squeeze(1)
         found = {
             "loss": (measured["loss"].mean() + self.settings.weight * losses.mean()).unsqueeze(0),
             "supervised": measured["loss"],
             "unlabeled": losses,
-            "confidence": lessons.max(dim=1).values,
-            GUESSES: self.objective.guesses(lessons),
+            "confidence": batch.guesses.max(dim=1).values,
+            GUESSES: self.objective.guesses(batch.guesses),
         }
         if self._is_class:
             found["agreement"] = (given.argmax(dim=1) == found[GUESSES]).float()

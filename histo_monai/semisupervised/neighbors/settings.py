@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 from histo_monai.semisupervised.students.settings import UnlabeledWeight
-from histo_monai.settings.rules import Range
+from histo_monai.settings.rules import Count, Fraction
 
 
 @dataclass(frozen=True)
 class NeighborsSettings(UnlabeledWeight):
-    """As `UnlabeledWeight`, and `temperature`: of the sharpening of guesses of classes."""
+    """As `UnlabeledWeight`, and four more that stand in place of the recipe's, see `TeachingRecipe`.
+
+    Attributes:
+        epochs: what is learned from guesses that do not change bears more steps.
+        plain_share: of labeled and unlabeled views.
+        stain: of both. A guess is wrong for all patches of a slide together where its stain misleads the model.
+        start_share: what neighbors say is new to the model that the student starts from.
+    """
 
     asks_neighbors: ClassVar[bool] = True
 
-    temperature: Annotated[float, Range(0.01, 10.0)]
+    epochs: Count
+    plain_share: Fraction
+    stain: Fraction
+    start_share: Fraction
