@@ -264,8 +264,9 @@ def test_shares_are_kept_and_students_drawn_back_where_there_are_patches_to_take
 
 
 def test_what_a_method_has_of_a_recipe_stands_in_its_place(tree: Any) -> None:
-    own = {"epochs": 3, "plain_share": 0.25, "stain": 0.75, "start_share": 0.125}
-    tree["consistency"]["methods"]["neighbors"] |= own
+    of_kind = {"two_classes": 0.25, "many_classes": 0.5, "scores": 0.75}
+    own = {"epochs": 3, "plain_share": 0.25, "stain": 0.25, "start_share": 0.125}
+    tree["consistency"]["methods"]["neighbors"] |= own | {"plain_share": of_kind, "stain": of_kind}
     params = parse_params(_set(tree, "consistency.recipe.two_classes.start_share", 0.5))
     recipe = params.student_section("mixed_teacher", "two_classes")
     assert isinstance(recipe, StudentRecipe)

@@ -22,7 +22,7 @@ from histo_monai.pretext import PRETEXTS
 from histo_monai.pretext.settings import PretextSettings
 from histo_monai.semisupervised import METHODS
 from histo_monai.semisupervised.students.settings import StrongSettings, StudentRecipe
-from histo_monai.settings.recipe import LabelKind, Recipe, TeachingRecipe
+from histo_monai.settings.recipe import FractionOfKind, LabelKind, Recipe, TeachingRecipe
 from histo_monai.settings.rules import (
     Count,
     CountOrZero,
@@ -255,6 +255,10 @@ class Params:
         )
         settings = self.consistency.methods[student]
         own = {name: getattr(settings, name) for name in vars(recipe) if hasattr(settings, name)}
+        own = {
+            name: value.of(kind) if isinstance(value, FractionOfKind) else value
+            for name, value in own.items()
+        }
         return dataclasses.replace(recipe, **own)
 
     def student_section(self, student: str, kind: LabelKind) -> TrainingParams | StudentRecipe:

@@ -21,6 +21,20 @@ def label_kind(classes: Sequence[str] | None) -> LabelKind:
 
 
 @dataclass(frozen=True)
+class FractionOfKind:
+    """One for each kind of labels, 0..1."""
+
+    two_classes: Fraction
+    many_classes: Fraction
+    scores: Fraction
+
+    def of(self, kind: LabelKind) -> float:
+        """That of a kind."""
+        fraction: float = getattr(self, kind)
+        return fraction
+
+
+@dataclass(frozen=True)
 class Recipe:
     """AdamW, its rate up a line and down a cosine; the average of the weights predicts.
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from histo_monai.semisupervised.students.settings import UnlabeledWeight
+from histo_monai.settings.recipe import FractionOfKind
 from histo_monai.settings.rules import Count, Fraction
 
 
@@ -23,6 +24,6 @@ class NeighborsSettings(UnlabeledWeight):
     asks_neighbors: ClassVar[bool] = True
 
     epochs: Count
-    plain_share: Fraction
-    stain: Fraction
+    plain_share: FractionOfKind
+    stain: FractionOfKind
     start_share: Fraction
