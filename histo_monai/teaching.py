@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 
+import torch
+
 from histo_monai.assembly import Assembly, TrainingRows, schedule_of
 from histo_monai.engines.fit import Records
 from histo_monai.engines.neighbors import adapt, guesses_of_neighbors
@@ -44,6 +46,7 @@ def teach_student(
     params = assembly.params
     section = params.student_section(student, assembly.task.kind)
     settings = params.consistency.methods[student]
+    schedule = schedule_of(section)
     statistics = for_statistics(
         assembly.reading, rows.unlabeled, section.batchnorm_patches, params.evaluate.batch_size, seed
     )
@@ -51,16 +54,7 @@ def teach_student(
     if settings.asks_neighbors:
         if statistics is not None:
             adapt(model, assembly.task, statistics, keeps_shares=section.keep_shares)
-        guesses, weighing = guesses_of_neighbors(
-            model,
-            assembly.task,
-            assembly.reading,
-            rows.unlabeled,
-            rows.validation,
-            params.evaluate.batch_size,
-        )
-        _LOG.info("of a guess the patch itself counts %g, its neighbors %g", *weighing)
-    schedule = schedule_of(section)
+        guesses = _guesses(assembly, model, rows)
     method = METHODS[student](
         model=model,
         objective=assembly.task.objective,
@@ -95,6 +89,16 @@ def teach_student(
         keeps_shares=section.keep_shares,
         start_share=section.start_share,
     )
+
+
+def _guesses(assembly: Assembly, model: TaskModel, rows: TrainingRows) -> torch.Tensor:
+    """Of the unlabeled patches, see `engines.neighbors`."""
+    size = assembly.params.evaluate.batch_size
+    guesses, weighing = guesses_of_neighbors(
+        model, assembly.task, assembly.reading, rows.unlabeled, rows.validation, size
+    )
+    _LOG.info("of a guess the patch itself counts %g, its neighbors %g", *weighing)
+    return guesses
 
 
 def student_code(stage: str, student: str) -> str:
