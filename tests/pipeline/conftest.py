@@ -116,6 +116,7 @@ def finished(root: Path, shell: Shell, tmp_path_factory: pytest.TempPathFactory)
         params["consistency"]["recipe"]["two_classes"],
     ):
         recipe |= {"epochs": 1, "steps_per_epoch": 2, "batch_size": 4}
+    params["consistency"]["methods"]["neighbors"]["epochs"] = 1
     (folder / "params.yaml").write_text(yaml.safe_dump(params))
     shell("git init -q && git add -A && git commit -qm start", folder)
     output = shell("dvc repro", folder)

@@ -87,6 +87,7 @@ def test_the_example_runs_from_an_empty_folder_to_maps_of_both_classes(
         params["consistency"]["recipe"]["two_classes"],
     ):
         recipe |= {"epochs": 1, "steps_per_epoch": 2, "batch_size": 4}
+    params["consistency"]["methods"]["neighbors"]["epochs"] = 1
     (clone / "params.yaml").write_text(yaml.safe_dump(params))
     shell("git init -q && git add -A && git commit -qm start", clone)
     script = _example(root).replace("/slides/", f"{slides}/").replace("~/", f"{home}/")
