@@ -22,7 +22,7 @@ from histo_monai.pretext import PRETEXTS
 from histo_monai.pretext.settings import PretextSettings
 from histo_monai.semisupervised import METHODS
 from histo_monai.semisupervised.students.settings import StrongSettings, StudentRecipe
-from histo_monai.settings.recipe import FractionOfKind, LabelKind, Recipe, TeachingRecipe
+from histo_monai.settings.recipe import LabelKind, OfKind, Recipe, TeachingRecipe
 from histo_monai.settings.rules import (
     Count,
     CountOrZero,
@@ -119,17 +119,12 @@ class FinetuneRecipe(Recipe):
 
 
 @dataclass(frozen=True)
-class FinetuneRecipes:
-    """One for each kind of labels; None: the paper's way."""
+class FinetuneRecipes(OfKind["FinetuneRecipe | None"]):
+    """None: the paper's way."""
 
     two_classes: FinetuneRecipe | None
     many_classes: FinetuneRecipe | None
     scores: FinetuneRecipe | None
-
-    def of(self, kind: LabelKind) -> FinetuneRecipe | None:
-        """That of a kind."""
-        recipe: FinetuneRecipe | None = getattr(self, kind)
-        return recipe
 
 
 @dataclass(frozen=True)
@@ -141,17 +136,12 @@ class FinetuneParams:
 
 
 @dataclass(frozen=True)
-class TeachingRecipes:
-    """One for each kind of labels."""
+class TeachingRecipes(OfKind[TeachingRecipe]):
+    """How students train."""
 
     two_classes: TeachingRecipe
     many_classes: TeachingRecipe
     scores: TeachingRecipe
-
-    def of(self, kind: LabelKind) -> TeachingRecipe:
-        """That of a kind."""
-        recipe: TeachingRecipe = getattr(self, kind)
-        return recipe
 
 
 @dataclass(frozen=True)
@@ -255,10 +245,7 @@ class Params:
         )
         settings = self.consistency.methods[student]
         own = {name: getattr(settings, name) for name in vars(recipe) if hasattr(settings, name)}
-        own = {
-            name: value.of(kind) if isinstance(value, FractionOfKind) else value
-            for name, value in own.items()
-        }
+        own = {name: value.of(kind) if isinstance(value, OfKind) else value for name, value in own.items()}
         return dataclasses.replace(recipe, **own)
 
     def student_section(self, student: str, kind: LabelKind) -> TrainingParams | StudentRecipe:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Generic, Literal, TypeVar, get_args
 
 from histo_monai.settings.rules import Count, CountOrZero, Fraction, Positive, Range
 
 LabelKind = Literal["two_classes", "many_classes", "scores"]
 """What is learned. Each kind has recipes: what is right for two classes is not for nine or for scores."""
 LABEL_KINDS: tuple[LabelKind, ...] = get_args(LabelKind)
+
+
+Value = TypeVar("Value")
 
 
 def label_kind(classes: Sequence[str] | None) -> LabelKind:
@@ -20,18 +23,22 @@ def label_kind(classes: Sequence[str] | None) -> LabelKind:
     return "many_classes" if len(classes) > 2 else "two_classes"
 
 
+class OfKind(Generic[Value]):
+    """A value for each kind of labels, in a field of its name."""
+
+    def of(self, kind: LabelKind) -> Value:
+        """That of a kind."""
+        value: Value = getattr(self, kind)
+        return value
+
+
 @dataclass(frozen=True)
-class FractionOfKind:
-    """One for each kind of labels, 0..1."""
+class FractionOfKind(OfKind[float]):
+    """0..1."""
 
     two_classes: Fraction
     many_classes: Fraction
     scores: Fraction
-
-    def of(self, kind: LabelKind) -> float:
-        """That of a kind."""
-        fraction: float = getattr(self, kind)
-        return fraction
 
 
 @dataclass(frozen=True)
