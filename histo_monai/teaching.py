@@ -8,7 +8,8 @@ import torch
 
 from histo_monai.assembly import Assembly, TrainingRows, schedule_of
 from histo_monai.engines.fit import Records
-from histo_monai.engines.neighbors import adapt, guesses_of_neighbors
+from histo_monai.engines.last_layer.shares import adapt, shares_of
+from histo_monai.engines.neighbors import guesses_of_neighbors
 from histo_monai.engines.semisupervised import PairPicture, StudentResult, train_student
 from histo_monai.imports import stage_sha256
 from histo_monai.loading.labeled import HiddenLabels
@@ -50,10 +51,13 @@ def teach_student(
     statistics = for_statistics(
         assembly.reading, rows.unlabeled, section.batchnorm_patches, params.evaluate.batch_size, seed
     )
+    shares = None
+    if statistics is not None and section.keep_shares:
+        shares = shares_of(model, assembly.task, statistics)
     guesses = None
     if settings.asks_neighbors:
         if statistics is not None:
-            adapt(model, assembly.task, statistics, keeps_shares=section.keep_shares)
+            adapt(model, assembly.task, statistics, shares)
         guesses = _guesses(assembly, model, rows)
     method = METHODS[student](
         model=model,
@@ -86,7 +90,7 @@ def teach_student(
         picture=picture,
         records=records,
         statistics=statistics,
-        keeps_shares=section.keep_shares,
+        shares=shares,
         start_share=section.start_share,
     )
 

@@ -16,9 +16,7 @@ import pandas as pd
 import torch
 import torch.nn.functional as F
 
-from histo_monai.engines.device import precision, to_device
-from histo_monai.engines.last_layer.shares import keep_shares, shares_of
-from histo_monai.engines.prediction import predict, single_view, take_statistics
+from histo_monai.engines.prediction import predict
 from histo_monai.engines.task import Task
 from histo_monai.loading.labeled import LabeledLoader, PatchReading
 from histo_monai.networks.task_model import TaskModel
@@ -48,21 +46,6 @@ class Seen(NamedTuple):
 
     own: torch.Tensor
     around: torch.Tensor
-
-
-def adapt(model: TaskModel, task: Task, statistics: LabeledLoader, *, keeps_shares: bool) -> None:
-    """Statistics of batch-norms from patches whose labels are not looked at; shares of them as they were, if asked.
-
-    Args:
-        model: changed.
-        task: what is predicted, and where.
-        statistics: shuffled patches, see `take_statistics`.
-        keeps_shares: see `last_layer.shares`.
-    """
-    shares = shares_of(model, task, statistics) if keeps_shares else None
-    take_statistics(model, task, statistics)
-    if shares is not None:
-        keep_shares(model, task, statistics, shares)
 
 
 def guesses_of_neighbors(
@@ -137,22 +120,17 @@ def see(model: TaskModel, task: Task, reading: PatchReading, rows: pd.DataFrame,
 
 def _over_fields(model: TaskModel, task: Task, fields: LabeledLoader) -> torch.Tensor:
     """Of patches and of their neighbors, Shape (2, n, K)."""
-    to_device(model, task.device)
-    model.eval()
-    found = []
-    for pixels, _ in fields.loader:
-        side = pixels.shape[-1] // FIELD
-        cut = pixels.unflatten(-2, (FIELD, side)).unflatten(
-            -1, (FIELD, side)
-        )  # (n, 1, 3, rows, P, columns, P)
-        patches = cut.permute(0, 3, 5, 1, 2, 4, 6).flatten(0, 2)
-        with torch.no_grad(), precision(task.device):
-            outputs = model(single_view(patches, task.patch_px, task.device))
-        words = _words(task.objective.predictions(outputs).float().cpu(), task)
-        words = words.unflatten(0, (len(pixels), FIELD**2))
-        own = words[:, FIELD**2 // 2]
-        found.append(torch.stack([own, (words.sum(dim=1) - own) / (FIELD**2 - 1)]))
-    return torch.cat(found, dim=1)
+    predictions = predict(model, task, ((_patches_of(pixels), rows) for pixels, rows in fields.loader))
+    words = _words(predictions, task).unflatten(0, (-1, FIELD**2))
+    own = words[:, FIELD**2 // 2]
+    return torch.stack([own, (words.sum(dim=1) - own) / (FIELD**2 - 1)])
+
+
+def _patches_of(fields: torch.Tensor) -> torch.Tensor:
+    """(n, 1, 3, 3 P, 3 P) -> (9 n, 1, 3, P, P), row by row of each field."""
+    side = fields.shape[-1] // FIELD
+    cut = fields.unflatten(-2, (FIELD, side)).unflatten(-1, (FIELD, side))  # (n, 1, 3, rows, P, columns, P)
+    return cut.permute(0, 3, 5, 1, 2, 4, 6).flatten(0, 2)
 
 
 def _words(predictions: torch.Tensor, task: Task) -> torch.Tensor:

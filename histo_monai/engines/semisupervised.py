@@ -15,9 +15,9 @@ from torch import nn
 from histo_monai.engines.device import in_memory_order, precision, to_device
 from histo_monai.engines.fit import Records, fit
 from histo_monai.engines.handlers import ScheduledRates
-from histo_monai.engines.last_layer.shares import keep_shares, shares_of
+from histo_monai.engines.last_layer.shares import adapt
 from histo_monai.engines.means import attach_means
-from histo_monai.engines.prediction import build_evaluator, take_statistics
+from histo_monai.engines.prediction import build_evaluator
 from histo_monai.engines.task import Task
 from histo_monai.loading.labeled import HiddenLabels, LabeledLoader
 from histo_monai.loading.streams import SideBySide
@@ -63,7 +63,7 @@ def train_student(
     picture: PairPicture,
     records: Records,
     statistics: LabeledLoader | None = None,
-    keeps_shares: bool = False,
+    shares: torch.Tensor | None = None,
     start_share: float = 0.0,
     hidden: HiddenLabels | None = None,
     guesses: torch.Tensor | None = None,
@@ -84,7 +84,7 @@ def train_student(
         records: where traces are left.
         statistics: what the last student takes the statistics of its batch-norms from, see `take_statistics`; None:
             those of training stay.
-        keeps_shares: whether its shares of `statistics` end as they began, see `engines.last_layer.shares`.
+        shares: that it ends with of `statistics`, see `engines.last_layer.shares`; None: those that it came to.
         start_share: 0..1; how far the last student's weights are drawn back to those that it started from. Weights on
             the line between a model and one that was trained from it predict as an average of both does, or better
             (Wortsman et al. 2022). Without effect where `statistics` is None.
@@ -95,7 +95,6 @@ def train_student(
         ArithmeticError: the loss is not finite.
     """
     to_device(method.network, task.device)
-    shares = shares_of(method.model, task, statistics) if statistics and keeps_shares else None
     start = [parameter.detach().clone() for parameter in method.model.parameters()] if start_share else []
     shared = SharedRows(method.network, task.device)
     optimizer = method.optimizer(schedule)
@@ -125,9 +124,7 @@ def train_student(
         if start_share:
             draw_back(method.model, start, start_share)
         with shared.divided():
-            take_statistics(method.model, task, statistics)
-        if shares is not None:
-            keep_shares(method.model, task, statistics, shares)
+            adapt(method.model, task, statistics, shares)
     evaluator.run(validation.loader)
     return StudentResult(curves, dict(evaluator.state.metrics), picture(*step.show(shown)))
 

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from histo_monai.engines.fit import Records
-from histo_monai.engines.last_layer.shares import shares_of
-from histo_monai.engines.neighbors import Seen, Weighing, adapt, combine, guesses_of_neighbors, see, weigh
+from histo_monai.engines.last_layer.shares import adapt, shares_of
+from histo_monai.engines.neighbors import Seen, Weighing, combine, guesses_of_neighbors, see, weigh
 from histo_monai.engines.prediction import predict, take_statistics
 from histo_monai.engines.semisupervised import train_student
 from histo_monai.engines.task import Task
@@ -129,6 +129,7 @@ def test_adapted_is_what_a_student_without_steps_is(wave_task: Callable[..., Wav
     train = split_rows(task.patches, "train")
     statistics = task.shuffled(train, 8, seed=0, purpose="statistics", num_batches=2)
     start = _model(task.num_outputs)
+    shares = shares_of(start, task, statistics) if keeps else None
     labeled, unlabeled = two_streams(task.reading, train.head(6), train, 4, mu=2, seed=0, num_batches=3)
     method: Any = METHODS["adabn"](
         model=copy.deepcopy(start),
@@ -149,7 +150,7 @@ def test_adapted_is_what_a_student_without_steps_is(wave_task: Callable[..., Wav
         picture=lambda *shown: torch.zeros(2, 2, 3).numpy(),
         records=Records(),
         statistics=statistics,
-        keeps_shares=keeps,
+        shares=shares,
     )
     assert result.curves == []
     assert set(result.validation) == {"loss", "accuracy"}
@@ -158,10 +159,8 @@ def test_adapted_is_what_a_student_without_steps_is(wave_task: Callable[..., Wav
     student = method.model.state_dict()
     moved = {name for name, value in expected.state_dict().items() if not torch.equal(value, student[name])}
     assert moved == ({"head.linear.bias"} if keeps else set())
-    if keeps:
-        torch.testing.assert_close(
-            shares_of(method.model, task, statistics), shares_of(start, task, statistics), rtol=0, atol=1e-5
-        )
-    adapt(start, task, statistics, keeps_shares=keeps)
+    if shares is not None:
+        torch.testing.assert_close(shares_of(method.model, task, statistics), shares, rtol=0, atol=1e-5)
+    adapt(start, task, statistics, shares)
     for name, value in start.state_dict().items():
         assert torch.equal(value, student[name]), name

@@ -11,11 +11,13 @@ import pytest
 import torch
 
 from histo_monai.engines.fit import Records
+from histo_monai.engines.last_layer.shares import shares_of
 from histo_monai.engines.semisupervised import train_student
 from histo_monai.engines.supervised import Tuning, finetune
 from histo_monai.errors import InputError
 from histo_monai.loading import labeled as labeled_loaders
-from histo_monai.loading.streams import ShuffledBatches, for_statistics, shuffled, two_streams
+from histo_monai.loading.batches import ShuffledBatches
+from histo_monai.loading.streams import for_statistics, shuffled, two_streams
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.shared_rows import SharedRows, share_of
 from histo_monai.networks.task_model import TaskModel
@@ -123,7 +125,7 @@ def _trainings() -> dict[str, Any]:
         picture=_nothing,
         records=Records(),
         statistics=statistics,
-        keeps_shares=True,
+        shares=shares_of(model, task, statistics),
         start_share=0.5,
     )
     return {

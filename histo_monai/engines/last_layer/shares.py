@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import torch
 
-from histo_monai.engines.prediction import over_patches
+from histo_monai.engines.prediction import over_patches, take_statistics
 from histo_monai.engines.task import Task
 from histo_monai.loading.labeled import LabeledLoader
 from histo_monai.networks.task_model import TaskModel
@@ -59,6 +59,20 @@ def keep_shares(model: TaskModel, task: Task, patches: LabeledLoader, shares: to
         stretch = min(max(wanted_spread / max(spread, _CLOSE), 1 / MOST_STRETCHED), MOST_STRETCHED)
         weight.mul_(stretch)
         bias.mul_(stretch).add_(wanted - stretch * mean)
+
+
+def adapt(model: TaskModel, task: Task, patches: LabeledLoader, shares: torch.Tensor | None) -> None:
+    """Take a model's batch-norm statistics from patches, and keep its shares of them where these are given.
+
+    Args:
+        model: changed.
+        task: what is predicted, and where.
+        patches: shuffled, see `take_statistics`; their labels are not looked at.
+        shares: see `keep_shares`; None: the last layer stays.
+    """
+    take_statistics(model, task, patches)
+    if shares is not None:
+        keep_shares(model, task, patches, shares)
 
 
 def log_odds_to(logits: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
