@@ -172,7 +172,7 @@ def write_params(place: Path, dataset: str, cohort: int, changes: Sequence[str])
 
 
 def _take_encoder(folder: Path, place: Path, encoder: Path) -> None:
-    """Where it is not there, copy it from a cohort of another dataset that pretrained on the same centers of the same slides."""
+    """Unless it is there, copy it from a cohort of another dataset with the same centers of the same slides."""
     if (place / encoder / "metrics.json").exists():
         return
     pretrained_on = [Path("data/index") / name for name in ("slides.csv", "centers.csv")]

@@ -23,7 +23,8 @@ import numpy as np
 import pandas as pd
 
 from histo_monai.index.audit.leaks import find_leaks
-from histo_monai.loading.loaders import ConcentricPatches, EpochBatches
+from histo_monai.loading.batches import EpochBatches
+from histo_monai.loading.loaders import ConcentricPatches
 from histo_monai.randomness import generator
 from histo_monai.tables.columns import CENTER_COLUMNS, read_centers, whole_slide_table
 from histo_monai.tables.patches import labeled_table, read_patches, write_patches

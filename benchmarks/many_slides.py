@@ -22,7 +22,8 @@ import numpy as np
 import pandas as pd
 from read_triples import make_slide
 
-from histo_monai.loading.loaders import ConcentricPatches, EpochBatches
+from histo_monai.loading.batches import EpochBatches
+from histo_monai.loading.loaders import ConcentricPatches
 from histo_monai.process.memory import keep_freed_memory
 from histo_monai.slides import open_slide
 

@@ -19,8 +19,9 @@ from histo_monai.engines.device import in_memory_order, precision, to_device
 from histo_monai.engines.pretrain import placed, training_step
 from histo_monai.engines.semisupervised import StudentStep
 from histo_monai.engines.task import Task
+from histo_monai.loading.batches import EpochBatches
 from histo_monai.loading.labeled import PatchReading
-from histo_monai.loading.loaders import ConcentricPatches, EpochBatches, patch_loader
+from histo_monai.loading.loaders import ConcentricPatches, patch_loader
 from histo_monai.loading.streams import SideBySide, two_streams
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.start import EncoderStart

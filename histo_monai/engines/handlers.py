@@ -206,7 +206,7 @@ class OrderOfEpoch:
     """The order of the batches is that of the epoch, also where a training goes on.
 
     Args:
-        batches: with `set_epoch`, as `loading.loaders.EpochBatches`.
+        batches: with `set_epoch`, as `loading.batches.Batches`.
     """
 
     def __init__(self, batches: Any) -> None:

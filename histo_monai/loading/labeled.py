@@ -10,7 +10,8 @@ import pandas as pd
 import torch
 from torch.utils.data import DataLoader, Sampler
 
-from histo_monai.loading.loaders import EpochBatches, patch_loader
+from histo_monai.loading.batches import EpochBatches
+from histo_monai.loading.loaders import patch_loader
 from histo_monai.loading.pixels import LabeledPatches
 from histo_monai.tables.tasks import task_targets
 

@@ -1,8 +1,8 @@
-"""Tables -> batches of pixels. Nothing here draws a random number but the order of the batches."""
+"""Tables -> batches of pixels, in the order that `loading.batches` gives."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from histo_monai.errors import InputError
 from histo_monai.loading.kept import MAX_BYTES, KeptPixels
-from histo_monai.loading.order import check_divides, shuffled_order, slides_to_mix
-from histo_monai.randomness import generator
+from histo_monai.loading.order import slides_to_mix
 from histo_monai.slides import MAX_OPEN, SlidePool, concentric_boxes
 
 Patches = tuple[torch.Tensor, torch.Tensor]
@@ -96,67 +95,6 @@ class ConcentricPatches(Dataset[Patches]):
             ]
             patches[where] = slide.read_many(boxes).reshape(len(where), num_scales, 3, side, side)
         return patches
-
-
-class EpochBatches(Sampler[list[int]]):
-    """Row numbers of the batches of an epoch, as this process takes them.
-
-    The batches of an epoch are a function of (seed, epoch) alone. With several processes each batch is cut into
-    contiguous shares of equal size, so the union of the shares is the batch that one process would have seen.
-
-    Args:
-        num_samples: rows of the table.
-        batch_size: of all processes together.
-        seed: of the order; None keeps the table's order and the last, shorter batch (validation).
-        rank: this process.
-        world_size: number of processes.
-        slides: number of each row's slide, to read few slides at a time, see `order.shuffled_order`.
-
-    Raises:
-        InputError: with a seed: the batch does not divide among the processes, or is larger than the table.
-    """
-
-    def __init__(
-        self,
-        num_samples: int,
-        batch_size: int,
-        *,
-        seed: int | None,
-        rank: int = 0,
-        world_size: int = 1,
-        slides: NDArray[np.int32] | None = None,
-    ) -> None:
-        if seed is not None:
-            check_divides(batch_size, world_size)
-        if seed is not None and num_samples < batch_size:
-            raise InputError(
-                f"{num_samples} training samples do not fill one batch of {batch_size}; lower batch_size"
-            )
-        self.num_samples = num_samples
-        self.batch_size = batch_size
-        self.seed = seed
-        self.rank = rank
-        self.world_size = world_size
-        self.slides = slides
-        self.epoch = 0
-
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch that the next iteration gives."""
-        self.epoch = epoch
-
-    def __len__(self) -> int:
-        if self.seed is None:
-            return -(-self.num_samples // self.batch_size)
-        return self.num_samples // self.batch_size
-
-    def __iter__(self) -> Iterator[list[int]]:
-        rows = np.arange(self.num_samples)
-        if self.seed is not None:
-            draw = generator(self.seed, "batches", self.epoch)
-            rows = shuffled_order(draw, self.num_samples, self.slides, MAX_OPEN)
-        for i in range(len(self)):
-            batch = rows[i * self.batch_size : (i + 1) * self.batch_size]
-            yield np.array_split(batch, self.world_size)[self.rank].tolist()
 
 
 def _as_read(batch: Any) -> Any:

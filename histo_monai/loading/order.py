@@ -13,23 +13,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from histo_monai.errors import InputError
-
 SHARE_ROWS = 128
 """Most rows of a slide that come near each other: each of eight reading processes opens a slide for sixteen of them."""
-
-
-def check_divides(batch_size: int, world_size: int) -> None:
-    """Refuse batches that processes cannot have equal shares of.
-
-    Raises:
-        InputError: names both numbers.
-    """
-    if batch_size % world_size:
-        raise InputError(
-            f"batch_size {batch_size} does not divide among {world_size} processes; make it a multiple, "
-            "or set HISTO_MONAI_RANKS"
-        )
 
 
 def shuffled_order(

@@ -10,126 +10,12 @@ import ignite.distributed as idist
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from torch.utils.data import DataLoader, Sampler
+from torch.utils.data import DataLoader
 
 from histo_monai.errors import InputError
+from histo_monai.loading.batches import DrawnBatches, ShuffledBatches
 from histo_monai.loading.labeled import LabeledLoader, PatchReading
 from histo_monai.loading.loaders import Patches
-from histo_monai.loading.order import check_divides, shuffled_order
-from histo_monai.randomness import generator
-from histo_monai.slides import MAX_OPEN
-
-
-class ShuffledBatches(Sampler[list[int]]):
-    """Full batches of an epoch: one shuffled pass over the rows after the other, until the epoch has its batches.
-
-    A pass ends in the middle of a batch if need be and the next one begins there, reshuffled; so every batch is full,
-    and with at least `ceil(num_samples / batch_size)` batches every row comes at least once.
-
-    Args:
-        num_samples: rows of the table, at least 1.
-        batch_size: rows of a batch; more than there are rows means that some come twice.
-        num_batches: of an epoch; None for as few as show every row.
-        seed: of the order.
-        purpose: tells apart streams of one seed.
-        slides: number of each row's slide, to read few slides at a time, see `order.shuffled_order`.
-        rank: this process, which takes a contiguous share of each batch.
-        world_size: number of processes.
-    """
-
-    def __init__(
-        self,
-        num_samples: int,
-        batch_size: int,
-        *,
-        num_batches: int | None = None,
-        seed: int,
-        purpose: str,
-        slides: NDArray[np.int32] | None = None,
-        rank: int = 0,
-        world_size: int = 1,
-    ) -> None:
-        if num_samples < 1:
-            raise InputError(f"no {purpose} patch to train on")
-        check_divides(batch_size, world_size)
-        self.num_samples = num_samples
-        self.batch_size = batch_size
-        self.num_batches = num_batches or -(-num_samples // batch_size)
-        self.seed = seed
-        self.purpose = purpose
-        self.slides = slides
-        self.rank = rank
-        self.world_size = world_size
-        self.epoch = 0
-
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch that the next iteration gives."""
-        self.epoch = epoch
-
-    def __len__(self) -> int:
-        return self.num_batches
-
-    def __iter__(self) -> Iterator[list[int]]:
-        waiting = np.empty(0, dtype=np.int64)
-        passes = 0
-        for _ in range(self.num_batches):
-            while len(waiting) < self.batch_size:
-                draw = generator(self.seed, self.purpose, self.epoch, passes)
-                order = shuffled_order(draw, self.num_samples, self.slides, MAX_OPEN)
-                waiting = np.concatenate([waiting, order])
-                passes += 1
-            share = self.batch_size // self.world_size
-            yield waiting[self.rank * share : (self.rank + 1) * share].tolist()
-            waiting = waiting[self.batch_size :]
-
-
-class DrawnBatches(Sampler[list[int]]):
-    """Full batches of an epoch, of rows that are drawn with chances of their own, again and again.
-
-    Args:
-        chances: probability of each row, shape (n,); their sum is 1.
-        batch_size: rows of a batch.
-        num_batches: of an epoch.
-        seed: of the draw.
-        purpose: tells apart streams of one seed.
-        rank: this process, which takes a contiguous share of each batch.
-        world_size: number of processes.
-    """
-
-    def __init__(
-        self,
-        chances: NDArray[np.float64],
-        batch_size: int,
-        *,
-        num_batches: int,
-        seed: int,
-        purpose: str,
-        rank: int = 0,
-        world_size: int = 1,
-    ) -> None:
-        check_divides(batch_size, world_size)
-        self.chances = chances
-        self.batch_size = batch_size
-        self.num_batches = num_batches
-        self.seed = seed
-        self.purpose = purpose
-        self.rank = rank
-        self.world_size = world_size
-        self.epoch = 0
-
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch that the next iteration gives."""
-        self.epoch = epoch
-
-    def __len__(self) -> int:
-        return self.num_batches
-
-    def __iter__(self) -> Iterator[list[int]]:
-        draw = generator(self.seed, self.purpose, self.epoch)
-        drawn = draw.choice(len(self.chances), (self.num_batches, self.batch_size), p=self.chances)
-        share = self.batch_size // self.world_size
-        for rows in drawn:
-            yield rows[self.rank * share : (self.rank + 1) * share].tolist()
 
 
 def shuffled(

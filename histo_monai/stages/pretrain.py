@@ -21,7 +21,8 @@ from histo_monai.engines.ranks import run_in_ranks
 from histo_monai.engines.resume import fingerprint
 from histo_monai.environment import Environment, read_environment
 from histo_monai.imports import stage_sha256
-from histo_monai.loading.loaders import ConcentricPatches, EpochBatches, patch_loader
+from histo_monai.loading.batches import EpochBatches
+from histo_monai.loading.loaders import ConcentricPatches, patch_loader
 from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.start import EncoderStart
 from histo_monai.params import Params, load_params

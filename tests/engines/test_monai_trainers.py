@@ -26,7 +26,7 @@ from histo_monai.engines.handlers import (
     TrainingDivergedError,
 )
 from histo_monai.engines.resume import ResumePoint
-from histo_monai.loading.loaders import EpochBatches
+from histo_monai.loading.batches import EpochBatches
 from histo_monai.networks.average import StudentAndAverage
 from histo_monai.pretext.lookahead import Lookahead
 from histo_monai.schedule import Schedule

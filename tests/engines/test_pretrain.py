@@ -15,7 +15,8 @@ from torch.utils.data import Dataset
 from histo_monai.engines.fit import Records
 from histo_monai.engines.handlers import TrainingDivergedError
 from histo_monai.engines.pretrain import PretrainResult, pretrain
-from histo_monai.loading.loaders import EpochBatches, patch_loader
+from histo_monai.loading.batches import EpochBatches
+from histo_monai.loading.loaders import patch_loader
 from histo_monai.networks.start import EncoderStart
 from histo_monai.pretext.protocol import Task
 from histo_monai.pretext.random.method import Random

@@ -6,7 +6,8 @@ import pytest
 import tifffile
 import torch
 
-from histo_monai.loading.loaders import ConcentricPatches, EpochBatches, patch_loader
+from histo_monai.loading.batches import EpochBatches
+from histo_monai.loading.loaders import ConcentricPatches, patch_loader
 from histo_monai.slides import concentric_boxes, open_slide
 
 

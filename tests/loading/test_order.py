@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from histo_monai.loading.loaders import EpochBatches
+from histo_monai.loading.batches import EpochBatches, ShuffledBatches
 from histo_monai.loading.order import SHARE_ROWS, shuffled_order, slides_to_mix
-from histo_monai.loading.streams import ShuffledBatches
 from histo_monai.randomness import generator
 
 BATCH = 64

@@ -11,7 +11,8 @@ import torch
 from PIL import Image
 
 from histo_monai.files.trees import read_image
-from histo_monai.loading.loaders import EpochBatches, patch_loader
+from histo_monai.loading.batches import EpochBatches
+from histo_monai.loading.loaders import patch_loader
 from histo_monai.loading.pixels import LabeledPatches
 from histo_monai.loading.reader import resize_square
 from histo_monai.slides import Box, open_slide

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from histo_monai.loading.streams import DrawnBatches, ShuffledBatches
+from histo_monai.loading.batches import DrawnBatches, ShuffledBatches
 
 
 def _rows(batches: ShuffledBatches, epoch: int) -> list[list[int]]:

@@ -16,7 +16,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from histo_monai.engines.fit import Records
 from histo_monai.engines.pretrain import PretrainResult, pretrain, training_step
-from histo_monai.loading.loaders import EpochBatches, patch_loader
+from histo_monai.loading.batches import EpochBatches
+from histo_monai.loading.loaders import patch_loader
 from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.start import EncoderStart
 from histo_monai.networks.task_model import LinearHead, from_encoder

@@ -12,7 +12,8 @@ from torch.utils.data import Dataset
 
 from histo_monai.engines.fit import Records
 from histo_monai.engines.pretrain import PretrainResult, pretrain
-from histo_monai.loading.loaders import EpochBatches, patch_loader
+from histo_monai.loading.batches import EpochBatches
+from histo_monai.loading.loaders import patch_loader
 from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.start import EncoderStart

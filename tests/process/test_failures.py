@@ -15,7 +15,8 @@ from torch.utils.data import Dataset
 
 from histo_monai.__main__ import _one_line
 from histo_monai.files.processes import map_over_processes
-from histo_monai.loading.loaders import EpochBatches, patch_loader
+from histo_monai.loading.batches import EpochBatches
+from histo_monai.loading.loaders import patch_loader
 from histo_monai.slides import SlideError
 
 HERE = os.getpid()

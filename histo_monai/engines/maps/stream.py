@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from histo_monai.engines.maps.models import MapPlan
-from histo_monai.loading.loaders import EpochBatches, patch_loader
+from histo_monai.loading.batches import EpochBatches
+from histo_monai.loading.loaders import patch_loader
 from histo_monai.mapping.blocks import CellBlocks
 from histo_monai.mapping.cells import slide_grid, tissue_cells
 from histo_monai.mapping.grid import Grid
