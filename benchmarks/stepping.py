@@ -17,7 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from histo_monai.engines.device import in_memory_order, precision, to_device
 from histo_monai.engines.pretrain import placed, training_step
-from histo_monai.engines.semisupervised import StudentStep
+from histo_monai.engines.students.training import StudentStep
 from histo_monai.engines.task import Task
 from histo_monai.loading.batches import EpochBatches
 from histo_monai.loading.labeled import PatchReading

@@ -108,7 +108,7 @@ class Run(NamedTuple):
 
     @property
     def student_folder(self) -> Path:
-        """What `consistency` leaves: the last student, choice, metrics, curves, pictures."""
+        """What `consistency` leaves: the student, choice, metrics, curves, pictures."""
         return DATA / "models" / self.name / STUDENT
 
     @property

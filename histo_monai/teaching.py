@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 
 import torch
@@ -9,8 +10,8 @@ import torch
 from histo_monai.assembly import Assembly, TrainingRows, schedule_of
 from histo_monai.engines.fit import Records
 from histo_monai.engines.last_layer.shares import adapt, shares_of
-from histo_monai.engines.neighbors import guesses_of_neighbors
-from histo_monai.engines.semisupervised import PairPicture, StudentResult, train_student
+from histo_monai.engines.students.neighbors import guesses_of_neighbors
+from histo_monai.engines.students.training import PairPicture, StudentResult, train_student
 from histo_monai.imports import stage_sha256
 from histo_monai.loading.labeled import HiddenLabels
 from histo_monai.loading.streams import for_statistics, two_streams
@@ -30,7 +31,7 @@ def teach_student(
     picture: PairPicture,
     records: Records,
 ) -> StudentResult:
-    """A fine-tuned model and unlabeled patches -> the last student, in `model`.
+    """A fine-tuned model and unlabeled patches -> a student, in `model`.
 
     Args:
         assembly: the experiment.
@@ -54,6 +55,7 @@ def teach_student(
     shares = None
     if statistics is not None and section.keep_shares:
         shares = shares_of(model, assembly.task, statistics)
+    start = copy.deepcopy(model)
     guesses = None
     if settings.asks_neighbors:
         if statistics is not None:
@@ -91,12 +93,13 @@ def teach_student(
         records=records,
         statistics=statistics,
         shares=shares,
-        start_share=section.start_share,
+        start=start,
+        start_shares=section.start_shares,
     )
 
 
 def _guesses(assembly: Assembly, model: TaskModel, rows: TrainingRows) -> torch.Tensor:
-    """Of the unlabeled patches, see `engines.neighbors`."""
+    """Of the unlabeled patches, see `engines.students.neighbors`."""
     size = assembly.params.evaluate.batch_size
     guesses, weighing = guesses_of_neighbors(
         model, assembly.task, assembly.reading, rows.unlabeled, rows.validation, size

@@ -18,6 +18,6 @@ RECIPE = StudentRecipe(
     stain=0.0,
     batchnorm_patches=0,
     keep_shares=False,
-    start_share=0.0,
+    start_shares=(0.0,),
     strong=_STRONG,
 )

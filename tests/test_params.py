@@ -247,34 +247,34 @@ def test_shares_are_kept_and_students_drawn_back_where_there_are_patches_to_take
     tree: Any,
 ) -> None:
     recipe = tree["consistency"]["recipe"]["two_classes"]
-    recipe |= {"keep_shares": False, "start_share": 0.0, "batchnorm_patches": 0}
+    recipe |= {"keep_shares": False, "start_shares": [0.0, 1.0], "batchnorm_patches": 0}
     assert not parse_params(tree).student_recipe("mixed_teacher", "two_classes").keep_shares
     recipe |= {"keep_shares": True}
     with pytest.raises(
         ParamsError, match=r"recipe\.two_classes\.keep_shares: true, .*batchnorm_patches: 1024"
     ):
         parse_params(tree)
-    recipe |= {"keep_shares": False, "start_share": 0.5}
-    with pytest.raises(ParamsError, match=r"two_classes\.start_share: 0\.5, .*batchnorm_patches: 1024"):
+    recipe |= {"keep_shares": False, "start_shares": [0.0, 0.5]}
+    with pytest.raises(ParamsError, match=r"two_classes\.start_shares: 0\.5, .*batchnorm_patches: 1024"):
         parse_params(tree)
     recipe |= {"keep_shares": True, "batchnorm_patches": 64}
     parsed = parse_params(tree).student_recipe("mixed_teacher", "two_classes")
     assert parsed.keep_shares
-    assert parsed.start_share == 0.5
+    assert parsed.start_shares == (0.0, 0.5)
 
 
 def test_what_a_method_has_of_a_recipe_stands_in_its_place(tree: Any) -> None:
     of_kind = {"two_classes": 0.25, "many_classes": 0.5, "scores": 0.75}
-    own = {"epochs": 3, "plain_share": 0.25, "stain": 0.25, "start_share": 0.125}
+    own = {"epochs": 3, "plain_share": 0.25, "stain": 0.25}
     tree["consistency"]["methods"]["neighbors"] |= own | {"plain_share": of_kind, "stain": of_kind}
-    params = parse_params(_set(tree, "consistency.recipe.two_classes.start_share", 0.5))
+    params = parse_params(tree)
     recipe = params.student_section("mixed_teacher", "two_classes")
     assert isinstance(recipe, StudentRecipe)
     assert as_tree(recipe) == as_tree(params.consistency.recipe.two_classes) | {
         "strong": as_tree(params.consistency.strong)
     }
     assert params.student_section("neighbors", "two_classes") == dataclasses.replace(recipe, **own)
-    without_steps = dataclasses.replace(recipe, epochs=0, start_share=0.0)
+    without_steps = dataclasses.replace(recipe, epochs=0, start_shares=(0.0,))
     assert params.student_section("adabn", "two_classes") == without_steps
     assert params.student_section("paper", "two_classes") == params.consistency.datasets["camelyon16"]
 

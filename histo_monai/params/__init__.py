@@ -138,11 +138,12 @@ def _check_recipes(params: Params) -> None:
                 f"consistency.recipe.{kind}.keep_shares: true, and there is no patch to take shares of; set "
                 "batchnorm_patches: 1024 beside it, or keep_shares: false"
             )
-        if recipe.start_share and not recipe.batchnorm_patches:
+        between = [share for share in recipe.start_shares if 0 < share < 1]
+        if between and not recipe.batchnorm_patches:
             raise ParamsError(
-                f"consistency.recipe.{kind}.start_share: {recipe.start_share:g}, and there is no patch to take "
+                f"consistency.recipe.{kind}.start_shares: {between[0]:g}, and there is no patch to take "
                 "statistics from of weights between two models; set batchnorm_patches: 1024 beside it, or "
-                "start_share: 0"
+                "start_shares: [0.0]"
             )
 
 

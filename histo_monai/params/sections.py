@@ -88,7 +88,7 @@ class TrainingParams:
     """As in `Recipe`: the statistics of training stay."""
     keep_shares: ClassVar[bool] = False
     """As in `TeachingRecipe`."""
-    start_share: ClassVar[float] = 0.0
+    start_shares: ClassVar[tuple[float, ...]] = (0.0,)
     """Likewise."""
 
     epochs: Count

@@ -29,7 +29,7 @@ class Batch:
         step: all chance is a function of it: several processes that train do the same step side by side, on the whole
             batch, and only encoders (`networks.encoder.Encoder`) share its rows, see `networks.shared_rows`.
         guesses: where the method asks for them, what the model that it starts from says of each unlabeled patch and of
-            its neighbors, see `engines.neighbors`, shape (mu B, K): probabilities of classes, or scores.
+            its neighbors, see `engines.students.neighbors`, shape (mu B, K): probabilities of classes, or scores.
     """
 
     labeled: torch.Tensor

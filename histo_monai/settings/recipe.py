@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Generic, Literal, TypeVar, get_args
 
-from histo_monai.settings.rules import Count, CountOrZero, Fraction, Positive, Range
+from histo_monai.settings.rules import Count, CountOrZero, Fraction, Positive, Range, Unique
 
 LabelKind = Literal["two_classes", "many_classes", "scores"]
 """What is learned. Each kind has recipes: what is right for two classes is not for nine or for scores."""
@@ -80,8 +80,9 @@ class TeachingRecipe(Recipe):
     Attributes:
         keep_shares: the student calls as many of the patches of `batchnorm_patches` each class as the model that it
             came from, or its scores have the same mean and spread; see `engines.last_layer.shares`.
-        start_share: part that the weights of the model that it came from have in those that are kept, 0..1.
+        start_shares: parts that the weights of the model that it came from may have in those that are kept, 0..1;
+            several: that which loses least on validation patches.
     """
 
     keep_shares: bool
-    start_share: Fraction
+    start_shares: Annotated[tuple[Fraction, ...], Unique()]

@@ -17,7 +17,7 @@ from histo_monai.engines.events import write_end
 from histo_monai.engines.fit import Records
 from histo_monai.engines.ranks import run_in_ranks
 from histo_monai.engines.resume import fingerprint
-from histo_monai.engines.semisupervised import StudentResult
+from histo_monai.engines.students.training import StudentResult
 from histo_monai.environment import read_environment
 from histo_monai.evaluation.choice import choose
 from histo_monai.idle import NO_PATCHES, has_patches, leave_empty
@@ -100,6 +100,7 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
     metrics = {
         **validation_metrics(result.validation),
         **{f"num_{name}": len(getattr(rows, name)) for name in ("labeled", "unlabeled", "validation")},
+        "start_share": result.start_share,
         "student_chosen": int(choice.chosen == STUDENT),
     }
     described = {

@@ -14,9 +14,9 @@ import torch
 
 from histo_monai.engines.fit import Records
 from histo_monai.engines.last_layer.shares import adapt, shares_of
-from histo_monai.engines.neighbors import Seen, Weighing, combine, guesses_of_neighbors, see, weigh
 from histo_monai.engines.prediction import predict, take_statistics
-from histo_monai.engines.semisupervised import train_student
+from histo_monai.engines.students.neighbors import Seen, Weighing, combine, guesses_of_neighbors, see, weigh
+from histo_monai.engines.students.training import train_student
 from histo_monai.engines.task import Task
 from histo_monai.loading.labeled import PatchReading
 from histo_monai.loading.streams import two_streams

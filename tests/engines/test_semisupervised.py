@@ -11,9 +11,9 @@ import pytest
 import torch
 from ignite.engine import Engine
 
-from histo_monai.engines import semisupervised as engine_module
 from histo_monai.engines.fit import Records
-from histo_monai.engines.semisupervised import StudentResult, StudentStep, train_student
+from histo_monai.engines.students import training as engine_module
+from histo_monai.engines.students.training import StudentResult, StudentStep, train_student
 from histo_monai.loading.labeled import HiddenLabels
 from histo_monai.loading.streams import two_streams
 from histo_monai.networks.encoder import build_encoder

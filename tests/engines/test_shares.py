@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from histo_monai.engines.fit import Records
 from histo_monai.engines.last_layer.shares import keep_shares, log_odds_to, shares_of
 from histo_monai.engines.prediction import predict, take_statistics
-from histo_monai.engines.semisupervised import train_student
+from histo_monai.engines.students.training import train_student
 from histo_monai.loading.labeled import LabeledLoader
 from histo_monai.loading.streams import two_streams
 from histo_monai.networks.encoder import build_encoder
@@ -141,7 +141,7 @@ def test_a_student_ends_with_the_shares_that_it_began_with(wave_task: TaskBuilde
 def test_a_student_that_is_drawn_back_is_between_its_start_and_where_it_came(wave_task: TaskBuilder) -> None:
     task = wave_task(16)
     start = _model(task)
-    (far, _), (near, statistics) = (_student(start, task, start_share=share) for share in (0.0, 0.25))
+    (far, _), (near, statistics) = (_student(start, task, start_shares=(share,)) for share in (0.0, 0.25))
     own, ends = dict(near.named_parameters()), (dict(start.named_parameters()), dict(far.named_parameters()))
     assert not torch.equal(*(end["head.linear.weight"] for end in ends))
     for name, value in own.items():

@@ -14,7 +14,7 @@ from ignite.engine import Engine, State
 
 from histo_monai.engines.device import to_device
 from histo_monai.engines.pretrain import placed, training_step
-from histo_monai.engines.semisupervised import StudentStep
+from histo_monai.engines.students.training import StudentStep
 from histo_monai.engines.task import Task
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.shared_rows import share_of

@@ -12,7 +12,7 @@ import torch
 
 from histo_monai.engines.fit import Records
 from histo_monai.engines.last_layer.shares import shares_of
-from histo_monai.engines.semisupervised import train_student
+from histo_monai.engines.students.training import train_student
 from histo_monai.engines.supervised import Tuning, finetune
 from histo_monai.errors import InputError
 from histo_monai.loading import labeled as labeled_loaders
@@ -126,7 +126,7 @@ def _trainings() -> dict[str, Any]:
         records=Records(),
         statistics=statistics,
         shares=shares_of(model, task, statistics),
-        start_share=0.5,
+        start_shares=(0.0, 0.5, 1.0),
     )
     return {
         "curves": [finetuned.curves, student.curves],

@@ -47,7 +47,7 @@ def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
         "choose_stages": True,  # of an encoder without stages
         "probe": True,
     }
-    for name in ("keep_shares", "start_share"):  # of students alone
+    for name in ("keep_shares", "start_shares"):  # of students alone
         del tree["finetune"]["recipe"]["two_classes"][name]
     tree |= {
         "methods": ["quarters"],

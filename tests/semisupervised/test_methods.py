@@ -31,7 +31,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "softmatch": {"momentum": 0.8},
     "mixmatch": {"temperature": 0.5, "beta": 0.75, "ramp_steps": 4},
     "mixed_teacher": {"temperature": 0.5, "beta": 0.75, "momentum": 0.8, "spread_momentum": 0.8},
-    "neighbors": {"epochs": 1, "plain_share": None, "stain": None, "start_share": 0.0},  # of the recipe
+    "neighbors": {"epochs": 1, "plain_share": None, "stain": None},  # of the recipe
     "mean_teacher": {"ramp_steps": 4},
     "rankup": {"threshold": 0.7, "ranking": 0.2, "alignment": 0.4},
 }

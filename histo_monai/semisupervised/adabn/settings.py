@@ -13,4 +13,4 @@ class AdaBNSettings(ByRecipe):
     """Nothing to set: which patches, and how many, is in the recipe, of which no step is taken."""
 
     epochs: ClassVar[int] = 0
-    start_share: ClassVar[float] = 0.0
+    start_shares: ClassVar[tuple[float, ...]] = (0.0,)

@@ -7,18 +7,17 @@ from typing import ClassVar
 
 from histo_monai.semisupervised.students.settings import UnlabeledWeight
 from histo_monai.settings.recipe import FractionOfKind
-from histo_monai.settings.rules import Count, Fraction
+from histo_monai.settings.rules import Count
 
 
 @dataclass(frozen=True)
 class NeighborsSettings(UnlabeledWeight):
-    """As `UnlabeledWeight`, and four more that stand in place of the recipe's, see `TeachingRecipe`.
+    """As `UnlabeledWeight`, and three more that stand in place of the recipe's, see `TeachingRecipe`.
 
     Attributes:
         epochs: what is learned from guesses that do not change bears more steps.
         plain_share: of labeled and unlabeled views.
         stain: of both. A guess is wrong for all patches of a slide together where its stain misleads the model.
-        start_share: what neighbors say is new to the model that the student starts from.
     """
 
     asks_neighbors: ClassVar[bool] = True
@@ -26,4 +25,3 @@ class NeighborsSettings(UnlabeledWeight):
     epochs: Count
     plain_share: FractionOfKind
     stain: FractionOfKind
-    start_share: Fraction

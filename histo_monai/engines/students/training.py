@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,6 @@ import ignite.distributed as idist
 import numpy as np
 import torch
 from ignite.engine import Engine, Events
-from torch import nn
 
 from histo_monai.engines.device import in_memory_order, precision, to_device
 from histo_monai.engines.fit import Records, fit
@@ -18,10 +18,12 @@ from histo_monai.engines.handlers import ScheduledRates
 from histo_monai.engines.last_layer.shares import adapt
 from histo_monai.engines.means import attach_means
 from histo_monai.engines.prediction import build_evaluator
+from histo_monai.engines.students.line import keep_best
 from histo_monai.engines.task import Task
 from histo_monai.loading.labeled import HiddenLabels, LabeledLoader
 from histo_monai.loading.streams import SideBySide
 from histo_monai.networks.shared_rows import SharedRows
+from histo_monai.networks.task_model import TaskModel
 from histo_monai.randomness import Step
 from histo_monai.schedule import Schedule
 from histo_monai.semisupervised.protocol import GUESSES, Batch, SemiSupervised
@@ -42,11 +44,13 @@ class StudentResult:
 
     Attributes:
         curves: one row per epoch: epoch, lr, train_..., validation_....
-        validation: means over the validation patches, of the last student.
+        start_share: of the weights of the model that the student came from in its own; at 1 it is that model.
+        validation: means over the validation patches, of the student.
         picture: weak and strong views of some unlabeled patches, with the predictions of them, (H, W, 3) uint8.
     """
 
     curves: list[dict[str, float]]
+    start_share: float
     validation: dict[str, float]
     picture: np.ndarray
 
@@ -64,11 +68,12 @@ def train_student(
     records: Records,
     statistics: LabeledLoader | None = None,
     shares: torch.Tensor | None = None,
-    start_share: float = 0.0,
+    start: TaskModel | None = None,
+    start_shares: Sequence[float] = (0.0,),
     hidden: HiddenLabels | None = None,
     guesses: torch.Tensor | None = None,
 ) -> StudentResult:
-    """Run a method; its model holds the last student afterwards.
+    """Run a method; its model holds the student afterwards.
 
     Runs in each process of `ignite.distributed`, see `networks.shared_rows`: their number does not change the training.
 
@@ -82,12 +87,12 @@ def train_student(
         seed: of the views.
         picture: draws weak and strong pairs.
         records: where traces are left.
-        statistics: what the last student takes the statistics of its batch-norms from, see `take_statistics`; None:
+        statistics: what the student takes the statistics of its batch-norms from, see `take_statistics`; None:
             those of training stay.
         shares: that it ends with of `statistics`, see `engines.last_layer.shares`; None: those that it came to.
-        start_share: 0..1; how far the last student's weights are drawn back to those that it started from. Weights on
-            the line between a model and one that was trained from it predict as an average of both does, or better
-            (Wortsman et al. 2022). Without effect where `statistics` is None.
+        start: the model that the student came from, as it was; None: the method's model as it begins.
+        start_shares: 0..1; of its weights in those that are kept: that one which loses least on `validation`, see
+            `line.keep_best`.
         hidden: what guesses are held against, see `StudentStep`; None: they are not.
         guesses: of the unlabeled rows, for a method that asks for them, see `StudentStep`.
 
@@ -95,7 +100,7 @@ def train_student(
         ArithmeticError: the loss is not finite.
     """
     to_device(method.network, task.device)
-    start = [parameter.detach().clone() for parameter in method.model.parameters()] if start_share else []
+    start = start or copy.deepcopy(method.model)
     shared = SharedRows(method.network, task.device)
     optimizer = method.optimizer(schedule)
     step = StudentStep(method, task, labeled.targets, optimizer, seed, hidden, shared=shared, guesses=guesses)
@@ -120,26 +125,18 @@ def train_student(
         images_per_step=batches.images_per_step // idist.get_world_size(),
         records=records,
     )
-    if statistics:
-        if start_share:
-            draw_back(method.model, start, start_share)
-        with shared.divided():
-            adapt(method.model, task, statistics, shares)
-    evaluator.run(validation.loader)
-    return StudentResult(curves, dict(evaluator.state.metrics), picture(*step.show(shown)))
 
+    def finish() -> None:
+        if statistics:
+            with shared.divided():
+                adapt(method.model, task, statistics, shares)
 
-@torch.no_grad()
-def draw_back(model: nn.Module, start: Sequence[torch.Tensor], share: float) -> None:
-    """Weights on the line from a model's own to others; the statistics of its batch-norms are those of neither.
+    def measure() -> dict[str, float]:
+        evaluator.run(validation.loader)
+        return dict(evaluator.state.metrics)
 
-    Args:
-        model: changed.
-        start: as many parameters, of the same shapes and in the same order.
-        share: of theirs, 0..1.
-    """
-    for own, theirs in zip(model.parameters(), start, strict=True):
-        own.lerp_(theirs, share)
+    share = keep_best(method.model, start, start_shares, finish=finish, loss=lambda: measure()["loss"])
+    return StudentResult(curves, share, measure(), picture(*step.show(shown)))
 
 
 class StudentStep:
