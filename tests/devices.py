@@ -8,11 +8,12 @@ from contextlib import AbstractContextManager, nullcontext
 import pytest
 import torch
 
-from histo_monai.engines import heatmap, prediction, pretrain, semisupervised, supervised
+from histo_monai.engines import heatmap, prediction, pretrain, supervised
 from histo_monai.engines.maps import features
+from histo_monai.engines.students import training
 
 _NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-_WITH_NETWORKS = (features, heatmap, prediction, pretrain, semisupervised, supervised)
+_WITH_NETWORKS = (features, heatmap, prediction, pretrain, supervised, training)
 
 ComputeIn = Callable[[torch.dtype], None]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -47,6 +48,8 @@ def keep_best(
             draw_back(student, start, share)
             finish()
         lost[share] = loss() if len(shares) > 1 else 0.0
+        if not math.isfinite(lost[share]):
+            lost[share] = math.inf
         if min(lost, key=lost.__getitem__) == share:
             best = copy.deepcopy(student.state_dict())
     student.load_state_dict(best)

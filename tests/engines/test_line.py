@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from histo_monai.engines.fit import Records
+from histo_monai.engines.prediction import build_evaluator
+from histo_monai.engines.students.line import draw_back, keep_best
+from histo_monai.engines.students.training import StudentResult, train_student
+from histo_monai.loading.streams import two_streams
+from histo_monai.networks.encoder import build_encoder
+from histo_monai.networks.task_model import TaskModel
+from histo_monai.schedule import Schedule
+from histo_monai.semisupervised import METHODS
+from histo_monai.tables.tasks import split_rows
+from tests.recipes import RECIPE
+from tests.waves import WaveTask
+
+TaskBuilder = Callable[..., WaveTask]
+
+
+def _point(weight: float) -> nn.Linear:
+    network = nn.Linear(1, 1)
+    network.weight.data.fill_(weight)
+    network.bias.data.zero_()
+    return network
+
+
+def _keep(wanted: float, shares: Sequence[float]) -> tuple[nn.Linear, float, list[float]]:
+    """The student of weight 1 that came from 0, where the loss is the square of what it is off."""
+    student, finished = _point(1.0), []
+
+    def finish() -> None:
+        finished.append(student.weight.item())
+        student.bias.data += 1
+
+    share = keep_best(
+        student, _point(0.0), shares, finish=finish, loss=lambda: (student.weight.item() - wanted) ** 2
+    )
+    return student, share, finished
+
+
+@pytest.mark.parametrize(
+    ("wanted", "share", "weight"), [(0.7, 0.25, 0.75), (0.6, 0.5, 0.5), (-1.0, 1.0, 0.0), (2.0, 0.0, 1.0)]
+)
+def test_the_point_that_loses_least_is_kept(wanted: float, share: float, weight: float) -> None:
+    student, taken, finished = _keep(wanted, (0.0, 0.25, 0.5, 1.0))
+    assert taken == share
+    assert student.weight.item() == weight
+    assert finished == [1.0, 0.75, 0.5]  # each from the last student, not from the point before
+    assert student.bias.item() == (0.0 if share == 1 else 1.0)  # finished once; the start is as it was
+
+
+def test_of_equal_points_the_first_is_kept() -> None:
+    assert _keep(0.5, (0.25, 0.75))[1] == 0.25
+    assert _keep(0.5, (0.75, 0.25))[1] == 0.75
+
+
+def test_a_point_whose_loss_is_no_number_is_not_kept() -> None:
+    student = _point(1.0)
+
+    def loss() -> float:
+        return student.weight.item() if student.weight.item() < 1 else float("nan")
+
+    assert keep_best(student, _point(0.0), (0.0, 0.5), finish=lambda: None, loss=loss) == 0.5
+
+
+def test_one_point_is_taken_as_it_is() -> None:
+    student = _point(1.0)
+
+    def loss() -> float:
+        raise AssertionError("nothing to choose between")
+
+    assert keep_best(student, _point(0.0), (0.25,), finish=lambda: None, loss=loss) == 0.25
+    assert student.weight.item() == 0.75
+
+
+def test_statistics_stay_where_weights_are_drawn_back() -> None:
+    own, start = nn.BatchNorm1d(2), nn.BatchNorm1d(2)
+    own.weight.data.fill_(3.0)
+    own.running_mean = torch.tensor([5.0, 6.0])
+    draw_back(own, start, 0.25)
+    torch.testing.assert_close(own.weight.data, torch.full((2,), 2.5))
+    torch.testing.assert_close(own.running_mean, torch.tensor([5.0, 6.0]))
+
+
+def _student(task: WaveTask, lr: float) -> tuple[StudentResult, TaskModel, TaskModel, float]:
+    """What a student's training leaves, its model, the start, and what the start loses in validation."""
+    torch.manual_seed(0)
+    start = TaskModel(build_encoder(), "pair", task.num_outputs)
+    train, held = split_rows(task.patches, "train"), split_rows(task.patches, "validation")
+    method: Any = METHODS["supervised"](
+        model=copy.deepcopy(start),
+        objective=task.objective,
+        patch_px=task.patch_px,
+        n_aug=7,
+        recipe=RECIPE,
+        settings=METHODS["supervised"].Settings(),
+    )
+    labeled, unlabeled = two_streams(task.reading, train.head(6), train, 4, mu=2, seed=0, num_batches=3)
+    validation = task.in_order(held, 16)
+    result = train_student(
+        method,
+        task,
+        labeled,
+        unlabeled,
+        validation,
+        schedule=Schedule(epochs=2, optimizer="sgd", lr=lr, weight_decay=0.0, milestones=()),
+        seed=0,
+        picture=lambda *shown: torch.zeros(2, 2, 3).numpy(),
+        records=Records(),
+        statistics=task.shuffled(train, 8, seed=0, purpose="statistics", num_batches=2),
+        start_shares=(0.0, 0.5, 1.0),
+    )
+    evaluator = build_evaluator(lambda patches: start.eval()(patches), task, validation.targets)
+    evaluator.run(validation.loader)
+    return result, method.model, start, float(evaluator.state.metrics["loss"])
+
+
+def test_a_student_that_harms_is_not_kept(wave_task: TaskBuilder) -> None:
+    result, model, start, _ = _student(wave_task(16), lr=0.3)
+    assert result.start_share == 1.0
+    for name, value in start.state_dict().items():
+        assert torch.equal(value, model.state_dict()[name]), name
+
+
+def test_what_is_kept_never_loses_more_in_validation_than_the_start(wave_task: TaskBuilder) -> None:
+    result, _, _, lost = _student(wave_task(16), lr=0.02)
+    assert result.start_share < 1.0
+    assert result.validation["loss"] < lost
