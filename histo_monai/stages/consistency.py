@@ -115,7 +115,7 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
     }
     with whole_folder(of_run.student_folder) as folder:
         save_model(folder / artifacts.MODEL, model.state_dict(), described)
-        write_json(folder / artifacts.CHOICE, choice.as_dict())
+        write_json(folder / artifacts.CHOICE, choice.as_dict() | {"start_share": result.start_share})
         artifacts.write_curves(folder / artifacts.CURVES, result.curves, _columns(result))
         image.imsave(folder / artifacts.PAIRS, result.picture)
         write_metrics(folder, metrics, provenance, summary=metrics)

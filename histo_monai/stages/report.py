@@ -30,7 +30,7 @@ from histo_monai.reports.site.assets import PAGE, without_libraries, write_page
 from histo_monai.reports.site.blocks import Picture, Section
 from histo_monai.reports.site.of_slide import ShownSlide, Tiling, write_shown_slide
 from histo_monai.reports.site.results import Majority, comparison_section, results_section
-from histo_monai.reports.site.training import pretraining_section, training_section
+from histo_monai.reports.site.training import of_start, pretraining_section, training_section
 from histo_monai.reports.site.vendor import found
 from histo_monai.reports.site.whole import in_order_of_interest, slides_section
 from histo_monai.reports.tables import SplitTable
@@ -164,7 +164,9 @@ def _training(draft: Path, main: Run) -> Section:
     if why_idle(main.student_folder):
         return training_section(None, None, main.name, "", [])
     choice = read_json(
-        main.student_folder / artifacts.CHOICE, "run consistency again", ["chosen", "difference"]
+        main.student_folder / artifacts.CHOICE,
+        "run consistency again",
+        ["chosen", "difference", "start_share"],
     )
     difference = choice["difference"]
     ends = (
@@ -181,7 +183,7 @@ def _training(draft: Path, main: Run) -> Section:
     student, finetuned = (
         pd.read_csv(folder / artifacts.CURVES) for folder in (main.student_folder, main.finetuned)
     )
-    return training_section(student, finetuned, main.name, pairs, [why])
+    return training_section(student, finetuned, main.name, pairs, [*of_start(choice["start_share"]), why])
 
 
 def _pretraining(draft: Path, params: Params) -> Section:

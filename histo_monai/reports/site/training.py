@@ -75,6 +75,23 @@ def training_section(
     return Section("training", title, blocks)
 
 
+def of_start(share: float) -> list[str]:
+    """How much of a student is the fine-tuned model, in words; nothing where none is.
+
+    Args:
+        share: of its weights that are the fine-tuned model's.
+    """
+    if share == 1:
+        return [
+            "No student did better on validation patches, so the student is the fine-tuned model as it was."
+        ]
+    if share > 0:
+        return [
+            f"{100 * share:g} % of the student's weights are the fine-tuned model's, as validation patches ask for."
+        ]
+    return []
+
+
 def pretraining_section(curves: dict[str, pd.DataFrame], pictures: Sequence[Picture]) -> Section:
     """Of every encoder: `curves` by its name, a row per epoch; nothing where it was not trained."""
     title = "Pretraining"

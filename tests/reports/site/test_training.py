@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from histo_monai.reports.site.blocks import Chart, Lines, Pictures
-from histo_monai.reports.site.training import training_section
+from histo_monai.reports.site.training import of_start, training_section
 
 CURVES = {
     "epoch": [1, 2],
@@ -69,3 +69,9 @@ def test_a_student_that_took_no_step_says_so_and_shows_how_it_was_chosen() -> No
     assert [block.title for block in section.blocks if isinstance(block, Pictures)] == [
         "What the student was shown"
     ]
+
+
+def test_how_much_of_a_student_is_the_fine_tuned_model_is_told() -> None:
+    assert of_start(0.0) == []
+    assert of_start(0.25)[0].startswith("25 % of the student's weights are the fine-tuned model's")
+    assert of_start(1.0)[0].endswith("so the student is the fine-tuned model as it was.")
