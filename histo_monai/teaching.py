@@ -52,9 +52,7 @@ def teach_student(
     statistics = for_statistics(
         assembly.reading, rows.unlabeled, section.batchnorm_patches, params.evaluate.batch_size, seed
     )
-    shares = None
-    if statistics is not None and section.keep_shares:
-        shares = shares_of(model, assembly.task, statistics)
+    shares = shares_of(model, assembly.task, statistics) if statistics and section.keep_shares else None
     start = copy.deepcopy(model)
     guesses = None
     if settings.asks_neighbors:
