@@ -5,29 +5,23 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
-from histo_monai.engines.fit import Records
 from histo_monai.engines.last_layer.shares import adapt, shares_of
 from histo_monai.engines.prediction import predict, take_statistics
 from histo_monai.engines.students.neighbors import Seen, Weighing, combine, guesses_of_neighbors, see, weigh
-from histo_monai.engines.students.training import train_student
 from histo_monai.engines.task import Task
 from histo_monai.loading.labeled import PatchReading
-from histo_monai.loading.streams import two_streams
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.schedule import Schedule
-from histo_monai.semisupervised import METHODS
 from histo_monai.slides import Box, open_slide
 from histo_monai.tables.patches import labeled_table
-from histo_monai.tables.tasks import split_rows
-from tests.recipes import RECIPE
+from tests.students import statistics_of, taught
 from tests.waves import WaveTask
 
 P = 32
@@ -126,41 +120,20 @@ def test_without_validation_patches_a_patch_speaks_for_itself(rows: pd.DataFrame
 @pytest.mark.parametrize("keeps", [False, True])
 def test_adapted_is_what_a_student_without_steps_is(wave_task: Callable[..., WaveTask], keeps: bool) -> None:
     task = wave_task(16)
-    train = split_rows(task.patches, "train")
-    statistics = task.shuffled(train, 8, seed=0, purpose="statistics", num_batches=2)
+    statistics = statistics_of(task)
     start = _model(task.num_outputs)
     shares = shares_of(start, task, statistics) if keeps else None
-    labeled, unlabeled = two_streams(task.reading, train.head(6), train, 4, mu=2, seed=0, num_batches=3)
-    method: Any = METHODS["adabn"](
-        model=copy.deepcopy(start),
-        objective=task.objective,
-        patch_px=task.patch_px,
-        n_aug=7,
-        recipe=RECIPE,
-        settings=METHODS["adabn"].Settings(),
-    )
-    result = train_student(
-        method,
-        task,
-        labeled,
-        unlabeled,
-        task.in_order(split_rows(task.patches, "validation"), 16),
-        schedule=Schedule(epochs=0, optimizer="adamw", lr=1.0, weight_decay=0.0, steps_per_epoch=3),
-        seed=0,
-        picture=lambda *shown: torch.zeros(2, 2, 3).numpy(),
-        records=Records(),
-        statistics=statistics,
-        shares=shares,
-    )
+    schedule = Schedule(epochs=0, optimizer="adamw", lr=1.0, weight_decay=0.0, steps_per_epoch=3)
+    result, model = taught(task, start, "adabn", schedule=schedule, shares=shares)
     assert result.curves == []
     assert set(result.validation) == {"loss", "accuracy"}
     expected = copy.deepcopy(start)
     take_statistics(expected, task, statistics)
-    student = method.model.state_dict()
+    student = model.state_dict()
     moved = {name for name, value in expected.state_dict().items() if not torch.equal(value, student[name])}
     assert moved == ({"head.linear.bias"} if keeps else set())
     if shares is not None:
-        torch.testing.assert_close(shares_of(method.model, task, statistics), shares, rtol=0, atol=1e-5)
+        torch.testing.assert_close(shares_of(model, task, statistics), shares, rtol=0, atol=1e-5)
     adapt(start, task, statistics, shares)
     for name, value in start.state_dict().items():
         assert torch.equal(value, student[name]), name

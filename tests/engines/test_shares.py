@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable
 from typing import Any
@@ -9,19 +8,14 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from histo_monai.engines.fit import Records
 from histo_monai.engines.last_layer.shares import keep_shares, log_odds_to, shares_of
 from histo_monai.engines.prediction import predict, take_statistics
-from histo_monai.engines.students.training import train_student
-from histo_monai.loading.labeled import LabeledLoader
-from histo_monai.loading.streams import two_streams
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.schedule import Schedule
-from histo_monai.semisupervised import METHODS
 from histo_monai.semisupervised.mixed_teacher.settings import MixedTeacherSettings
 from histo_monai.tables.tasks import split_rows
-from tests.recipes import RECIPE
+from tests.students import statistics_of, taught
 from tests.waves import WaveTask
 
 TaskBuilder = Callable[..., WaveTask]
@@ -96,44 +90,20 @@ def test_shares_are_as_given_and_patches_stay_in_their_order(
     assert changed == {"head.linear.bias", *["head.linear.weight"] * scores}
 
 
-def _student(model: TaskModel, task: WaveTask, **finish: Any) -> tuple[TaskModel, LabeledLoader]:
-    """The last student of a mixed teacher from a model, and the patches that its statistics are of."""
-    train = split_rows(task.patches, "train")
-    statistics = task.shuffled(train, 8, seed=0, purpose="statistics", num_batches=2)
-    labeled, unlabeled = two_streams(task.reading, train.head(6), train, 4, mu=2, seed=0, num_batches=3)
-    method = METHODS["mixed_teacher"](
-        model=copy.deepcopy(model),
-        objective=task.objective,
-        patch_px=task.patch_px,
-        n_aug=7,
-        recipe=RECIPE,
-        settings=MixedTeacherSettings(
-            weight=1.0, temperature=0.5, beta=0.75, momentum=1.0, spread_momentum=1.0
-        ),
-    )
-    train_student(
-        method,
-        task,
-        labeled,
-        unlabeled,
-        task.in_order(split_rows(task.patches, "validation"), 16),
-        schedule=Schedule(epochs=1, optimizer="sgd", lr=0.05, weight_decay=0.0, milestones=()),
-        seed=0,
-        picture=lambda *shown: torch.zeros(2, 2, 3).numpy(),
-        records=Records(),
-        statistics=statistics,
-        **finish,
-    )
-    return method.model, statistics
+def _student(task: WaveTask, model: TaskModel, **finish: Any) -> TaskModel:
+    """A student of a mixed teacher."""
+    settings = MixedTeacherSettings(weight=1.0, temperature=0.5, beta=0.75, momentum=1.0, spread_momentum=1.0)
+    schedule = Schedule(epochs=1, optimizer="sgd", lr=0.05, weight_decay=0.0, milestones=())
+    return taught(task, model, "mixed_teacher", settings, schedule=schedule, **finish)[1]
 
 
 @pytest.mark.parametrize("keeps", [False, True])
 def test_a_student_ends_with_the_shares_that_it_began_with(wave_task: TaskBuilder, keeps: bool) -> None:
     task = wave_task(16)
     model = _model(task)
-    train = split_rows(task.patches, "train")
-    first = shares_of(model, task, task.shuffled(train, 8, seed=0, purpose="statistics", num_batches=2))
-    student, statistics = _student(model, task, shares=first if keeps else None)
+    statistics = statistics_of(task)
+    first = shares_of(model, task, statistics)
+    student = _student(task, model, shares=first if keeps else None)
     apart = float((shares_of(student, task, statistics) - first).abs().max())
     assert (apart < 1e-5) == keeps
 
@@ -141,12 +111,12 @@ def test_a_student_ends_with_the_shares_that_it_began_with(wave_task: TaskBuilde
 def test_a_student_that_is_drawn_back_is_between_its_start_and_where_it_came(wave_task: TaskBuilder) -> None:
     task = wave_task(16)
     start = _model(task)
-    (far, _), (near, statistics) = (_student(start, task, start_shares=(share,)) for share in (0.0, 0.25))
+    far, near = (_student(task, start, start_shares=(share,)) for share in (0.0, 0.25))
     own, ends = dict(near.named_parameters()), (dict(start.named_parameters()), dict(far.named_parameters()))
     assert not torch.equal(*(end["head.linear.weight"] for end in ends))
     for name, value in own.items():
         torch.testing.assert_close(value, 0.25 * ends[0][name] + 0.75 * ends[1][name])
     held = {name: value.clone() for name, value in near.named_buffers()}
-    take_statistics(near, task, statistics)  # as they were taken already, of the weights between
+    take_statistics(near, task, statistics_of(task))  # as they were taken already, of the weights between
     for name, value in near.named_buffers():
         torch.testing.assert_close(value, held[name])
