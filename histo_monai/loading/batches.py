@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
 import numpy as np
@@ -16,7 +17,7 @@ from histo_monai.slides import MAX_OPEN
 Rows = NDArray[np.int64]
 
 
-class Batches(Sampler[list[int]]):
+class Batches(Sampler[list[int]], ABC):
     """Row numbers of the batches of an epoch, as this process takes them.
 
     The batches of an epoch are a function of (seed, epoch) alone. With several processes each batch is cut into
@@ -26,6 +27,7 @@ class Batches(Sampler[list[int]]):
         num_batches: of an epoch.
         batch_size: of all processes together.
         seed: of what is drawn; None: nothing is, and the last batch may be shorter.
+        purpose: tells apart draws of one seed.
         rank: this process.
         world_size: number of processes.
 
@@ -34,7 +36,14 @@ class Batches(Sampler[list[int]]):
     """
 
     def __init__(
-        self, num_batches: int, batch_size: int, *, seed: int | None, rank: int = 0, world_size: int = 1
+        self,
+        num_batches: int,
+        batch_size: int,
+        *,
+        seed: int | None,
+        purpose: str,
+        rank: int = 0,
+        world_size: int = 1,
     ) -> None:
         if seed is not None and batch_size % world_size:
             raise InputError(
@@ -44,6 +53,7 @@ class Batches(Sampler[list[int]]):
         self.num_batches = num_batches
         self.batch_size = batch_size
         self.seed = seed
+        self.purpose = purpose
         self.rank = rank
         self.world_size = world_size
         self.epoch = 0
@@ -59,9 +69,14 @@ class Batches(Sampler[list[int]]):
         for rows in self.whole():
             yield np.array_split(rows, self.world_size)[self.rank].tolist()
 
+    @abstractmethod
     def whole(self) -> Iterator[Rows]:
         """The batches of all processes together."""
-        raise NotImplementedError
+
+    def draw(self, *keys: int) -> np.random.Generator:
+        """What the epoch's batches are drawn by; keys tell apart draws of one epoch."""
+        assert self.seed is not None
+        return generator(self.seed, self.purpose, self.epoch, *keys)
 
 
 class EpochBatches(Batches):
@@ -91,7 +106,9 @@ class EpochBatches(Batches):
     ) -> None:
         full, left = divmod(num_samples, batch_size)
         num_batches = full + (seed is None and left > 0)
-        super().__init__(num_batches, batch_size, seed=seed, rank=rank, world_size=world_size)
+        super().__init__(
+            num_batches, batch_size, seed=seed, purpose="batches", rank=rank, world_size=world_size
+        )
         if seed is not None and not full:
             raise InputError(
                 f"{num_samples} training samples do not fill one batch of {batch_size}; lower batch_size"
@@ -103,8 +120,7 @@ class EpochBatches(Batches):
         """See `Batches`."""
         rows = np.arange(self.num_samples)
         if self.seed is not None:
-            draw = generator(self.seed, "batches", self.epoch)
-            rows = shuffled_order(draw, self.num_samples, self.slides, MAX_OPEN)
+            rows = shuffled_order(self.draw(), self.num_samples, self.slides, MAX_OPEN)
         for number in range(self.num_batches):
             yield rows[number * self.batch_size : (number + 1) * self.batch_size]
 
@@ -144,9 +160,10 @@ class ShuffledBatches(Batches):
         if num_samples < 1:
             raise InputError(f"no {purpose} patch to train on")
         num_batches = num_batches or -(-num_samples // batch_size)
-        super().__init__(num_batches, batch_size, seed=seed, rank=rank, world_size=world_size)
+        super().__init__(
+            num_batches, batch_size, seed=seed, purpose=purpose, rank=rank, world_size=world_size
+        )
         self.num_samples = num_samples
-        self.draws_of = (seed, purpose)
         self.slides = slides
 
     def whole(self) -> Iterator[Rows]:
@@ -155,8 +172,7 @@ class ShuffledBatches(Batches):
         passes = 0
         for _ in range(self.num_batches):
             while len(waiting) < self.batch_size:
-                draw = generator(*self.draws_of, self.epoch, passes)
-                order = shuffled_order(draw, self.num_samples, self.slides, MAX_OPEN)
+                order = shuffled_order(self.draw(passes), self.num_samples, self.slides, MAX_OPEN)
                 waiting = np.concatenate([waiting, order])
                 passes += 1
             yield waiting[: self.batch_size]
@@ -190,11 +206,11 @@ class DrawnBatches(Batches):
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
-        super().__init__(num_batches, batch_size, seed=seed, rank=rank, world_size=world_size)
+        super().__init__(
+            num_batches, batch_size, seed=seed, purpose=purpose, rank=rank, world_size=world_size
+        )
         self.chances = chances
-        self.draws_of = (seed, purpose)
 
     def whole(self) -> Iterator[Rows]:
         """See `Batches`."""
-        draw = generator(*self.draws_of, self.epoch)
-        yield from draw.choice(len(self.chances), (self.num_batches, self.batch_size), p=self.chances)
+        yield from self.draw().choice(len(self.chances), (self.num_batches, self.batch_size), p=self.chances)

@@ -119,7 +119,7 @@ class FinetuneRecipe(Recipe):
 
 
 @dataclass(frozen=True)
-class FinetuneRecipes(OfKind["FinetuneRecipe | None"]):
+class FinetuneRecipes(OfKind[FinetuneRecipe | None]):
     """None: the paper's way."""
 
     two_classes: FinetuneRecipe | None
