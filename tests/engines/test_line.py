@@ -34,9 +34,11 @@ def _keep(wanted: float, shares: Sequence[float]) -> tuple[nn.Linear, float, lis
         finished.append(student.weight.item())
         student.bias.data += 1
 
-    share = keep_best(
-        student, _point(0.0), shares, finish=finish, loss=lambda: (student.weight.item() - wanted) ** 2
-    )
+    def measure() -> dict[str, float]:
+        return {"loss": (student.weight.item() - wanted) ** 2}
+
+    share, measured = keep_best(student, _point(0.0), shares, finish=finish, measure=measure)
+    assert measured == measure()  # of the weights that are kept
     return student, share, finished
 
 
@@ -59,20 +61,22 @@ def test_of_equal_points_the_first_is_kept() -> None:
 def test_a_point_whose_loss_is_no_number_is_not_kept() -> None:
     student = _point(1.0)
 
-    def loss() -> float:
-        return student.weight.item() if student.weight.item() < 1 else float("nan")
+    def measure() -> dict[str, float]:
+        return {"loss": student.weight.item() if student.weight.item() < 1 else float("nan")}
 
-    assert keep_best(student, _point(0.0), (0.0, 0.5), finish=lambda: None, loss=loss) == 0.5
+    assert keep_best(student, _point(0.0), (0.0, 0.5), finish=lambda: None, measure=measure)[0] == 0.5
 
 
 def test_one_point_is_taken_as_it_is() -> None:
-    student = _point(1.0)
+    student, measured = _point(1.0), []
 
-    def loss() -> float:
-        raise AssertionError("nothing to choose between")
+    def measure() -> dict[str, float]:
+        measured.append(student.weight.item())
+        return {"loss": float("nan")}  # nothing to choose between
 
-    assert keep_best(student, _point(0.0), (0.25,), finish=lambda: None, loss=loss) == 0.25
+    assert keep_best(student, _point(0.0), (0.25,), finish=lambda: None, measure=measure)[0] == 0.25
     assert student.weight.item() == 0.75
+    assert measured == [0.75]
 
 
 def test_statistics_stay_where_weights_are_drawn_back() -> None:

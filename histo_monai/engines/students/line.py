@@ -18,6 +18,9 @@ from torch import nn
 
 _LOG = logging.getLogger(__name__)
 
+Measures = dict[str, float]
+"""Means over validation patches, by name."""
+
 
 def keep_best(
     student: nn.Module,
@@ -25,8 +28,8 @@ def keep_best(
     shares: Sequence[float],
     *,
     finish: Callable[[], None],
-    loss: Callable[[], float],
-) -> float:
+    measure: Callable[[], Measures],
+) -> tuple[float, Measures]:
     """Leave in a student the weights on the line that lose least; of equal ones the first.
 
     Args:
@@ -34,29 +37,31 @@ def keep_best(
         start: the model that it came from, as it was; of the same architecture.
         shares: of the start's weights, 0..1, each a point to try, at least one. At 1 it is the start, nothing changed.
         finish: called at every other point: the student's statistics and shares of classes anew.
-        loss: what the student loses on validation patches; not called where there is one point.
+        measure: called at every point: means over validation patches, "loss" among them.
 
     Returns:
-        The share that was taken.
+        The share that was taken, and what was measured there.
     """
     last = copy.deepcopy(student.state_dict())
-    lost: dict[float, float] = {}
+    measured: dict[float, Measures] = {}
+    losses: dict[float, float] = {}
     best: dict[str, torch.Tensor] = {}
     for share in shares:
         student.load_state_dict(start.state_dict() if share == 1 else last)
         if share < 1:
             draw_back(student, start, share)
             finish()
-        lost[share] = loss() if len(shares) > 1 else 0.0
-        if not math.isfinite(lost[share]):
-            lost[share] = math.inf
-        if min(lost, key=lost.__getitem__) == share:
+        measured[share] = measure()
+        loss = measured[share]["loss"]
+        losses[share] = loss if math.isfinite(loss) else math.inf
+        if min(losses, key=losses.__getitem__) == share:
             best = copy.deepcopy(student.state_dict())
     student.load_state_dict(best)
+    kept = min(losses, key=losses.__getitem__)
     if len(shares) > 1:
-        told = ", ".join(f"{of_point:.4f} with {share:g}" for share, of_point in lost.items())
-        _LOG.info("validation loss by the share of weights that is the start's: %s", told)
-    return min(lost, key=lost.__getitem__)
+        by_share = ", ".join(f"{loss:.4f} with {share:g}" for share, loss in losses.items())
+        _LOG.info("validation loss by the share of weights that is the start's: %s", by_share)
+    return kept, measured[kept]
 
 
 @torch.no_grad()

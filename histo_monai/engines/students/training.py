@@ -135,8 +135,8 @@ def train_student(
         evaluator.run(validation.loader)
         return dict(evaluator.state.metrics)
 
-    share = keep_best(method.model, start, start_shares, finish=finish, loss=lambda: measure()["loss"])
-    return StudentResult(curves, share, measure(), picture(*step.show(shown)))
+    share, measured = keep_best(method.model, start, start_shares, finish=finish, measure=measure)
+    return StudentResult(curves, share, measured, picture(*step.show(shown)))
 
 
 class StudentStep:
