@@ -187,7 +187,8 @@ def _stage(place: Path, done: str, *call: str) -> None:
     if done and (place / done).exists():
         return
     print(place.name, *call, flush=True)
-    alone = {"OMP_NUM_THREADS": "1", "HISTO_MONAI_CPUS": "1", "PYTHONPATH": str(ROOT)}
+    found = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    alone = {"OMP_NUM_THREADS": "1", "HISTO_MONAI_CPUS": "1", "PYTHONPATH": found}
     command = [sys.executable, "-m", "histo_monai", *call]
     with (place / "log").open("ab") as log:
         subprocess.run(command, cwd=place, env=os.environ | alone, stdout=log, stderr=log, check=True)

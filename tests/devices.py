@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 
 import pytest
@@ -30,10 +30,12 @@ def device(request: pytest.FixtureRequest) -> torch.device:
 
 
 @pytest.fixture
-def compute_in(monkeypatch: pytest.MonkeyPatch) -> ComputeIn:
+def compute_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[ComputeIn]:
     """A function that makes every engine compute in float32, or in bfloat16 as on a GPU, whatever the device."""
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)  # 10 bits of a float32's 23
-    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
+    backends = (torch.backends.cudnn, torch.backends.cuda.matmul)
+    before = [backend.allow_tf32 for backend in backends]
+    for backend in backends:
+        backend.allow_tf32 = False  # 10 bits of a float32's 23
 
     def compute(dtype: torch.dtype) -> None:
         def precision(device: torch.device) -> AbstractContextManager[object]:
@@ -42,4 +44,6 @@ def compute_in(monkeypatch: pytest.MonkeyPatch) -> ComputeIn:
         for engine in _WITH_NETWORKS:
             monkeypatch.setattr(engine, "precision", precision)
 
-    return compute
+    yield compute
+    for backend, allowed in zip(backends, before, strict=True):
+        backend.allow_tf32 = allowed
