@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import torch
 from torch import nn
@@ -19,6 +19,22 @@ def kept_share(decay: float, num_steps: int) -> float:
     return min(decay, 1 - 1 / (num_steps + 1))
 
 
+@torch.no_grad()
+def follow(slow: nn.Module, fast: nn.Module, kept: float) -> None:
+    """slow <- kept slow + (1 - kept) fast: weights and batch-norm statistics alike; whole numbers are copied."""
+    own: list[torch.Tensor] = list(slow.parameters())
+    leading: list[torch.Tensor] = list(fast.parameters())
+    pairs = list(zip(slow.buffers(), fast.buffers(), strict=True))
+    for buffer, ahead in pairs:
+        if buffer.is_floating_point():
+            own.append(buffer)
+            leading.append(ahead)
+    torch._foreach_lerp_(own, leading, 1.0 - kept)
+    counts = [pair for pair in pairs if not pair[0].is_floating_point()]  # batches that a batch-norm has seen
+    if counts:
+        torch._foreach_copy_(*map(list, zip(*counts, strict=True)))
+
+
 class StudentAndAverage(nn.Module, Generic[Model]):
     """Both start from one model. The average follows every step: weights and the statistics of batch-norms alike.
 
@@ -30,6 +46,7 @@ class StudentAndAverage(nn.Module, Generic[Model]):
     """
 
     num_steps: torch.Tensor
+    """Steps that the average has followed."""
 
     def __init__(self, model: Model, decay: float) -> None:
         super().__init__()
@@ -37,6 +54,7 @@ class StudentAndAverage(nn.Module, Generic[Model]):
         self.average = model.requires_grad_(False)
         self.decay = decay
         self.register_buffer("num_steps", torch.zeros((), dtype=torch.int64))
+        self._steps_done: int | None = 0
         self.train(self.training)
 
     def train(self, mode: bool = True) -> Self:
@@ -45,14 +63,19 @@ class StudentAndAverage(nn.Module, Generic[Model]):
         self.average.eval()
         return self
 
-    @torch.no_grad()
+    @property
+    def steps_done(self) -> int:
+        """`num_steps`, for which a GPU is waited once after weights were loaded, not at every step."""
+        if self._steps_done is None:
+            self._steps_done = int(self.num_steps)
+        return self._steps_done
+
     def follow(self) -> None:
-        """One step of the average towards the student; whole numbers are copied."""
+        """One step of the average towards the student."""
+        self._steps_done = self.steps_done + 1
         self.num_steps += 1
-        kept = kept_share(self.decay, int(self.num_steps))
-        theirs = self.student.state_dict()
-        for name, ours in self.average.state_dict().items():
-            if ours.is_floating_point():
-                ours.lerp_(theirs[name], 1 - kept)
-            else:
-                ours.copy_(theirs[name])
+        follow(self.average, self.student, kept_share(self.decay, self._steps_done))
+
+    def _load_from_state_dict(self, *arguments: Any, **options: Any) -> None:
+        super()._load_from_state_dict(*arguments, **options)
+        self._steps_done = None

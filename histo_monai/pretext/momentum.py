@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from histo_monai.networks.encoder import Encoder
+from histo_monai.networks.average import follow
 from histo_monai.networks.precision import at_full_precision
 
 KEY_FEATURES = 128
@@ -160,20 +161,6 @@ class MomentumContrast(nn.Module):
     def enqueue(self, keys: torch.Tensor, ids: torch.Tensor) -> None:
         """See `KeyQueue.add_all`."""
         self.queue.add_all(keys, ids)
-
-
-@torch.no_grad()
-def follow(slow: nn.Module, fast: nn.Module, momentum: float) -> None:
-    """slow <- momentum slow + (1 - momentum) fast: weights and batch-norm statistics alike."""
-    own: list[torch.Tensor] = list(slow.parameters())
-    leading: list[torch.Tensor] = list(fast.parameters())
-    for buffer, ahead in zip(slow.buffers(), fast.buffers(), strict=True):
-        if buffer.is_floating_point():
-            own.append(buffer)
-            leading.append(ahead)
-        else:
-            buffer.copy_(ahead)  # how many batches a batch-norm has seen
-    torch._foreach_lerp_(own, leading, 1.0 - momentum)
 
 
 def point_on_sphere(projection: nn.Linear, features: torch.Tensor) -> torch.Tensor:

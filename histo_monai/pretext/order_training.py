@@ -11,6 +11,7 @@ from histo_monai.pretext.orders import ORDERS, OrderPrediction
 from histo_monai.pretext.protocol import Task
 from histo_monai.pretext.settings import OrderSettings
 from histo_monai.randomness import Step
+from histo_monai.transfer import sent
 from histo_monai.transforms.views import PretrainAugmentation
 
 
@@ -52,7 +53,7 @@ class OrderTraining(OrderPrediction):
         drawn = self._augment.randomize(total, patches.shape[1]).rows(share)
         views = self._augment.apply(patches, drawn)
         orders = step.generator("order").integers(len(ORDERS), size=total)[share]
-        shown = torch.from_numpy(orders).to(patches.device, non_blocking=True).unsqueeze(1)
+        shown = sent(torch.from_numpy(orders), patches.device).unsqueeze(1)
         return Task((views, shown), shown)
 
     def optimizer(self, network: nn.Module) -> torch.optim.Optimizer:

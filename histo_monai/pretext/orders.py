@@ -33,11 +33,15 @@ class RSPNetwork(nn.Module):
         encoder: becomes part of it.
     """
 
+    places: torch.Tensor
+    """`ORDERS`, Shape (6, 3), where the network is."""
+
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
         self.encoder = encoder
         self.pair_mlp = PairMLP(encoder.num_features)
         self.head = OrderHead()
+        self.register_buffer("places", torch.tensor(ORDERS), persistent=False)
 
     def forward(self, patches: torch.Tensor, orders: torch.Tensor) -> torch.Tensor:
         """Logits over the six classes, for each of K orders in which the triples are shown.
@@ -59,7 +63,7 @@ class RSPNetwork(nn.Module):
     def logits(self, features: torch.Tensor, orders: torch.Tensor) -> torch.Tensor:
         """(n, 3, D) and (n, K) -> (n, K, 6)."""
         n, k = orders.shape
-        places = torch.tensor(ORDERS, device=orders.device)[orders]
+        places = self.places[orders]
         shown = (
             features.unsqueeze(1)
             .expand(-1, k, -1, -1)

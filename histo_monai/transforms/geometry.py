@@ -11,6 +11,8 @@ from collections.abc import Sequence
 import torch
 import torch.nn.functional as F
 
+from histo_monai.transfer import sent
+
 
 def rotation_matrix(degrees: torch.Tensor) -> torch.Tensor:
     """Turns the picture counter-clockwise about its center.
@@ -246,7 +248,7 @@ def warp(
     else:
         warped = source.new_empty((*source.shape[:2], size_px, size_px))
         for level in distinct:
-            rows = torch.tensor([row for row, own in enumerate(levels) if own == level], device=images.device)
+            rows = sent(torch.tensor([row for row, own in enumerate(levels) if own == level]), images.device)
             part = _sample(source.index_select(0, rows), matrices.index_select(0, rows), size_px, level)
             warped.index_copy_(0, rows, part)
     return warped.mul_(1 / 255) if images.dtype == torch.uint8 else warped

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
+from histo_monai.transfer import sent
 from histo_monai.transforms import geometry
 
 # (images (n, 3, H, W), this operation's parameters (n, k)) -> images
@@ -88,7 +89,7 @@ def apply_in_sequence(
     """
     groups = [group for step in schedule.T.tolist() for group in _groups(step)]
     partial_rows = [row for _, rows in groups if len(rows) < len(schedule) for row in rows]
-    on_device = torch.tensor(partial_rows, dtype=torch.int64).to(images.device, non_blocking=True)
+    on_device = sent(torch.tensor(partial_rows, dtype=torch.int64), images.device)
     start = 0
     for operation, rows in groups:
         apply = operations[operation]

@@ -7,6 +7,7 @@ import torch
 from histo_monai.transforms import geometry
 from histo_monai.transforms.parameters import ViewParameters
 from histo_monai.transforms.sequence import apply_in_sequence
+from histo_monai.transfer import sent
 
 
 def augment(
@@ -29,8 +30,8 @@ def augment(
     widths = [9, *(part.shape[-1] for part in drawn.parameters)]
     # One transfer for all parameters; nothing below waits for the device.
     packed = torch.cat([matrices.flatten(1), *(part.flatten(0, 1) for part in drawn.parameters)], dim=1)
-    on_device = packed.to(torch.float32).to(device, non_blocking=True)
-    normals = noise_pool.to(device, non_blocking=True)
+    on_device = sent(packed.to(torch.float32), device)
+    normals = sent(noise_pool, device)
     operations = [partial(operation.with_torch, normals=normals) for operation in drawn.operations]
     # Inference mode makes the many small operations cheaper; `views` itself is an ordinary tensor.
     views = torch.empty((len(patches), 3, size_px, size_px), dtype=torch.float32, device=device)

@@ -27,6 +27,7 @@ from histo_monai.randomness import Step
 from histo_monai.schedule import Schedule
 from histo_monai.semisupervised import METHODS
 from histo_monai.semisupervised.protocol import Batch
+from histo_monai.semisupervised.students.mixing import Mixing
 from tests.conftest import ROOT
 from tests.devices import ComputeIn
 
@@ -56,10 +57,19 @@ def _as(x: torch.Tensor, device: torch.device, dtype: torch.dtype) -> torch.Tens
     return x.to(device, dtype) if x.is_floating_point() else x.to(device)
 
 
-def _gradients(network: torch.nn.Module) -> torch.Tensor:
-    """All of them, one vector, float64, on the CPU."""
-    found = [p.grad.flatten() for p in network.parameters() if p.grad is not None]
-    return torch.cat(found).double().cpu()
+class _Gradients:
+    """All of a network as one vector, float64, on the CPU, from before each step: Nesterov's adds to them on a GPU."""
+
+    def __init__(self, network: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        self._network = network
+        self.last = torch.zeros(0)
+        getattr(optimizer, "inner", optimizer).register_step_pre_hook(
+            self._keep
+        )  # Lookahead's takes the steps
+
+    def _keep(self, *_: Any) -> None:
+        found = [p.grad.flatten() for p in self._network.parameters() if p.grad is not None]
+        self.last = torch.cat(found).double().cpu()
 
 
 def _pretext_step(name: str, device: torch.device, dtype: torch.dtype) -> tuple[float, torch.Tensor]:
@@ -75,6 +85,7 @@ def _pretext_step(name: str, device: torch.device, dtype: torch.dtype) -> tuple[
     pretext.network.to(dtype)
     network = placed(pretext.network, device)
     optimizer = pretext.optimizer(network)
+    gradients = _Gradients(network, optimizer)
     network.train()
     patches = _tissue(8, len(pretext.mpps))
     for number in (1, 2):
@@ -86,7 +97,7 @@ def _pretext_step(name: str, device: torch.device, dtype: torch.dtype) -> tuple[
             with torch.no_grad():
                 pretext.after_step(network(*here.inputs), here)
     measured = training_step(pretext, network, optimizer, here, device)
-    return float(measured["loss"].double().mean()), _gradients(network)
+    return float(measured["loss"].double().mean()), gradients.last
 
 
 def student_step(
@@ -113,13 +124,16 @@ def student_step(
 
     def views(batch: Batch) -> tuple[torch.Tensor, ...]:
         there = views_of(Batch(labeled, targets, unlabeled, batch.step))
-        for own, value in vars(method).items():  # What it draws with the views: mixtures of MixMatch.
+        for own, value in vars(method).items():  # What it draws with the views.
             if isinstance(value, torch.Tensor):
                 setattr(method, own, value.to(device))
+            elif isinstance(value, Mixing):
+                setattr(method, own, Mixing(value.weights.to(device), value.order.to(device)))
         return tuple(_as(view, device, dtype) for view in there)
 
     method.views = views
     optimizer = method.optimizer(Schedule(1, "sgd", 1e-3, 0.0, ()))
+    gradients = _Gradients(method.network, optimizer)
     guesses = torch.linspace(0, 1, 24 * task.num_outputs).view(24, -1).softmax(dim=1).to(dtype)
     step = StudentStep(method, task, targets, optimizer, seed=0, guesses=guesses)
     engine = Engine(lambda *_: None)
@@ -133,7 +147,7 @@ def student_step(
             for share in [share_of(rank, num_ranks, len(patches))]
         ],
     )
-    return float(measured["loss"].double().mean()), _gradients(method.network)
+    return float(measured["loss"].double().mean()), gradients.last
 
 
 @functools.cache

@@ -8,7 +8,8 @@ from typing import NamedTuple, Self
 import torch
 from torch import nn
 
-from histo_monai.pretext.momentum import KEY_FEATURES, KeyQueue, follow, point_on_sphere
+from histo_monai.networks.average import follow
+from histo_monai.pretext.momentum import KEY_FEATURES, KeyQueue, point_on_sphere
 from histo_monai.pretext.orders import RSPNetwork
 
 

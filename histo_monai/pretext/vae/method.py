@@ -19,6 +19,7 @@ from histo_monai.pretext.vae.elbo import gaussian_reconstruction, kl_to_standard
 from histo_monai.pretext.vae.pictures import reconstructions_and_samples
 from histo_monai.pretext.vae.settings import VAESettings
 from histo_monai.randomness import Step, generator
+from histo_monai.transfer import sent
 from histo_monai.transforms.views import plain_view
 
 NUM_LATENTS = 512
@@ -127,7 +128,7 @@ class VAE:
         """The patches as they are, and noise drawn for this step."""
         share, total = step.share(len(patches))
         noise = _normal(step.generator("noise"), total)[share]
-        return self._task(patches, noise.to(patches.device, non_blocking=True))
+        return self._task(patches, sent(noise, patches.device))
 
     def validation_task(self, patches: torch.Tensor, rows: torch.Tensor) -> Task:
         """The patches and fixed noise: row r takes draw r modulo 64."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import torch
+import torch.nn.functional as F
 
 from histo_monai.semisupervised.freematch.settings import FreeMatchSettings
 from histo_monai.semisupervised.students.pseudo_labels import PseudoLabels
@@ -27,7 +28,7 @@ class FreeMatch(PseudoLabels):
     def pseudo_labels(self, labeled: torch.Tensor, weak: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The most probable class; 1 where it reaches the threshold of its class, else 0."""
         confidence, targets = weak.max(dim=1)
-        counts = torch.bincount(targets, minlength=weak.shape[1]).float() / len(targets)
+        counts = F.one_hot(targets, weak.shape[1]).float().mean(dim=0)
         for name, now in (
             ("confidence", confidence.mean()),
             ("shares", weak.mean(dim=0)),
@@ -40,18 +41,18 @@ class FreeMatch(PseudoLabels):
 
     def regularization(self, strong: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
         """Fairness: minus the cross-entropy of class shares in strong views, both divided by how often a class wins."""
-        seen = strong.float().softmax(dim=1)[counts > 0]
-        if not len(seen):
-            return strong.sum() * 0.0
-        wins = torch.bincount(seen.argmax(dim=1), minlength=seen.shape[1]).float() / len(seen)
+        seen = (counts > 0).float().unsqueeze(1)  # as a factor: to pick rows is to wait for a GPU
+        num = seen.sum()
+        strong = strong.float().softmax(dim=1)
+        shares = (strong * seen).sum(dim=0) / num.clamp_min(1)
+        wins = (F.one_hot(strong.argmax(dim=1), strong.shape[1]) * seen).sum(dim=0) / num.clamp_min(1)
         buffer = self.network.get_buffer
         followed = _normalized(buffer("shares"), buffer("histogram"))
-        return (
-            self.settings.fairness * (followed * torch.log(_normalized(seen.mean(dim=0), wins) + _TINY)).sum()
-        )
+        cross_entropy = (followed * torch.log(_normalized(shares, wins) + _TINY)).sum()
+        return self.settings.fairness * cross_entropy * (num > 0)
 
 
 def _normalized(shares: torch.Tensor, histogram: torch.Tensor) -> torch.Tensor:
-    """Shares over the histogram, 0 where it is 0, summing to 1."""
+    """Shares over the histogram, 0 where it is 0, summing to 1; all 0 where there are none."""
     ratio = torch.where(histogram > 0, shares / histogram.clamp_min(_TINY), torch.zeros_like(shares))
-    return ratio / ratio.sum()
+    return ratio / ratio.sum().clamp_min(_TINY)

@@ -55,5 +55,5 @@ class MeanTeacher(Student):
 
     def _ramp(self) -> float:
         steps = self.settings.ramp_steps
-        done = min(1.0, int(self.network.num_steps) / steps) if steps else 1.0
+        done = min(1.0, self.network.steps_done / steps) if steps else 1.0
         return math.exp(-5 * (1 - done) ** 2)

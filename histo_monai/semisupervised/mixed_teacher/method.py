@@ -124,7 +124,7 @@ class MixedTeacher(Student):
         What is followed is an average like that of the weights, see `kept_share`: the first batch is taken whole.
         """
         seen = torch.stack([self._targets.std(correction=0), guesses.std(correction=0), guesses.mean()])
-        kept = kept_share(self.settings.spread_momentum, int(self.network.num_steps))
+        kept = kept_share(self.settings.spread_momentum, self.network.steps_done)
         of_labels, of_guesses, mean = self.network.get_buffer("spreads").lerp_(seen, 1 - kept)
         stretch = (of_labels / of_guesses.clamp(min=1e-6)).clamp(1 / MOST_STRETCHED, MOST_STRETCHED)
         return (mean + stretch * (guesses - mean)).clamp(0, 1)

@@ -85,7 +85,7 @@ class MixMatch(Student):
         logits, wanted = outputs.unlabeled
         distance = (logits.float().softmax(dim=1) - wanted).square().mean(dim=1)
         steps = self.settings.ramp_steps
-        ramp = min(1.0, int(self.network.num_steps) / steps) if steps else 1.0
+        ramp = min(1.0, self.network.steps_done / steps) if steps else 1.0
         loss = supervised.mean() + self.settings.weight * ramp * distance.mean()
         return {
             "loss": loss.unsqueeze(0),

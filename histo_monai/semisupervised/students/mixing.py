@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from histo_monai.randomness import Step
+from histo_monai.transfer import sent
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,9 @@ class Mixing:
     def draw(cls, step: Step, num: int, beta: float, device: torch.device) -> Mixing:
         """Weights are the larger of x and 1 - x, x of Beta(beta, beta); a function of the step."""
         random = step.generator("mixing")
-        weights = torch.from_numpy(random.beta(beta, beta, num)).float().to(device)
-        return cls(torch.maximum(weights, 1 - weights), torch.from_numpy(random.permutation(num)).to(device))
+        weights = sent(torch.from_numpy(random.beta(beta, beta, num)).float(), device)
+        order = sent(torch.from_numpy(random.permutation(num)), device)
+        return cls(torch.maximum(weights, 1 - weights), order)
 
     def __call__(self, values: torch.Tensor) -> torch.Tensor:
         """(n, ...) -> w values + (1 - w) those of the partners, of the same shape."""
