@@ -7,7 +7,7 @@
 A cohort has slides, an encoder, draws of the labels and seeds of its own, so the spread over cohorts holds the luck
 of all of them: differences are means over cohorts, with Student's t; a cohort's value is the mean over its draws.
 Params are those of params.yaml but for the seeds, `--set` and what `RUNS` names.
-Each run has one thread; start several with other cohorts to use more cores.
+Each run has one thread, if HISTO_MONAI_CPUS gives it no more; start several with other cohorts to use more cores.
 """
 
 from __future__ import annotations
@@ -188,7 +188,8 @@ def _stage(place: Path, done: str, *call: str) -> None:
         return
     print(place.name, *call, flush=True)
     found = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    alone = {"OMP_NUM_THREADS": "1", "HISTO_MONAI_CPUS": "1", "PYTHONPATH": found}
+    cpus = os.environ.get("HISTO_MONAI_CPUS", "1")
+    alone = {"OMP_NUM_THREADS": "1", "HISTO_MONAI_CPUS": cpus, "PYTHONPATH": found}
     command = [sys.executable, "-m", "histo_monai", *call]
     with (place / "log").open("ab") as log:
         subprocess.run(command, cwd=place, env=os.environ | alone, stdout=log, stderr=log, check=True)

@@ -71,6 +71,7 @@ class Stepping:
         whole: from the slide to the new weights.
         alone: forward, backward and optimizer on views that are on the device.
         augment: the views of a batch that is on the device.
+        read: the pixels of a batch, as loaders give them.
         drain: takes what the reading processes have ready.
         counts: of a step: bytes decoded and transferred, and operations of `alone`, which is called once.
         method: of a student, for who compares it; with `views` and `batch`.
@@ -79,6 +80,7 @@ class Stepping:
     whole: Callable[[], object]
     alone: Callable[[], object]
     augment: Callable[[], object]
+    read: Callable[[], object]
     drain: Callable[[], object]
     counts: Callable[[], dict[str, float]]
     method: Any = None
@@ -128,6 +130,7 @@ def pretext_stepping(path: Path, name: str, size: Size) -> Stepping:
         whole=whole,
         alone=alone,
         augment=lambda: pretext.training_task(patches, rows, Step(0, 1, 1)),
+        read=lambda: next(batches),
         drain=lambda: [next(batches) for _ in range(2 * size.workers)],
         counts=lambda: _counts(tiles, first, alone),
     )
@@ -138,9 +141,7 @@ def student_stepping(path: Path, name: str, size: Size, *, is_kept: bool, num_re
     scores, device = name == "rankup", size.device
     num = (NUM_KEPT if is_kept else num_read) * size.batch_size * MU
     table = _labels(path, num, size.patch_px, scores)
-    reading = PatchReading(
-        size.patch_px, None if scores else CLASSES, workers=size.workers, pin=device.type == "cuda"
-    )
+    reading = PatchReading(size.patch_px, None if scores else CLASSES, workers=size.workers, device=device)
     task = Task(reading.classes, patch_px=size.patch_px, device=device)
     torch.manual_seed(0)
     method: Any = METHODS[name](
@@ -158,7 +159,7 @@ def student_stepping(path: Path, name: str, size: Size, *, is_kept: bool, num_re
         reading.dataset(rows_of_labels).__getitems__(list(range(size.batch_size)))
         reading.dataset(table).__getitems__(list(range(size.batch_size * MU)))
     (patches, rows), (others, other_rows) = next(pairs)
-    for _ in range(NUM_KEPT * max(1, 2 * size.workers) if is_kept else 0):
+    for _ in range(NUM_KEPT if is_kept else 0):
         next(pairs)
     to_device(method.network, device)
     optimizer = method.optimizer(SCHEDULE)
@@ -188,6 +189,7 @@ def student_stepping(path: Path, name: str, size: Size, *, is_kept: bool, num_re
         whole=whole,
         alone=alone,
         augment=lambda: method.views(batch),
+        read=lambda: next(pairs),
         drain=lambda: [next(pairs) for _ in range(2 * size.workers)],
         counts=lambda: _counts(tiles, (patches, targets, others, other_rows), alone),
         method=method,

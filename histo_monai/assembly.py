@@ -91,8 +91,7 @@ class Assembly:
         environment.use_cpus(idist.get_world_size())
         patches = read_patches(artifacts.PATCHES_CSV)
         task = Task(task_classes(patches), patch_px=params.patch_px, device=environment.device)
-        pin = environment.device.type == "cuda"
-        reading = PatchReading(params.patch_px, task.classes, environment.workers, pin)
+        reading = PatchReading(params.patch_px, task.classes, environment.workers, task.device)
         return cls(params, environment, patches, task, reading)
 
     def rows(self, seed: int, *, with_unlabeled: bool, without_slides: Collection[str] = ()) -> TrainingRows:

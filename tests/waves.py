@@ -65,7 +65,7 @@ class WaveTask(Task):
     def __init__(self, patches: pd.DataFrame) -> None:
         super().__init__(task_classes(patches), patch_px=SIDE, device=torch.device("cpu"))
         self.patches = patches
-        self.reading = PatchReading(SIDE, self.classes, workers=0, pin=False)
+        self.reading = PatchReading(SIDE, self.classes, workers=0, device=self.device)
         self.in_order, self.shuffled = self.reading.in_order, partial(shuffled, self.reading)
 
 

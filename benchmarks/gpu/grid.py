@@ -5,6 +5,7 @@ Cohorts run beside each other, those of `few_labels.py`, in params of this file;
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -22,8 +23,8 @@ FIRST = 10
 STAGES = ("crossfit", "heatmap", "aggregate", "embed", "mil")
 SMALL: dict[str, Any] = {
     "patch_px": 128,
-    "phantom.num_slides": 24,
-    "phantom.num_test_slides": 24,
+    "phantom.num_slides": 16,
+    "phantom.num_test_slides": 12,
     "phantom.slide_side_px": 4096,
     "aggregate.num_permutations": 10,
 }
@@ -60,7 +61,9 @@ SMALLEST: dict[str, Any] = {
 
 def main() -> None:
     options = asked()
-    params, cohorts, runs = (SMALLEST, 2, ["0"]) if options.quick else (SMALL, 4, ["0", "1"])
+    params, cohorts, runs = (SMALLEST, 2, ["0"]) if options.quick else (SMALL, 4, ["0"])
+    each = max(1, len(os.sched_getaffinity(0)) // cohorts)
+    share = {"HISTO_MONAI_CPUS": str(each), "HISTO_MONAI_WORKERS": str(each - 1)}
     changes = [
         word
         for key, value in params.items()
@@ -83,7 +86,8 @@ def main() -> None:
                     *runs,
                     *changes,
                 ],
-                stdout=subprocess.DEVNULL,
+                env=os.environ | share,
+                stdout=sys.stderr,
             )
             for cohort in range(FIRST, FIRST + cohorts)
         }

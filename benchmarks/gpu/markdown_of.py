@@ -26,9 +26,9 @@ def markdown(found: Row) -> str:
     if steps:
         lines += [
             "",
-            "| | a step, ms | of model only | augmentation of a step | GFLOP | floor, ms | MB sent | MB decoded | "
-            "an epoch | a run |",
-            "|---" * 10 + "|",
+            "| | a step, ms | of model only | augmentation alone, ms | reading alone, ms | GFLOP | floor, ms | "
+            "MB sent | MB decoded | an epoch | a run |",
+            "|---" * 11 + "|",
             *(step_line(row, ceilings, found["quick"]) for row in steps),
         ]
     others = [row for row in found["rows"] if row not in steps]
@@ -50,7 +50,8 @@ def step_line(row: Row, ceilings: dict[str, Any], is_quick: bool) -> str:
     Smallest sizes (`is_quick`) are not extrapolated.
     """
     measured, counts = row["seconds"], row["seconds"]["counts"]
-    ours, views = (statistics.median(x) for x in (measured["ours"], measured["parts"]["augmentation"]))
+    ours = statistics.median(measured["ours"])
+    views, read = (statistics.median(measured["parts"][name]) for name in ("augmentation", "reading"))
     floor = "-"
     if ceilings:
         floor_s = max(counts[name] / ceilings[of] for name, of in FLOORS)
@@ -59,7 +60,8 @@ def step_line(row: Row, ceilings: dict[str, Any], is_quick: bool) -> str:
         row["what"],
         f"{1e3 * ours:.3g}",
         of_limit(row),
-        f"{views / ours:.1%}",
+        f"{1e3 * views:.3g}",
+        f"{1e3 * read:.3g}",
         f"{counts['flops'] / 1e9:.4g}",
         floor,
         f"{counts['transferred_bytes'] / 1e6:.3g}",

@@ -1,6 +1,6 @@
 """Everything that a GPU does, checked against the CPU and timed against its limits, in one call of under nine minutes.
 
-    benchmarks/gpu.sh [--device cuda|cuda:0|cpu] [--quick] [--list] [folder]
+    benchmarks/gpu.sh [--device cuda|cuda:0|cpu] [--only PART ...] [--quick] [--list] [--logs FOLDER]
 
 Parts run one after the other, the most important first, each a process of its own whose errors are a log in the folder.
 One that fails leaves the others; one that would not fit into the time is left out, and said to be. `--device cpu` is a
@@ -90,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "outcomes": [],
     }
     start = time.monotonic()
-    for part in PARTS:
+    for part in (part for part in PARTS if not options.only or part.name in options.only):
         left = BUDGET_S - (time.monotonic() - start)
         outcome = run_part(part, left, options, folder, found)
         found["outcomes"].append(outcome._asdict())
@@ -111,13 +111,14 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--device", choices=("cuda", "cuda:0", "cpu"), default="cuda")
     parser.add_argument("--quick", action="store_true", help="smallest sizes; always with --device cpu")
     parser.add_argument("--list", action="store_true", help="say which parts there are, and run none")
-    parser.add_argument("--workers", type=int, help="reading processes of a step or map; a half of the cores")
-    parser.add_argument("folder", type=Path, nargs="?", help="of the logs; without one, a temporary one")
+    parser.add_argument("--only", nargs="+", choices=[part.name for part in PARTS], help="these parts; all")
+    parser.add_argument("--workers", type=int, help="reading processes of a step or map; all cores but two")
+    parser.add_argument("--logs", dest="folder", type=Path, help="their folder; without one, a temporary one")
     options = parser.parse_args(argv)
     options.quick |= options.device == "cpu"
     if options.workers is None:
         cores = len(os.sched_getaffinity(0))
-        options.workers = cores // 2 if cores > 1 else 0
+        options.workers = max(cores - 2, 1) if cores > 1 else 0
     return options
 
 

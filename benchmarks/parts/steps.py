@@ -89,22 +89,23 @@ def of_the_paper(path: Path, device: torch.device, workers: int, quick: bool) ->
 def timed(
     step: Stepping, size: Size, rounds: int, peer: Callable[[], object] | None = None
 ) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
-    """Seconds of a step, `OURS`, `LIMIT` and `PEER` where there is one; and of its augmentation.
+    """Seconds of a step, `OURS`, `LIMIT` and `PEER` where there is one; and of its augmentation and reading alone.
 
     Where processes read, a turn is many steps, after what they had ready is taken: they go on reading while others have
     their turn.
     """
-    num = max(1, 4 * size.workers)
+    num = max(1, 2 * size.workers)
 
     def many(call: Callable[[], object]) -> Callable[[], object]:
         return lambda: [call() for _ in range(num)]
 
-    ways = {OURS: many(step.whole), LIMIT: many(step.alone), "augmentation": many(step.augment)}
+    ways = {OURS: many(step.whole), LIMIT: many(step.alone)}
+    ways |= {"augmentation": many(step.augment), "reading": many(step.read)}
     if peer is not None:
         ways[PEER] = many(peer)
-    times = take_turns(ways, rounds, DeviceClock(size.device), {OURS: step.drain})
+    times = take_turns(ways, rounds, DeviceClock(size.device), {OURS: step.drain, "reading": step.drain})
     per_step = {name: [seconds / num for seconds in values] for name, values in times.items()}
-    return per_step, {"augmentation": per_step.pop("augmentation")}
+    return per_step, {name: per_step.pop(name) for name in ("augmentation", "reading")}
 
 
 def pretext_row(path: Path, name: str, size: Size, rounds: int) -> None:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import ignite.distributed as idist
 import numpy as np
 import torch
 from ignite.engine import Engine
 from torch import nn
-from torch.utils.data import DataLoader
 
 from histo_monai.engines.device import in_memory_order, precision, to_device
 from histo_monai.engines.fit import Records, fit
 from histo_monai.engines.handlers import BestState
 from histo_monai.engines.means import attach_means
+from histo_monai.loading.resident import PatchLoader
 from histo_monai.networks.batchnorm import synchronise_batchnorm
 from histo_monai.pretext.protocol import Pretext, Task
 from histo_monai.randomness import Step
@@ -40,8 +39,8 @@ class PretrainResult:
 
 def pretrain(
     pretext: Pretext,
-    training: DataLoader[Any] | None,
-    validation: DataLoader[Any] | None,
+    training: PatchLoader | None,
+    validation: PatchLoader | None,
     *,
     seed: int,
     device: torch.device,

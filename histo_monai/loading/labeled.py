@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from torch.utils.data import DataLoader, Sampler
+from torch.utils.data import Sampler
 
-from histo_monai.loading.batches import EpochBatches
+from histo_monai.loading.batches import Batches, EpochBatches
 from histo_monai.loading.loaders import patch_loader
 from histo_monai.loading.pixels import LabeledPatches
+from histo_monai.loading.resident import PatchLoader, repeated_batches
 from histo_monai.tables.tasks import task_targets
 
 
@@ -25,7 +26,7 @@ class LabeledLoader:
         targets: by row: class numbers int64, or scores float32. Shape (rows of the table,).
     """
 
-    loader: DataLoader[Any]
+    loader: PatchLoader
     targets: torch.Tensor
 
     @property
@@ -75,13 +76,13 @@ class PatchReading:
         patch_px: side of the patches that a network sees.
         classes: names by number; None for scores.
         workers: reading processes.
-        pin: page-locked memory, for copies to a GPU that do not wait.
+        device: that batches are for.
     """
 
     patch_px: int
     classes: list[str] | None
     workers: int
-    pin: bool
+    device: torch.device
 
     def in_order(
         self, rows: pd.DataFrame, batch_size: int, *, rank: int = 0, world_size: int = 1
@@ -107,7 +108,12 @@ class PatchReading:
         self, dataset: LabeledPatches, rows: pd.DataFrame, batches: Sampler[list[int]]
     ) -> LabeledLoader:
         """The pixels of rows beside their labels, in the order that a sampler gives."""
-        loader = patch_loader(dataset, batches, workers=self.workers, pin=self.pin)
+        loader = patch_loader(dataset, batches, workers=self.workers, pin=self.device.type == "cuda")
+        return LabeledLoader(loader, task_targets(rows, self.classes))
+
+    def stream(self, dataset: LabeledPatches, rows: pd.DataFrame, batches: Batches) -> LabeledLoader:
+        """As `loader`, of rows that come again and again, see `repeated_batches`."""
+        loader = repeated_batches(dataset, batches, workers=self.workers, device=self.device)
         return LabeledLoader(loader, task_targets(rows, self.classes))
 
 

@@ -10,12 +10,12 @@ import ignite.distributed as idist
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from torch.utils.data import DataLoader
 
 from histo_monai.errors import InputError
 from histo_monai.loading.batches import DrawnBatches, ShuffledBatches
 from histo_monai.loading.labeled import LabeledLoader, PatchReading
 from histo_monai.loading.loaders import Patches
+from histo_monai.loading.resident import PatchLoader
 
 
 def shuffled(
@@ -39,7 +39,7 @@ def shuffled(
         rank=idist.get_rank(),
         world_size=idist.get_world_size(),
     )
-    return reading.loader(dataset, rows, batches)
+    return reading.stream(dataset, rows, batches)
 
 
 def for_statistics(
@@ -87,7 +87,7 @@ def two_streams(
     batches = DrawnBatches(
         chances, mu * batch_size, num_batches=num, seed=seed, purpose="unlabeled", **of_rank
     )
-    return of_labeled, reading.loader(reading.dataset(unlabeled), unlabeled, batches)
+    return of_labeled, reading.stream(reading.dataset(unlabeled), unlabeled, batches)
 
 
 class SideBySide:
@@ -97,7 +97,7 @@ class SideBySide:
         InputError: their lengths differ.
     """
 
-    def __init__(self, labeled: DataLoader[Patches], unlabeled: DataLoader[Patches]) -> None:
+    def __init__(self, labeled: PatchLoader, unlabeled: PatchLoader) -> None:
         if len(labeled) != len(unlabeled):
             raise InputError(f"{len(labeled)} labeled batches beside {len(unlabeled)} unlabeled ones")
         self._loaders = (labeled, unlabeled)

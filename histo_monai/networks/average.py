@@ -32,7 +32,7 @@ def follow(slow: nn.Module, fast: nn.Module, kept: float) -> None:
     torch._foreach_lerp_(own, leading, 1.0 - kept)
     counts = [pair for pair in pairs if not pair[0].is_floating_point()]  # batches that a batch-norm has seen
     if counts:
-        torch._foreach_copy_(*map(list, zip(*counts, strict=True)))
+        torch._foreach_copy_([buffer for buffer, _ in counts], [ahead for _, ahead in counts])
 
 
 class StudentAndAverage(nn.Module, Generic[Model]):

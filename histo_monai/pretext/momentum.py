@@ -10,8 +10,8 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 
-from histo_monai.networks.encoder import Encoder
 from histo_monai.networks.average import follow
+from histo_monai.networks.encoder import Encoder
 from histo_monai.networks.precision import at_full_precision
 
 KEY_FEATURES = 128

@@ -11,7 +11,6 @@ import ignite.distributed as idist
 import pandas as pd
 import torch
 from matplotlib import image
-from torch.utils.data import DataLoader
 
 from histo_monai import artifacts
 from histo_monai.engines.events import Hyperparameters, write_end
@@ -22,7 +21,8 @@ from histo_monai.engines.resume import fingerprint
 from histo_monai.environment import Environment, read_environment
 from histo_monai.imports import stage_sha256
 from histo_monai.loading.batches import EpochBatches
-from histo_monai.loading.loaders import ConcentricPatches, patch_loader
+from histo_monai.loading.loaders import ConcentricPatches
+from histo_monai.loading.resident import PatchLoader, repeated_batches
 from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.start import EncoderStart
 from histo_monai.params import Params, load_params
@@ -115,7 +115,7 @@ def _loader(
     seed: int,
     params: Params,
     environment: Environment,
-) -> DataLoader[Any]:
+) -> PatchLoader:
     dataset = ConcentricPatches(
         slides, centers[centers["split"] == split], mpps=pretext.mpps, patch_px=params.patch_px
     )
@@ -127,7 +127,7 @@ def _loader(
         world_size=idist.get_world_size(),
         slides=dataset.slides_to_mix,
     )
-    return patch_loader(dataset, batches, workers=environment.workers, pin=environment.device.type == "cuda")
+    return repeated_batches(dataset, batches, workers=environment.workers, device=environment.device)
 
 
 def _write(

@@ -60,7 +60,7 @@ def test_a_field_is_the_patch_and_the_eight_that_touch_it(
     rows: pd.DataFrame, classes: list[str] | None
 ) -> None:
     task = Task(classes, patch_px=P, device=CPU)
-    model, reading = _model(task.num_outputs).eval(), PatchReading(P, classes, 0, pin=False)
+    model, reading = _model(task.num_outputs).eval(), PatchReading(P, classes, 0, task.device)
     seen = see(model, task, reading, rows, batch_size=30)
     guesses = combine(seen, Weighing(0.5, 2.0), classes)
     for own, around, guess, (_, row) in zip(*seen, guesses, rows.iterrows(), strict=True):
@@ -110,7 +110,7 @@ def test_neighbors_count_as_much_as_validation_patches_say() -> None:
 
 def test_without_validation_patches_a_patch_speaks_for_itself(rows: pd.DataFrame) -> None:
     task = Task(["a", "b", "c"], patch_px=P, device=CPU)
-    model, reading = _model(3), PatchReading(P, task.classes, 0, pin=False)
+    model, reading = _model(3), PatchReading(P, task.classes, 0, task.device)
     guesses, weighing = guesses_of_neighbors(model, task, reading, rows, rows.head(0), 30)
     assert weighing == Weighing(1.0, 0.0)
     own = predict(model, task, reading.in_order(rows, 30).loader).clamp(min=1e-4)

@@ -1,0 +1,113 @@
+"""Patches that stay on a GPU: each is read and sent once, by whoever asks first, and batches are put together there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from histo_monai.loading.batches import Batches
+from histo_monai.loading.loaders import Patches, patch_loader
+from histo_monai.transfer import sent
+
+SHARE = 0.25
+"""Of a GPU's free memory that one table may take."""
+
+
+def repeated_batches(
+    dataset: Dataset[Patches], batches: Batches, *, workers: int, device: torch.device
+) -> PatchLoader:
+    """Batches of a training, in which rows come again and again: a GPU keeps the table where it has room for it.
+
+    The same pixels either way.
+
+    Args:
+        dataset: gives whole batches through `__getitems__`; its rows are all alike.
+        batches: which rows, in which order.
+        workers: reading processes; 0 reads in this one.
+        device: that trains.
+    """
+    if device.type == "cuda" and len(batches):
+        row, _ = dataset.__getitems__([0])  # type: ignore[attr-defined]  # see above
+        if len(dataset) * row.nbytes <= SHARE * torch.cuda.mem_get_info(device)[0]:  # type: ignore[arg-type]
+            return ResidentPatches(dataset, batches, workers=workers, device=device)
+    return patch_loader(dataset, batches, workers=workers, pin=device.type == "cuda")
+
+
+class ResidentPatches:
+    """As a loader of `patch_loader`, but for where its batches are: on a device, which keeps every row it was sent.
+
+    Args:
+        dataset: see `repeated_batches`.
+        batches: see `repeated_batches`.
+        workers: see `repeated_batches`.
+        device: that keeps them.
+    """
+
+    def __init__(
+        self, dataset: Dataset[Patches], batches: Batches, *, workers: int, device: torch.device
+    ) -> None:
+        self.dataset = dataset
+        self.batch_sampler = batches
+        self._missing = _Missing(batches, np.zeros(len(dataset), dtype=bool))  # type: ignore[arg-type]
+        self._loader = patch_loader(dataset, self._missing, workers=workers, pin=device.type == "cuda")
+        self._device = device
+        self._pixels = torch.empty(0)
+
+    def __len__(self) -> int:
+        return len(self.batch_sampler)
+
+    def __iter__(self) -> Iterator[Patches]:
+        """Batches of an epoch: pixels and rows, both on the device."""
+        if self._missing.is_there.all():
+            for rows in self.batch_sampler:
+                yield self._gathered(rows)
+            return
+        for rows, (fresh, fresh_rows) in zip(self.batch_sampler, self._loader, strict=True):
+            self._keep(fresh, fresh_rows)
+            yield self._gathered(rows)
+
+    def _keep(self, fresh: torch.Tensor, rows: torch.Tensor) -> None:
+        if len(self._pixels) == 0:
+            shape = (len(self._missing.is_there), *fresh.shape[1:])
+            self._pixels = torch.empty(shape, dtype=fresh.dtype, device=self._device)
+        self._pixels.index_copy_(
+            0, rows.to(self._device, non_blocking=True), fresh.to(self._device, non_blocking=True)
+        )
+        self._missing.is_there[rows.numpy()] = True
+
+    def _gathered(self, rows: Any) -> Patches:
+        here = sent(torch.as_tensor(rows), self._device)
+        return self._pixels.index_select(0, here), here
+
+
+class _Missing(Sampler[list[int]]):
+    """Of each batch the rows that are neither there nor in a batch before it, each once.
+
+    Args:
+        batches: which rows, in which order.
+        is_there: by row of the table; changed by whoever puts rows there.
+    """
+
+    def __init__(self, batches: Batches, is_there: NDArray[np.bool_]) -> None:
+        self._batches = batches
+        self.is_there = is_there
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        asked = self.is_there.copy()
+        for rows in self._batches:
+            missing = np.unique(np.asarray(rows, dtype=np.int64))
+            missing = missing[~asked[missing]]
+            asked[missing] = True
+            yield missing.tolist()
+
+
+PatchLoader = DataLoader[Patches] | ResidentPatches
+"""Batches, epoch after epoch."""
