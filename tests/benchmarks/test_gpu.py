@@ -69,13 +69,16 @@ def test_a_part_that_fails_or_does_not_fit_leaves_the_others(
         _part(program, tmp_path, "good", f"import json\nprint(json.dumps({row!r}))"),
     )
     monkeypatch.setattr(program, "PARTS", parts)
-    assert program.main(["--device", "cpu", str(tmp_path / "logs")]) == 1
+    assert program.main(["--device", "cpu", "--logs", str(tmp_path / "logs")]) == 1
     outcomes = json.loads((tmp_path / "logs/gpu.json").read_text())["outcomes"]
     assert [one["outcome"] for one in outcomes] == ["failed", "failed", "left out", "passed"]
     assert outcomes[0]["figure"] == "no disk; 0 measured"
     assert "| large | left out |" in capsys.readouterr().out
     monkeypatch.setattr(program, "PARTS", parts[2:])
-    assert program.main(["--device", "cpu", str(tmp_path / "logs")]) == 0
+    assert program.main(["--device", "cpu", "--logs", str(tmp_path / "logs")]) == 0
+    monkeypatch.setattr(program, "PARTS", parts)
+    assert program.parsed(["--only", "good", "large"]).only == ["good", "large"]
+    assert program.main(["--device", "cpu", "--only", "good", "--logs", str(tmp_path / "logs")]) == 0
 
 
 def test_a_part_that_hangs_is_ended(
@@ -83,7 +86,7 @@ def test_a_part_that_hangs_is_ended(
 ) -> None:
     hanging = _part(program, tmp_path, "hanging", "import time\ntime.sleep(600)")._replace(most_s=1.0)
     monkeypatch.setattr(program, "PARTS", (hanging,))
-    assert program.main(["--device", "cpu", str(tmp_path / "logs")]) == 1
+    assert program.main(["--device", "cpu", "--logs", str(tmp_path / "logs")]) == 1
     (outcome,) = json.loads((tmp_path / "logs/gpu.json").read_text())["outcomes"]
     assert outcome["figure"] == "ended after 1 s; 0 measured"
     assert outcome["seconds"] < 60
@@ -91,7 +94,7 @@ def test_a_part_that_hangs_is_ended(
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="of machines without a GPU")
 def test_without_a_gpu_none_is_claimed(program: ModuleType, tmp_path: Path, capsys) -> None:
-    assert program.main([str(tmp_path / "logs")]) == 1
+    assert program.main(["--logs", str(tmp_path / "logs")]) == 1
     assert capsys.readouterr().err == "gpu.sh: error: --device cuda, but torch finds no GPU here\n"
     assert not (tmp_path / "logs").exists()
 
@@ -102,9 +105,10 @@ def test_a_step_is_held_against_what_is_counted(program: ModuleType) -> None:
         "flops": 2e12, "transferred_bytes": 1e9, "decoded_bytes": 5e6, "steps_of_epoch": 1000, "steps_of_run": 250_000,
     }  # fmt: skip
     measured = {
-        "ours": [0.05], "limit": [0.045], "limit_is": "", "parts": {"augmentation": [0.004]}, "counts": counts,
+        "ours": [0.05], "limit": [0.045], "limit_is": "", "counts": counts,
+        "parts": {"augmentation": [0.004], "reading": [0.002]},
     }  # fmt: skip
     row = {"what": "step", "ours/limit": 0.9, "seconds": measured}
     ceilings = {"flops": 1e14, "transferred_bytes": 1e11}
     cells = importlib.import_module("markdown_of").step_line(row, ceilings, False).strip("| ").split(" | ")
-    assert cells == ["step", "50", "0.90", "8.0%", "2000", "20", "1e+03", "5", "50 s", "3.47 h"]
+    assert cells == ["step", "50", "0.90", "4", "2", "2000", "20", "1e+03", "5", "50 s", "3.47 h"]
