@@ -166,7 +166,7 @@ def student_stepping(path: Path, name: str, size: Size, *, is_kept: bool, num_re
     guesses = torch.full((len(table), task.num_outputs), 1 / len(CLASSES))
     step = StudentStep(method, task, labeled.targets, optimizer, 0, guesses=guesses)
     numbers = itertools.count(1)
-    targets = labeled.targets[rows]
+    targets = labeled.targets[rows.cpu()]
     given = guesses[other_rows].to(device)
     batch = Batch(patches.to(device), targets.to(device), others.to(device), Step(0, 1, 1), given)
     method.network.train()

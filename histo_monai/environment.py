@@ -4,10 +4,12 @@
 |---|---|---|
 | HISTO_MONAI_DEVICE | cpu, cuda or cuda:<n> | cuda where there is one |
 | HISTO_MONAI_RANKS | processes of a training or of maps, one per GPU | all GPUs; 1 on the CPU or with cuda:<n> |
-| HISTO_MONAI_WORKERS | reading processes of each training process | half the cores, at most 8; 0 on two cores |
+| HISTO_MONAI_WORKERS | reading processes of each training process | all cores but two, shared by the GPUs (1) |
 | HISTO_MONAI_CPUS | processes that simulate and survey slides | all cores |
 | HISTO_MONAI_CLUSTER | address of a Dask scheduler: its workers survey, simulate, map | this machine |
 | HISTO_MONAI_TIMEOUT_S | seconds that one of several RANKS may take for a step before the run is ended | 1800 |
+
+(1) At most 16 each; without a GPU half the cores, at most 8; on two cores 0.
 
 None of them changes a random decision. On the CPU, loader workers change no byte; other numbers of cores or ranks, and
 another device, add up floats in another order.
@@ -86,7 +88,8 @@ def read_environment() -> Environment:
     device = _device(os.environ.get("HISTO_MONAI_DEVICE", ""))
     gpus = torch.cuda.device_count() if device.type == "cuda" and device.index is None else 1
     ranks = _count("HISTO_MONAI_RANKS", default=gpus, low=1)
-    default_workers = min(8, available // 2) if available > 2 else 0
+    shared = min(16, (available - 2) // ranks) if device.type == "cuda" else min(8, available // 2)
+    default_workers = shared if available > 2 else 0
     return Environment(
         device=device,
         ranks=ranks,

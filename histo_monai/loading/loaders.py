@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,24 @@ Patches = tuple[torch.Tensor, torch.Tensor]
 """Pixels (n, S, 3, P, P) uint8 and the row of each sample in its table (n,) int64."""
 
 
-class ConcentricPatches(Dataset[Patches]):
+class PatchDataset(Dataset[Patches], ABC):
+    """Rows whose pixels are all of one size; a loader asks for whole batches of them."""
+
+    @property
+    @abstractmethod
+    def num_bytes(self) -> int:
+        """Of the pixels of all rows."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Rows."""
+
+    @abstractmethod
+    def __getitems__(self, indices: Sequence[int]) -> Patches:
+        """A batch, in the order of `indices`."""
+
+
+class ConcentricPatches(PatchDataset):
     """Samples read from the slides: one patch per resolution around each center.
 
     Whole batches are read at once (`__getitems__`), grouped by slide, so that each slide decodes its tiles once for
@@ -66,6 +84,11 @@ class ConcentricPatches(Dataset[Patches]):
 
     def __len__(self) -> int:
         return len(self.slide_row)
+
+    @property
+    def num_bytes(self) -> int:
+        """Of the pixels of all rows."""
+        return len(self) * len(self.mpps) * 3 * self.patch_px**2
 
     @property
     def slides_to_mix(self) -> NDArray[np.int32] | None:

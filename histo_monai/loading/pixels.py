@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from torch.utils.data import Dataset
 
 from histo_monai.loading.kept import MAX_BYTES, KeptPixels
-from histo_monai.loading.loaders import Patches
+from histo_monai.loading.loaders import PatchDataset, Patches
 from histo_monai.loading.order import slides_to_mix
 from histo_monai.loading.reader import PatchReader
 from histo_monai.slides import MAX_OPEN
 
 
-class LabeledPatches(Dataset[Patches]):
+class LabeledPatches(PatchDataset):
     """What a `PatchReader` reads, for a loader; whole batches are read at once (`__getitems__`).
 
     Args:
@@ -40,6 +40,11 @@ class LabeledPatches(Dataset[Patches]):
 
     def __len__(self) -> int:
         return len(self._reader)
+
+    @property
+    def num_bytes(self) -> int:
+        """Of the pixels of all rows."""
+        return len(self) * math.prod(self._kept.shape)
 
     @property
     def slides_to_mix(self) -> NDArray[np.int32] | None:

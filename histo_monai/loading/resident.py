@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Sampler
 
 from histo_monai.loading.batches import Batches
-from histo_monai.loading.loaders import Patches, patch_loader
+from histo_monai.loading.loaders import PatchDataset, Patches, patch_loader
 from histo_monai.transfer import sent
 
 SHARE = 0.25
@@ -19,22 +19,20 @@ SHARE = 0.25
 
 
 def repeated_batches(
-    dataset: Dataset[Patches], batches: Batches, *, workers: int, device: torch.device
+    dataset: PatchDataset, batches: Batches, *, workers: int, device: torch.device
 ) -> PatchLoader:
     """Batches of a training, in which rows come again and again: a GPU keeps the table where it has room for it.
 
     The same pixels either way.
 
     Args:
-        dataset: gives whole batches through `__getitems__`; its rows are all alike.
+        dataset: what is read.
         batches: which rows, in which order.
         workers: reading processes; 0 reads in this one.
         device: that trains.
     """
-    if device.type == "cuda" and len(batches):
-        row, _ = dataset.__getitems__([0])  # type: ignore[attr-defined]  # see above
-        if len(dataset) * row.nbytes <= SHARE * torch.cuda.mem_get_info(device)[0]:  # type: ignore[arg-type]
-            return ResidentPatches(dataset, batches, workers=workers, device=device)
+    if device.type == "cuda" and dataset.num_bytes <= SHARE * torch.cuda.mem_get_info(device)[0]:
+        return ResidentPatches(dataset, batches, workers=workers, device=device)
     return patch_loader(dataset, batches, workers=workers, pin=device.type == "cuda")
 
 
@@ -49,11 +47,11 @@ class ResidentPatches:
     """
 
     def __init__(
-        self, dataset: Dataset[Patches], batches: Batches, *, workers: int, device: torch.device
+        self, dataset: PatchDataset, batches: Batches, *, workers: int, device: torch.device
     ) -> None:
         self.dataset = dataset
         self.batch_sampler = batches
-        self._missing = _Missing(batches, np.zeros(len(dataset), dtype=bool))  # type: ignore[arg-type]
+        self._missing = _Missing(batches, np.zeros(len(dataset), dtype=bool))
         self._loader = patch_loader(dataset, self._missing, workers=workers, pin=device.type == "cuda")
         self._device = device
         self._pixels = torch.empty(0)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
+from histo_monai.transfer import sent
+
 _LAPLACIAN = ((0.0, 1.0, 0.0), (1.0, -4.0, 1.0), (0.0, 1.0, 0.0))
 
 
@@ -19,7 +21,7 @@ def contrast(patches: torch.Tensor) -> torch.Tensor:
 def sharpness(patches: torch.Tensor) -> torch.Tensor:
     """Mean absolute Laplacian of gray, inside the edge, in parts of the contrast. Shape (..., 3, P, P) -> (...)."""
     gray = patches.float().mean(dim=-3)
-    kernel = torch.tensor(_LAPLACIAN, device=patches.device).expand(1, 1, -1, -1)
+    kernel = sent(torch.tensor(_LAPLACIAN), patches.device).expand(1, 1, -1, -1)
     detail = F.conv2d(gray.flatten(0, -3).unsqueeze(1), kernel).abs().mean(dim=(1, 2, 3))
     return detail.unflatten(0, patches.shape[:-3]) / contrast(patches).clamp(min=1e-6)
 

@@ -7,20 +7,23 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import Dataset
 
 from histo_monai.loading.batches import Batches, DrawnBatches, EpochBatches, ShuffledBatches
-from histo_monai.loading.loaders import Patches, patch_loader
+from histo_monai.loading.loaders import PatchDataset, Patches, patch_loader
 from histo_monai.loading.resident import ResidentPatches
 
 NUM = 23
 
 
-class _Pixels(Dataset[Patches]):
+class _Pixels(PatchDataset):
     """Row r is full of r; counts how often a row is read, in this process."""
 
     def __init__(self) -> None:
         self.times = np.zeros(NUM, dtype=int)
+
+    @property
+    def num_bytes(self) -> int:
+        return NUM * 3 * 4 * 4
 
     def __len__(self) -> int:
         return NUM
