@@ -8,6 +8,7 @@ import torch
 
 from histo_monai.loading.batches import EpochBatches
 from histo_monai.loading.loaders import ConcentricPatches, patch_loader
+from histo_monai.loading.resident import ResidentPatches
 from histo_monai.slides import concentric_boxes, open_slide
 
 
@@ -63,11 +64,14 @@ def test_batches_do_not_depend_on_the_number_of_workers(
 ) -> None:
     loader = patch_loader(_dataset(corpus), EpochBatches(21, 4, seed=0), workers=workers, pin=False)
     expected = [_dataset(corpus).__getitems__(rows) for rows in EpochBatches(21, 4, seed=0)]
-    got = list(loader)
-    assert len(got) == len(expected) == 5
-    for (patches, rows), (want, want_rows) in zip(got, expected, strict=True):
-        assert torch.equal(patches, want)
-        assert torch.equal(rows, want_rows)
+    resident = ResidentPatches(
+        _dataset(corpus), EpochBatches(21, 4, seed=0), workers=workers, device=torch.device("cpu")
+    )
+    for got in (list(loader), list(resident), list(resident)):
+        assert len(got) == len(expected) == 5
+        for (patches, rows), (want, want_rows) in zip(got, expected, strict=True):
+            assert torch.equal(patches, want)
+            assert torch.equal(rows, want_rows)
 
 
 def test_a_center_without_its_slide_is_named(corpus: tuple[pd.DataFrame, pd.DataFrame]) -> None:

@@ -11,10 +11,11 @@ import torch
 from PIL import Image
 
 from histo_monai.files.trees import read_image
-from histo_monai.loading.batches import EpochBatches
+from histo_monai.loading.batches import EpochBatches, ShuffledBatches
 from histo_monai.loading.loaders import patch_loader
 from histo_monai.loading.pixels import LabeledPatches
 from histo_monai.loading.reader import resize_square
+from histo_monai.loading.resident import ResidentPatches
 from histo_monai.slides import Box, open_slide
 from histo_monai.tables.patches import labeled_table
 
@@ -70,9 +71,12 @@ def test_batches_do_not_depend_on_the_number_of_workers(table: pd.DataFrame, wor
     dataset.__getitems__(list(range(16)))  # opens zip and slides before the fork
     loader = patch_loader(dataset, EpochBatches(16, 5, seed=0), workers=workers, pin=False)
     fresh = LabeledPatches(table, patch_px=P)
-    for (patches, rows), batch in zip(loader, EpochBatches(16, 5, seed=0), strict=True):
-        assert rows.tolist() == batch
-        assert torch.equal(patches, fresh.__getitems__(batch)[0])
+    endless = ShuffledBatches(16, 6, num_batches=4, seed=0, purpose="test")  # rows come twice
+    resident = ResidentPatches(dataset, endless, workers=workers, device=torch.device("cpu"))
+    for got, batches in ((loader, EpochBatches(16, 5, seed=0)), (resident, endless), (resident, endless)):
+        for (patches, rows), batch in zip(got, batches, strict=True):
+            assert rows.tolist() == list(batch)
+            assert torch.equal(patches, fresh.__getitems__(batch)[0])
 
 
 def test_it_pickles_without_its_open_slides(table: pd.DataFrame) -> None:
