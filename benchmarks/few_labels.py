@@ -5,7 +5,8 @@
     python benchmarks/few_labels.py report DIR --values docs/few_labels.csv    # those of the file too; it is written
 
 A cohort has slides, an encoder, draws of the labels and seeds of its own, so the spread over cohorts holds the luck
-of all of them: differences are means over cohorts, with Student's t; a cohort's value is the mean over its draws.
+of all of them: differences are means over cohorts, with Student's t; a cohort's value is the mean over its draws,
+that of a difference of two models of few labels over the draws that both were run with.
 Params are those of params.yaml but for the seeds, `--set` and what `RUNS` names.
 Each run has one thread, if HISTO_MONAI_CPUS gives it no more; start several with other cohorts to use more cores.
 """
@@ -245,7 +246,8 @@ def report(values: pd.DataFrame) -> str:
     """Tables of all datasets, in Markdown."""
     lines: list[str] = []
     for (dataset, title), part in values.groupby(["dataset", "metric"], sort=False):
-        table = part.pivot_table(index="cohort", columns="model", values="value", aggfunc="mean")
+        draws = part.pivot_table(index=["cohort", "draw"], columns="model", values="value")
+        table = draws.groupby("cohort").mean()
         table = table[[name for name in MODELS if name in table and table[name].notna().sum() > 1]]
         lines += [f"## {dataset}, {title}", ""]
         if table.empty:
@@ -259,7 +261,9 @@ def report(values: pd.DataFrame) -> str:
         for first, second in DIFFERENCES:
             if first not in table or second not in table:
                 continue
-            mean, low, high = interval((table[first] - table[second]).dropna().to_numpy())
+            values = table if "all labels" in second else draws  # all labels are drawn in one way
+            of_each = (values[first] - values[second]).dropna()
+            mean, low, high = interval(of_each.groupby("cohort").mean().to_numpy())
             verdict = "above 0" if low > 0 else "below 0" if high < 0 else ""
             if "all labels" in second:
                 verdict = f"within {MARGIN:g}" if low > -MARGIN else verdict
