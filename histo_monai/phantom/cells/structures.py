@@ -120,8 +120,12 @@ def depth_maps(rings: Rings, grid: Grid, within: Window | None = None) -> tuple[
     return depth, lumen
 
 
+_BELOW_ONE = float(np.nextafter(np.float32(1), np.float32(0)))
+"""A float64 above it becomes a float32 of 1: one of 30 million does."""
+
+
 def wall_nuclei(rings: Rings, kind: RingKind, basal_um: float, seed: int) -> tuple[F32, F32, F32, F32]:
-    """Nuclei along the walls: y, x in µm, direction across the wall in radians, a random number 0..1."""
+    """Nuclei along the walls: y, x in µm, direction across the wall in radians, a random number from 0 to below 1."""
     nuclei: list[tuple[F32, F32, F32, F32]] = []
     for i in range(len(rings.y_um)):
         rng = np.random.default_rng([seed, *(int(v * 65536) for v in rings.random[i, :3])])
@@ -137,7 +141,8 @@ def wall_nuclei(rings: Rings, kind: RingKind, basal_um: float, seed: int) -> tup
         radius = rings.outline(i, theta) - deep
         y, x = rings.y_um[i] + radius * np.sin(theta), rings.x_um[i] + radius * np.cos(theta)
         angle = theta + rng.normal(0, 0.10 + 0.12 * (kind.rows - 1), count)
-        nuclei.append(tuple(a.astype(np.float32) for a in (y, x, angle, rng.random(count))))  # type: ignore[arg-type]
+        random = np.minimum(rng.random(count), _BELOW_ONE)
+        nuclei.append(tuple(a.astype(np.float32) for a in (y, x, angle, random)))  # type: ignore[arg-type]
     if not nuclei:
         empty = np.empty(0, np.float32)
         return empty, empty, empty, empty
