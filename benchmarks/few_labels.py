@@ -261,8 +261,8 @@ def report(values: pd.DataFrame) -> str:
         for first, second in DIFFERENCES:
             if first not in table or second not in table:
                 continue
-            values = table if "all labels" in second else draws  # all labels are drawn in one way
-            of_each = (values[first] - values[second]).dropna()
+            paired = table if "all labels" in second else draws  # all labels are drawn in one way
+            of_each = (paired[first] - paired[second]).dropna()
             mean, low, high = interval(of_each.groupby("cohort").mean().to_numpy())
             verdict = "above 0" if low > 0 else "below 0" if high < 0 else ""
             if "all labels" in second:

@@ -27,11 +27,11 @@ def test_a_difference_is_of_the_draws_that_both_were_run_with(program: ModuleTyp
         for name, found in (("student", student), ("random, as many steps", control))
         for (cohort, draw), value in found.items()
     ]
-    told = program.report(pd.DataFrame(rows, columns=program.VALUES))
-    assert "| student | 0.750 | 0.840 | 0.795 |" in told
-    assert "| random, as many steps | 0.550 | 0.680 | 0.615 |" in told
+    tables = program.report(pd.DataFrame(rows, columns=program.VALUES))
+    assert "| student | 0.750 | 0.840 | 0.795 |" in tables
+    assert "| random, as many steps | 0.550 | 0.680 | 0.615 |" in tables
     reach = 12.706 * np.std([0.05, 0.02], ddof=1) / np.sqrt(2)  # Student's t, 97.5 %, one degree of freedom
-    line = next(line for line in told.splitlines() if line.startswith("| student - random"))
+    line = next(line for line in tables.splitlines() if line.startswith("| student - random"))
     assert (
         line
         == f"| student - random, as many steps | +0.035 ({0.035 - reach:+.3f} to {0.035 + reach:+.3f}) |  |"
@@ -41,6 +41,6 @@ def test_a_difference_is_of_the_draws_that_both_were_run_with(program: ModuleTyp
 def test_a_row_without_all_cohorts_has_no_mean(program: ModuleType) -> None:
     rows = [("kather", cohort, 0, "accuracy", "student", 0.8) for cohort in (10, 11, 12)]
     rows += [("kather", cohort, 0, "accuracy", "color", 0.5) for cohort in (10, 11)]
-    told = program.report(pd.DataFrame(rows, columns=program.VALUES))
-    assert "| color | 0.500 | 0.500 |  |  |" in told
-    assert "| student - color | +0.300 (+0.300 to +0.300) | above 0 |" in told
+    tables = program.report(pd.DataFrame(rows, columns=program.VALUES))
+    assert "| color | 0.500 | 0.500 |  |  |" in tables
+    assert "| student - color | +0.300 (+0.300 to +0.300) | above 0 |" in tables

@@ -63,25 +63,43 @@ class _Gradients:
     def __init__(self, network: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
         self._network = network
         self.last = torch.zeros(0)
-        getattr(optimizer, "inner", optimizer).register_step_pre_hook(
-            self._keep
-        )  # Lookahead's takes the steps
+        inner = getattr(optimizer, "inner", optimizer)  # Lookahead's takes the steps
+        inner.register_step_pre_hook(self._keep)
 
     def _keep(self, *_: Any) -> None:
         found = [p.grad.flatten() for p in self._network.parameters() if p.grad is not None]
         self.last = torch.cat(found).double().cpu()
 
 
-def _pretext_step(name: str, device: torch.device, dtype: torch.dtype) -> tuple[float, torch.Tensor]:
-    """Loss and gradients of the second of two steps of the engine; views are those that the CPU makes."""
-    torch.manual_seed(0)
-    pretext: Any = PRETEXTS[name](
+def build_pretext(name: str) -> Any:
+    """A pretext by its name, with the settings of params.yaml."""
+    return PRETEXTS[name](
         start=EncoderStart(),
         patch_px=SIDE,
         mpps=(1.0, 2.0, 4.0),
         augmentation_prob=0.5,
         settings=PARAMS.pretrain.methods[name],
     )
+
+
+def build_student(name: str, device: torch.device, side: int = SIDE) -> tuple[Task, Any]:
+    """The task, and a semi-supervised method with the settings of params.yaml, its network on the CPU."""
+    task = Task(None if name == "rankup" else ["a", "b", "c"], patch_px=side, device=device)
+    method = METHODS[name](
+        model=TaskModel(build_encoder(), "linear" if name != "paper" else "pair", task.num_outputs),
+        objective=task.objective,
+        patch_px=side,
+        n_aug=7,
+        recipe=PARAMS.student_recipe(name, "two_classes"),
+        settings=PARAMS.consistency.methods[name],
+    )
+    return task, method
+
+
+def _pretext_step(name: str, device: torch.device, dtype: torch.dtype) -> tuple[float, torch.Tensor]:
+    """Loss and gradients of the second of two steps of the engine; views are those that the CPU makes."""
+    torch.manual_seed(0)
+    pretext = build_pretext(name)
     pretext.network.to(dtype)
     network = placed(pretext.network, device)
     optimizer = pretext.optimizer(network)
@@ -105,15 +123,7 @@ def student_step(
 ) -> tuple[float, torch.Tensor]:
     """Loss and gradients of a step of the engine; views are those that the CPU makes."""
     torch.manual_seed(0)
-    task = Task(None if name == "rankup" else ["a", "b", "c"], patch_px=side, device=device)
-    method: Any = METHODS[name](
-        model=TaskModel(build_encoder(), "linear" if name != "paper" else "pair", task.num_outputs),
-        objective=task.objective,
-        patch_px=side,
-        n_aug=7,
-        recipe=PARAMS.student_recipe(name, "two_classes"),
-        settings=PARAMS.consistency.methods[name],
-    )
+    task, method = build_student(name, device, side)
     for part in method.network.children():  # What methods follow in buffers of their own is float32.
         part.to(dtype)
     to_device(method.network, device)

@@ -47,11 +47,12 @@ def _ways() -> dict[str, Batches]:
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("way", list(_ways()))
 def test_batches_are_those_of_a_loader(way: str, workers: int, device: torch.device) -> None:
-    plain = patch_loader(_Pixels(), _ways()[way], workers=0, pin=False)
+    order = _ways()[way]
+    plain = patch_loader(_Pixels(), order, workers=0, pin=False)
     resident = ResidentPatches(_Pixels(), _ways()[way], workers=workers, device=device)
     assert len(resident) == len(plain)
     for epoch in range(1, 5):
-        plain.batch_sampler.set_epoch(epoch)  # type: ignore[union-attr]
+        order.set_epoch(epoch)
         resident.batch_sampler.set_epoch(epoch)
         for (pixels, rows), (right, right_rows) in zip(resident, plain, strict=True):
             assert pixels.device == device

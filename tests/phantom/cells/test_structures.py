@@ -16,8 +16,8 @@ def test_a_random_number_next_to_one_still_names_one_of_those_there_are(
     default_rng = np.random.default_rng
 
     class Highest:
-        def __init__(self, seed: object) -> None:
-            self._rng = default_rng(seed)  # type: ignore[arg-type]
+        def __init__(self, seed: list[int]) -> None:
+            self._rng = default_rng(seed)
 
         def normal(self, *arguments: float) -> np.ndarray:
             return self._rng.normal(*arguments)
