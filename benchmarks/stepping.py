@@ -167,7 +167,7 @@ def student_stepping(path: Path, name: str, size: Size, *, is_kept: bool, num_re
     step = StudentStep(method, task, labeled.targets, optimizer, 0, guesses=guesses)
     numbers = itertools.count(1)
     targets = labeled.targets[rows.cpu()]
-    given = guesses[other_rows].to(device)
+    given = guesses[other_rows.cpu()].to(device)
     batch = Batch(patches.to(device), targets.to(device), others.to(device), Step(0, 1, 1), given)
     method.network.train()
     views = tuple(in_memory_order(view, device) for view in method.views(batch))

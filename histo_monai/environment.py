@@ -67,13 +67,16 @@ class Environment:
         return Sharing(**self.in_ranks, workers=self.workers)
 
     def use_cpus(self, processes: int = 1) -> None:
-        """Share the cores among this many training processes: threads that decode slides and, on a CPU, torch's."""
+        """Share the cores among this many training processes: threads that decode slides and, on a CPU, torch's.
+
+        Beside a GPU torch has one: what it does on the CPU there is small, and threads that wait for more of it take
+        their cores from the processes that read.
+        """
         import torch
 
         threads = max(1, self.cpus // processes)
         decode_with(threads)
-        if self.device.type == "cpu":
-            torch.set_num_threads(threads)
+        torch.set_num_threads(threads if self.device.type == "cpu" else 1)
 
 
 def read_environment() -> Environment:

@@ -10,7 +10,7 @@ from monai.transforms import RandomizableTransform
 from numpy.typing import NDArray
 
 from histo_monai.errors import InputError
-from histo_monai.transforms import with_opencv, with_torch
+from histo_monai.transforms import with_opencv, with_torch, with_triton
 from histo_monai.transforms.draws import Source, check_number
 from histo_monai.transforms.operations.base import Operation
 from histo_monai.transforms.operations.noise import pool_length
@@ -25,7 +25,7 @@ class Augmentation(RandomizableTransform, Generic[Drawn, Views]):
 
     Reproducible: everything is drawn on the CPU from `self.R` by `randomize`, in one go, whatever the
     device and the number of loader workers. The same state gives the same bytes on the same device, whatever
-    the number of threads. Between CPU (`with_opencv`) and GPU (`with_torch`) parameters and noise are bit-equal, and
+    the number of threads. Between CPU (`with_opencv`) and GPU (`with_triton`) parameters and noise are bit-equal, and
     pixels agree to a tenth of a gray level in white noise.
 
     Args:
@@ -116,7 +116,7 @@ class Augmentation(RandomizableTransform, Generic[Drawn, Views]):
 
 
 def render(patches: torch.Tensor, drawn: ViewParameters, size_px: int) -> torch.Tensor:
-    """Executes a drawing: on the CPU patch by patch with OpenCV, on a GPU in batches with torch.
+    """Executes a drawing: on the CPU patch by patch with OpenCV, on a GPU by kernels, elsewhere in batches with torch.
 
     Args:
         patches: Shape (N, S, 3, H, H), uint8, not modified.
@@ -126,11 +126,15 @@ def render(patches: torch.Tensor, drawn: ViewParameters, size_px: int) -> torch.
     Returns:
         Shape (N, S, 3, size_px, size_px), float32, 0..1, on the device of `patches`.
     """
-    execution = with_opencv if patches.device.type == "cpu" else with_torch
+    augment = with_torch.augment
+    if patches.device.type == "cpu":
+        augment = with_opencv.augment
+    elif with_triton.does(drawn, patches.device):
+        augment = with_triton.augment
     generator = torch.Generator().manual_seed(drawn.noise_seed)
     # Normals are dear: none where nobody adds noise.
     pool = torch.randn(pool_length(size_px) if drawn.needs_normals() else 0, generator=generator)
-    views = execution.augment(patches.flatten(0, 1), drawn, pool, size_px)
+    views = augment(patches.flatten(0, 1), drawn, pool, size_px)
     return views.unflatten(0, patches.shape[:2])
 
 
