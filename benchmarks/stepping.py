@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +16,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from histo_monai.engines.device import in_memory_order, precision, to_device
+from histo_monai.engines.graphs import EncoderGraphs
 from histo_monai.engines.pretrain import placed, training_step
 from histo_monai.engines.students.training import StudentStep
 from histo_monai.engines.task import Task
@@ -112,6 +113,7 @@ def pretext_stepping(path: Path, name: str, size: Size) -> Stepping:
         first = next(loader(0))
     batches = loader(size.workers)
     network = placed(pretext.network, device)
+    graphs = EncoderGraphs(network, device)
     optimizer = pretext.optimizer(network)
     network.train()
     patches, rows = (part.to(device) for part in first)
@@ -121,10 +123,10 @@ def pretext_stepping(path: Path, name: str, size: Size) -> Stepping:
     def whole() -> None:
         fresh = (part.to(device, non_blocking=True) for part in next(batches))
         task = pretext.training_task(*fresh, Step(0, 1, next(numbers)))
-        training_step(pretext, network, optimizer, task, device)
+        training_step(pretext, network, optimizer, task, device, graphs)
 
-    def alone() -> None:
-        training_step(pretext, network, optimizer, ready, device)
+    def alone(asked_for: EncoderGraphs | None = graphs) -> None:
+        training_step(pretext, network, optimizer, ready, device, asked_for)
 
     return Stepping(
         whole=whole,
@@ -132,7 +134,7 @@ def pretext_stepping(path: Path, name: str, size: Size) -> Stepping:
         augment=lambda: pretext.training_task(patches, rows, Step(0, 1, 1)),
         read=lambda: next(batches),
         drain=lambda: [next(batches) for _ in range(2 * size.workers)],
-        counts=lambda: _counts(tiles, first, alone),
+        counts=lambda: _counts(tiles, first, lambda: alone(None)),
     )
 
 
@@ -176,8 +178,10 @@ def student_stepping(path: Path, name: str, size: Size, *, is_kept: bool, num_re
         state = SimpleNamespace(state=SimpleNamespace(epoch=1, iteration=next(numbers)))
         step(state, next(pairs))  # all that it looks at
 
-    def alone() -> None:
-        with precision(device):
+    graphs = EncoderGraphs(method.network, device)
+
+    def alone(asked_for: EncoderGraphs | None = graphs) -> None:
+        with precision(device), asked_for or nullcontext():
             outputs = method.outputs(views)
         loss = method.measure(outputs, batch)["loss"].mean()
         optimizer.zero_grad(set_to_none=True)
@@ -191,7 +195,7 @@ def student_stepping(path: Path, name: str, size: Size, *, is_kept: bool, num_re
         augment=lambda: method.views(batch),
         read=lambda: next(pairs),
         drain=lambda: [next(pairs) for _ in range(2 * size.workers)],
-        counts=lambda: _counts(tiles, (patches, targets, others, other_rows), alone),
+        counts=lambda: _counts(tiles, (patches, targets, others, other_rows), lambda: alone(None)),
         method=method,
         views=views,
         batch=batch,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import ignite.distributed as idist
@@ -12,6 +13,7 @@ from torch import nn
 
 from histo_monai.engines.device import in_memory_order, precision, to_device
 from histo_monai.engines.fit import Records, fit
+from histo_monai.engines.graphs import EncoderGraphs
 from histo_monai.engines.handlers import BestState
 from histo_monai.engines.means import attach_means
 from histo_monai.loading.resident import PatchLoader
@@ -106,11 +108,14 @@ def placed(network: nn.Module, device: torch.device) -> nn.Module:
 def _trainer(
     pretext: Pretext, network: nn.Module, optimizer: torch.optim.Optimizer, seed: int, device: torch.device
 ) -> Engine:
+    graphs = EncoderGraphs(network, device)
+
     def step(engine: Engine, batch: tuple[torch.Tensor, torch.Tensor]) -> dict[str, torch.Tensor]:
         network.train()
         patches, rows = (part.to(device, non_blocking=True) for part in batch)
         now = Step(seed, engine.state.epoch, engine.state.iteration, idist.get_rank(), idist.get_world_size())
-        return training_step(pretext, network, optimizer, pretext.training_task(patches, rows, now), device)
+        task = pretext.training_task(patches, rows, now)
+        return training_step(pretext, network, optimizer, task, device, graphs)
 
     trainer = Engine(step)
     attach_means(trainer, pretext.MEASURES)
@@ -118,11 +123,16 @@ def _trainer(
 
 
 def training_step(
-    pretext: Pretext, network: nn.Module, optimizer: torch.optim.Optimizer, task: Task, device: torch.device
+    pretext: Pretext,
+    network: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    task: Task,
+    device: torch.device,
+    graphs: EncoderGraphs | None = None,
 ) -> dict[str, torch.Tensor]:
     """Forward, backward, optimizer: what the network learns from one task; returns its measures per sample."""
     task = _in_memory_order(task, device)
-    with precision(device):
+    with precision(device), graphs or nullcontext():
         outputs = network(*task.inputs)
     measured = pretext.measure(outputs, task)
     optimizer.zero_grad(set_to_none=True)

@@ -13,6 +13,7 @@ from torch import nn
 
 from histo_monai.engines.device import in_memory_order, precision, to_device
 from histo_monai.engines.fit import Records, fit
+from histo_monai.engines.graphs import EncoderGraphs
 from histo_monai.engines.handlers import AverageFollows, BestState, ScheduledRates
 from histo_monai.engines.means import attach_means
 from histo_monai.engines.prediction import build_evaluator, predict, take_statistics
@@ -160,6 +161,7 @@ class _Step:
         self._task = task
         self._targets = targets.to(task.device)
         self._shared = shared
+        self._graphs = EncoderGraphs(model, task.device)
         self._optimizer = optimizer
         self._seed = seed
         self._augment = SupervisedAugmentation(
@@ -174,7 +176,7 @@ class _Step:
         now = Step(self._seed, engine.state.epoch, engine.state.iteration)
         self._augment.set_random_state(now.derive_seed("augmentation"))
         views = self._augment(patches).squeeze(1)
-        with precision(device), self._shared.divided():
+        with precision(device), self._shared.divided(), self._graphs:
             outputs = self._model(in_memory_order(views, device))
         measured = self._task.objective.measure(outputs, self._targets[rows])
         self._optimizer.zero_grad(set_to_none=True)

@@ -14,6 +14,7 @@ from ignite.engine import Engine, Events
 
 from histo_monai.engines.device import in_memory_order, precision, to_device
 from histo_monai.engines.fit import Records, fit
+from histo_monai.engines.graphs import EncoderGraphs
 from histo_monai.engines.handlers import ScheduledRates
 from histo_monai.engines.last_layer.shares import adapt
 from histo_monai.engines.means import attach_means
@@ -171,6 +172,7 @@ class StudentStep:
     ) -> None:
         self._device = task.device
         self._shared = shared or SharedRows(method.network, task.device)
+        self._graphs = EncoderGraphs(method.network, task.device)
         self._of_method = tuple(name for name in method.measures if name != GUESSES)
         self.measures = self._of_method
         is_guessing = GUESSES in method.measures
@@ -198,7 +200,7 @@ class StudentStep:
         given = None if self._guesses is None else self._guesses[unlabeled_rows]
         batch = Batch(labeled, self._targets[rows], unlabeled, step, given)
         views = self._method.views(batch)
-        with precision(self._device), self._shared.divided():
+        with precision(self._device), self._shared.divided(), self._graphs:
             outputs = self._method.outputs(tuple(in_memory_order(view, self._device) for view in views))
         measured = self._method.measure(outputs, batch)
         self._optimizer.zero_grad(set_to_none=True)

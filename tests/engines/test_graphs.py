@@ -1,0 +1,209 @@
+"""Encoders as CUDA graphs: what is captured, and when; on a GPU also that nothing else comes of it."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from ignite.engine import Engine, State
+
+from histo_monai.engines import graphs
+from histo_monai.engines.device import to_device
+from histo_monai.engines.graphs import EncoderGraphs
+from histo_monai.engines.pretrain import placed, training_step
+from histo_monai.engines.students.training import StudentStep
+from histo_monai.networks.batchnorm import statistics_of_the_batch
+from histo_monai.networks.encoder import Encoder, build_encoder
+from histo_monai.networks.task_model import TaskModel
+from histo_monai.randomness import Step
+from histo_monai.schedule import Schedule
+from histo_monai.semisupervised import METHODS
+from tests.devices import ComputeIn
+from tests.engines.test_steps_on_devices import SIDE, TRAINED, build_pretext, build_student
+
+GPU = torch.device("cuda")  # where encoders are asked for as graphs; the tests that say so need none
+
+
+class _Captures(list[tuple[int, ...]]):
+    """Shapes that were captured, and of each pass of a graph that ran since."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runs: list[tuple[int, ...]] = []
+
+    def __call__(self, encoder: Encoder, patches: torch.Tensor) -> graphs.Pass:
+        self.append(tuple(patches.shape))
+        encoder(patches)  # as what prepares a capture does: it moves the statistics of batch-norms
+
+        def run(patches: torch.Tensor) -> torch.Tensor:
+            self.runs.append(tuple(patches.shape))
+            return type(encoder).forward(encoder, patches)
+
+        return run
+
+
+@pytest.fixture
+def captures(monkeypatch: pytest.MonkeyPatch) -> _Captures:
+    found = _Captures()
+    monkeypatch.setattr(graphs, "captured_pass", found)
+    return found
+
+
+def _model() -> TaskModel:
+    torch.manual_seed(0)
+    return TaskModel(build_encoder(), "linear", 2)
+
+
+def _patches(num: int = 2) -> torch.Tensor:
+    return torch.rand(num, 3, 32, 32, generator=torch.Generator().manual_seed(num))
+
+
+def _step(model: TaskModel, asked_for: EncoderGraphs, *batches: torch.Tensor) -> list[torch.Tensor]:
+    """Gradients of a pass of each batch, within one step."""
+    model.zero_grad()
+    with asked_for:
+        outputs = [model(batch) for batch in batches]
+    sum(output.square().sum() for output in outputs).backward()  # type: ignore[union-attr]
+    return [weight.grad.clone() for weight in model.parameters() if weight.grad is not None]
+
+
+def test_a_kind_of_batch_is_captured_when_it_comes_again(captures: _Captures) -> None:
+    model = _model()
+    asked_for = EncoderGraphs(model, GPU)
+    for _ in range(4):
+        _step(model, asked_for, _patches(2))
+    _step(model, asked_for, _patches(3))
+    assert captures == [(2, 3, 32, 32)]
+    assert captures.runs == 3 * [(2, 3, 32, 32)]
+
+
+def test_each_kind_has_a_graph_of_its_own(captures: _Captures) -> None:
+    model = _model()
+    asked_for = EncoderGraphs(model, GPU)
+
+    def pass_of_each_kind() -> int:
+        with asked_for:
+            model.train()(_patches())
+            with torch.no_grad():
+                model(_patches())
+                model.eval()(_patches())
+                with statistics_of_the_batch(model):
+                    model(_patches())
+        return len(captures)
+
+    assert [pass_of_each_kind() for _ in range(3)] == [0, 4, 4]
+    model.encoder.requires_grad_(False)
+    assert [_step(model.train(), asked_for, _patches()) and len(captures) for _ in range(3)] == [
+        4,
+        4,
+        4,
+    ]  # enough
+
+
+def test_a_graph_whose_gradients_are_still_to_come_does_not_run_again(captures: _Captures) -> None:
+    model, batches = _model().eval(), (_patches(), _patches().flip(0) ** 2)
+    asked_for = EncoderGraphs(model, GPU)
+    expected = _step(model, EncoderGraphs(model, torch.device("cpu")), *batches)
+    for number in range(3):
+        gradients = _step(model, asked_for, *batches)
+        assert len(captures.runs) == number + 1
+        torch.testing.assert_close(gradients, expected)
+    with asked_for:  # a pass from which nobody learns
+        model(batches[0])
+    _step(model, asked_for, batches[0])
+    assert len(captures.runs) == 5
+
+
+def test_a_capture_moves_no_statistic(captures: _Captures) -> None:
+    model, plain = _model(), _model()
+    asked_for, none = EncoderGraphs(model, GPU), EncoderGraphs(plain, torch.device("cpu"))
+    for _ in range(3):
+        _step(model, asked_for, _patches())
+        _step(plain, none, _patches())
+    assert len(captures) == 1
+    for name, value in plain.state_dict().items():
+        assert torch.equal(model.state_dict()[name], value), name
+
+
+def test_what_cannot_be_captured_runs_as_ever(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(encoder: Encoder, patches: torch.Tensor) -> graphs.Pass:
+        raise RuntimeError("operation not permitted when stream is capturing\nat some line")
+
+    monkeypatch.setattr(graphs, "captured_pass", refuse)
+    model = _model().eval()
+    asked_for = EncoderGraphs(model, GPU)
+    expected = _step(model, EncoderGraphs(model, torch.device("cpu")), _patches())
+    for _ in range(4):
+        torch.testing.assert_close(_step(model, asked_for, _patches()), expected)
+    assert [record.getMessage() for record in caplog.records] == [
+        "resnet18 is asked for kernel by kernel, which takes longer: operation not permitted when stream is capturing"
+    ]
+
+
+def test_a_copy_of_a_model_has_its_own_weights(captures: _Captures) -> None:
+    model = _model()
+    asked_for = EncoderGraphs(model, GPU)
+    for _ in range(3):
+        _step(model, asked_for, _patches())
+    other = copy.deepcopy(model).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.zero_()
+    assert other(_patches()).abs().max() > 0
+
+
+def _trained(name: str, device: torch.device, is_graphed: bool, num_steps: int = 5) -> dict[str, Any]:
+    """Weights after some steps."""
+    torch.manual_seed(0)
+    engine = Engine(lambda *_: None)
+    pixels = torch.randint(0, 256, (12, 3, 3, SIDE, SIDE), generator=torch.Generator().manual_seed(0))
+    pixels = pixels.to(torch.uint8).to(device)
+    if name in METHODS:
+        task, method = build_student(name, device)
+        to_device(method.network, device)
+        targets = torch.linspace(0, 1, 4) if name == "rankup" else torch.arange(4) % 3
+        optimizer = method.optimizer(Schedule(1, "sgd", 1e-3, 0.0, ()))
+        guesses = torch.full((12, task.num_outputs), 1 / task.num_outputs)
+        step = StudentStep(method, task, targets, optimizer, seed=0, guesses=guesses)
+        step._graphs = EncoderGraphs(method.network, device if is_graphed else torch.device("cpu"))
+        for number in range(num_steps):
+            engine.state = State(epoch=1, iteration=number)
+            rows = torch.arange(12, device=device)
+            step(engine, ((pixels[:4, :1], rows[:4]), (pixels[:, 1:2], rows)))
+        return method.network.state_dict()
+    pretext = build_pretext(name)
+    network = placed(pretext.network, device)
+    network.train()
+    optimizer = pretext.optimizer(network)
+    asked_for = EncoderGraphs(network, device) if is_graphed else None
+    for number in range(num_steps):
+        rows = torch.arange(8, device=device)
+        task = pretext.training_task(pixels[:8, : len(pretext.mpps)], rows, Step(0, 1, number))
+        training_step(pretext, network, optimizer, task, device, asked_for)
+    return pretext.network.state_dict()
+
+
+TAUGHT = [name for name in METHODS if name not in ("adabn", "neighbors")]
+
+
+@pytest.mark.parametrize("name", [*TRAINED, *TAUGHT])
+def test_a_training_by_graphs_is_the_training(
+    name: str, device: torch.device, compute_in: ComputeIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compute_in(torch.float32)
+    num, capture = 0, graphs.captured_pass
+
+    def counted(encoder: Encoder, patches: torch.Tensor) -> graphs.Pass:
+        nonlocal num
+        num += 1
+        return capture(encoder, patches)
+
+    monkeypatch.setattr(graphs, "captured_pass", counted)
+    by_graphs, plain = _trained(name, device, is_graphed=True), _trained(name, device, is_graphed=False)
+    assert (num > 0) == (device.type == "cuda")
+    for key, value in plain.items():
+        torch.testing.assert_close(by_graphs[key], value, rtol=1e-3, atol=1e-5, msg=key)
