@@ -17,6 +17,9 @@ import torch
 from torch import nn
 
 from histo_monai.networks.encoder import Encoder
+from histo_monai.process.forks import leave_garbage_to_parents
+
+leave_garbage_to_parents()
 
 _log = logging.getLogger(__name__)
 
@@ -122,6 +125,8 @@ def captured_pass(encoder: Encoder, patches: torch.Tensor) -> Pass:
     Raises:
         RuntimeError: it does something that a graph cannot hold, or there is too little memory.
     """
+    # What a capture leaves of autograd belongs to its stream, and others wait for that: nothing is wrong.
+    torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
     own = patches.detach().clone(memory_format=torch.preserve_format)
     kind = torch.get_autocast_dtype("cuda")
     with torch.autocast("cuda", dtype=kind, enabled=torch.is_autocast_enabled("cuda"), cache_enabled=False):

@@ -1,8 +1,9 @@
-"""Processes that are forked: what a library's threads need before one, and after."""
+"""Processes that are forked: what libraries need before one, and after."""
 
 from __future__ import annotations
 
 import functools
+import gc
 import os
 
 import cv2
@@ -27,3 +28,12 @@ def _end() -> None:
 
 def _allow() -> None:
     cv2.setNumThreads(_threads)
+
+
+@functools.cache
+def leave_garbage_to_parents() -> None:
+    """From now on, and once: a child never frees what waits in its parent to be found as garbage.
+
+    A CUDA graph that a child frees ends it: CUDA knows no child.
+    """
+    os.register_at_fork(after_in_child=gc.freeze)

@@ -273,5 +273,4 @@ def _matrix(
     xx: torch.Tensor, xy: torch.Tensor, x1: torch.Tensor, yx: torch.Tensor, yy: torch.Tensor, y1: torch.Tensor
 ) -> torch.Tensor:
     zero, one = torch.zeros_like(xx), torch.ones_like(xx)
-    rows = [torch.stack(row, dim=-1) for row in ((xx, xy, x1), (yx, yy, y1), (zero, zero, one))]
-    return torch.stack(rows, dim=-2)
+    return torch.stack([xx, xy, x1, yx, yy, y1, zero, zero, one], dim=-1).unflatten(-1, (3, 3))

@@ -64,6 +64,9 @@ def compose_in_sequence(matrices: Sequence[torch.Tensor], schedule: np.ndarray) 
     nothing = len(matrices)
     unchanged = torch.eye(3, dtype=torch.float64).expand_as(matrices[0])
     own = np.where((schedule == UNUSED) | (schedule >= nothing), nothing, schedule)
+    # What is nothing goes to the end, and is left out where it is that of all samples.
+    own = np.take_along_axis(own, np.argsort(own == nothing, axis=1, kind="stable"), axis=1)
+    own = own[:, : max(1, int((own != nothing).sum(axis=1).max(initial=0)))]
     stacked, samples = torch.stack([*matrices, unchanged]), torch.arange(len(schedule))
     return geometry.compose([stacked[torch.from_numpy(step), samples] for step in own.T])
 

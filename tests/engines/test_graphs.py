@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import pytest
 import torch
@@ -23,7 +22,12 @@ from histo_monai.semisupervised import METHODS
 from tests.devices import ComputeIn
 from tests.engines.test_steps_on_devices import SIDE, TRAINED, build_pretext, build_student
 
+CPU = torch.device("cpu")
 GPU = torch.device("cuda")  # where encoders are asked for as graphs; the tests that say so need none
+
+NUM_STEPS = 3
+ROUNDING = 0.1
+"""Of the way that the weights go in so many steps."""
 
 
 class _Captures(list[tuple[int, ...]]):
@@ -105,7 +109,7 @@ def test_each_kind_has_a_graph_of_its_own(captures: _Captures) -> None:
 def test_a_graph_whose_gradients_are_still_to_come_does_not_run_again(captures: _Captures) -> None:
     model, batches = _model().eval(), (_patches(), _patches().flip(0) ** 2)
     asked_for = EncoderGraphs(model, GPU)
-    expected = _step(model, EncoderGraphs(model, torch.device("cpu")), *batches)
+    expected = _step(model, EncoderGraphs(model, CPU), *batches)
     for number in range(3):
         gradients = _step(model, asked_for, *batches)
         assert len(captures.runs) == number + 1
@@ -118,7 +122,7 @@ def test_a_graph_whose_gradients_are_still_to_come_does_not_run_again(captures: 
 
 def test_a_capture_moves_no_statistic(captures: _Captures) -> None:
     model, plain = _model(), _model()
-    asked_for, none = EncoderGraphs(model, GPU), EncoderGraphs(plain, torch.device("cpu"))
+    asked_for, none = EncoderGraphs(model, GPU), EncoderGraphs(plain, CPU)
     for _ in range(3):
         _step(model, asked_for, _patches())
         _step(plain, none, _patches())
@@ -136,7 +140,7 @@ def test_what_cannot_be_captured_runs_as_ever(
     monkeypatch.setattr(graphs, "captured_pass", refuse)
     model = _model().eval()
     asked_for = EncoderGraphs(model, GPU)
-    expected = _step(model, EncoderGraphs(model, torch.device("cpu")), _patches())
+    expected = _step(model, EncoderGraphs(model, CPU), _patches())
     for _ in range(4):
         torch.testing.assert_close(_step(model, asked_for, _patches()), expected)
     assert [record.getMessage() for record in caplog.records] == [
@@ -156,12 +160,16 @@ def test_a_copy_of_a_model_has_its_own_weights(captures: _Captures) -> None:
     assert other(_patches()).abs().max() > 0
 
 
-def _trained(name: str, device: torch.device, is_graphed: bool, num_steps: int = 5) -> dict[str, Any]:
-    """Weights after some steps."""
+def _weights(network: torch.nn.Module) -> torch.Tensor:
+    """All that learn, as one vector."""
+    return torch.cat([weight.detach().double().cpu().flatten() for weight in network.parameters()])
+
+
+def _trained(name: str, device: torch.device, is_graphed: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Weights before and after some steps."""
     torch.manual_seed(0)
-    engine = Engine(lambda *_: None)
     pixels = torch.randint(0, 256, (12, 3, 3, SIDE, SIDE), generator=torch.Generator().manual_seed(0))
-    pixels = pixels.to(torch.uint8).to(device)
+    pixels, rows = pixels.to(torch.uint8).to(device), torch.arange(12, device=device)
     if name in METHODS:
         task, method = build_student(name, device)
         to_device(method.network, device)
@@ -169,22 +177,21 @@ def _trained(name: str, device: torch.device, is_graphed: bool, num_steps: int =
         optimizer = method.optimizer(Schedule(1, "sgd", 1e-3, 0.0, ()))
         guesses = torch.full((12, task.num_outputs), 1 / task.num_outputs)
         step = StudentStep(method, task, targets, optimizer, seed=0, guesses=guesses)
-        step._graphs = EncoderGraphs(method.network, device if is_graphed else torch.device("cpu"))
-        for number in range(num_steps):
+        step._graphs = EncoderGraphs(method.network, device if is_graphed else CPU)
+        before, engine = _weights(method.network), Engine(lambda *_: None)
+        for number in range(NUM_STEPS):
             engine.state = State(epoch=1, iteration=number)
-            rows = torch.arange(12, device=device)
             step(engine, ((pixels[:4, :1], rows[:4]), (pixels[:, 1:2], rows)))
-        return method.network.state_dict()
+        return before, _weights(method.network)
     pretext = build_pretext(name)
-    network = placed(pretext.network, device)
-    network.train()
+    network = placed(pretext.network, device).train()
     optimizer = pretext.optimizer(network)
     asked_for = EncoderGraphs(network, device) if is_graphed else None
-    for number in range(num_steps):
-        rows = torch.arange(8, device=device)
-        task = pretext.training_task(pixels[:8, : len(pretext.mpps)], rows, Step(0, 1, number))
+    before = _weights(network)
+    for number in range(NUM_STEPS):
+        task = pretext.training_task(pixels[:8, : len(pretext.mpps)], rows[:8], Step(0, 1, number))
         training_step(pretext, network, optimizer, task, device, asked_for)
-    return pretext.network.state_dict()
+    return before, _weights(network)
 
 
 TAUGHT = [name for name in METHODS if name not in ("adabn", "neighbors")]
@@ -203,7 +210,6 @@ def test_a_training_by_graphs_is_the_training(
         return capture(encoder, patches)
 
     monkeypatch.setattr(graphs, "captured_pass", counted)
-    by_graphs, plain = _trained(name, device, is_graphed=True), _trained(name, device, is_graphed=False)
+    (_, by_graphs), (before, plain) = (_trained(name, device, is_graphed) for is_graphed in (True, False))
     assert (num > 0) == (device.type == "cuda")
-    for key, value in plain.items():
-        torch.testing.assert_close(by_graphs[key], value, rtol=1e-3, atol=1e-5, msg=key)
+    assert (by_graphs - plain).norm() < ROUNDING * (plain - before).norm()

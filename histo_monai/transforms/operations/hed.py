@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import ClassVar
 
 import cv2
@@ -77,9 +78,14 @@ def hed_map(factors: torch.Tensor, shifts: torch.Tensor) -> tuple[torch.Tensor, 
         The map, shape (N, 3, 3), and the offset, shape (N, 3, 1): log2 I' = map · ln I + offset. (From base e to
         base 2, because log1p and exp2 are the fastest of their kind on a CPU.)
     """
-    rgb_from_hed = torch.tensor(RGB_FROM_HED, dtype=torch.float64).T
-    hed_from_rgb = torch.linalg.inv(rgb_from_hed)
-    rgb_from_hed, hed_from_rgb = rgb_from_hed.to(factors), hed_from_rgb.to(factors)
+    rgb_from_hed, hed_from_rgb = (matrix.to(factors) for matrix in _mixing())
     linear = rgb_from_hed @ ((1 + factors)[:, :, None] * hed_from_rgb)
     offset = rgb_from_hed @ shifts[:, :, None]
     return linear / math.log(2), -math.log2(10) * offset
+
+
+@cache
+def _mixing() -> tuple[torch.Tensor, torch.Tensor]:
+    """Densities of red, green and blue from those of the stains, and the inverse; (3, 3), float64."""
+    rgb_from_hed = torch.tensor(RGB_FROM_HED, dtype=torch.float64).T
+    return rgb_from_hed, torch.linalg.inv(rgb_from_hed)
