@@ -6,6 +6,7 @@ With `--paper` the sizes are the paper's: 256 px, 64 samples; 8 labeled patches 
 from __future__ import annotations
 
 import copy
+import gc
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -83,10 +84,12 @@ def of_the_paper(path: Path, device: torch.device, workers: int, quick: bool) ->
     for name in trained():
         if not is_time_up(f"step of {name}"):
             pretext_row(path, name, Size(patch_px, 4 if quick else 64, device, workers), rounds)
+            gc.collect()  # its reading processes end
     for name in taught():
         if not is_time_up(f"step of {name}"):
             num = 2 if quick else 8 if name == OF_PAPER else 16
             student_row(path, name, Size(patch_px, num, device, workers), rounds)
+            gc.collect()
 
 
 def timed(
