@@ -6,9 +6,10 @@ import sys
 import pytest
 import torch
 
-from histo_monai.transforms import with_triton
+from histo_monai.transforms import with_torch, with_triton
 from histo_monai.transforms.operations.blur import Blur
 from histo_monai.transforms.operations.brightness_contrast import BrightnessContrast
+from histo_monai.transforms.operations.noise import pool_length
 from histo_monai.transforms.views import PretrainAugmentation
 
 pytest.importorskip("triton", reason="comes with torch on Linux alone")
@@ -104,3 +105,15 @@ def test_operations_of_others_are_left_to_torch():
     )
     assert (known, of_others, twice) == (True, False, False)
     assert not with_triton.does(drawn, torch.device("cpu"))
+
+
+def test_a_gpu_uses_them(device: torch.device):
+    drawn = PretrainAugmentation(64, 0.7).set_random_state(0).randomize(20, 3)
+    assert with_triton.does(drawn, device) == (device.type == "cuda")
+    generator = torch.Generator().manual_seed(0)
+    patches = torch.randint(0, 256, (60, 3, 128, 128), generator=generator).to(torch.uint8).to(device)
+    pool = torch.randn(pool_length(64), generator=generator)
+    execution = with_triton if device.type == "cuda" else with_torch
+    ours, again = (execution.augment(patches, drawn, pool, 64) for _ in range(2))
+    assert torch.equal(ours, again)
+    assert (ours - with_torch.augment(patches, drawn, pool, 64)).abs().max() < HUNDREDTH_OF_A_LEVEL
