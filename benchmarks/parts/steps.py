@@ -40,6 +40,8 @@ from histo_monai.semisupervised.protocol import Batch, SemiSupervised
 
 LIMIT_IS = "forward, backward and optimizer on a batch that is ready"
 PAPER = load_params(Path(__file__).parents[2] / "params" / "paper.yaml")
+FEW_STEPS = 8
+"""Of a turn of a student whose patches were read before."""
 OF_PAPER = "paper"
 """The student that trains as `consistency.<dataset>` says; the others have the recipe's batches."""
 
@@ -93,14 +95,19 @@ def of_the_paper(path: Path, device: torch.device, workers: int, quick: bool) ->
 
 
 def timed(
-    step: Stepping, size: Size, rounds: int, peer: Callable[[], object] | None = None
+    step: Stepping,
+    size: Size,
+    rounds: int,
+    peer: Callable[[], object] | None = None,
+    *,
+    is_kept: bool = False,
 ) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
     """Seconds of a step, `OURS`, `LIMIT` and `PEER` where there is one; and of its augmentation and reading alone.
 
     Where processes read, a turn is many steps, after what they had ready is taken: they go on reading while others have
-    their turn.
+    their turn. Where patches are kept there is less to take, and a few steps will do.
     """
-    num = max(1, 2 * size.workers)
+    num = max(1, min(2 * size.workers, FEW_STEPS) if is_kept else 2 * size.workers)
 
     def many(call: Callable[[], object]) -> Callable[[], object]:
         return lambda: [call() for _ in range(num)]
@@ -134,7 +141,7 @@ def student_row(path: Path, name: str, size: Size, rounds: int, *, is_kept: bool
     if name == OF_PAPER and is_kept and size.patch_px == 64 and size.device.type == "cpu":
         peer_is = "three passes, gradients through the frozen trunk, teacher apart"
         peer = literal_way(step)
-    times, parts = timed(step, size, rounds, peer)
+    times, parts = timed(step, size, rounds, peer, is_kept=is_kept)
     read = "" if is_kept else ", read anew"
     steps, epochs = of_run(name)
     row_of(
