@@ -15,6 +15,7 @@ from histo_monai.phantom.cohorts import breastpathq, camelyon16, kather
 from histo_monai.phantom.cohorts.breastpathq import RATERS, rate
 from histo_monai.phantom.cohorts.camelyon16 import slide_specs
 from histo_monai.phantom.plans.bowel import CLASSES
+from histo_monai.slides.annotations import write_asap_xml
 
 SMALL: dict[str, Any] = {
     "seed": 3,
@@ -81,6 +82,16 @@ def test_outlines_of_tumor_001_spare_an_island(trees: dict[str, Path]) -> None:
     assert (outer.max(0) > hole.max(0)).all()
     assert outer.min() >= 0
     assert outer.max() <= SMALL["slide_side_px"]
+
+
+@pytest.mark.parametrize(("seed", "name"), [(22, "tumor_005"), (24, "tumor_001")])
+def test_no_metastasis_lies_in_an_island_which_the_annotations_cannot_tell(
+    seed: int, name: str, tmp_path: Path
+) -> None:
+    (spec,) = (spec for spec in slide_specs(seed, 48, 48, 2048, 1.0).values() if spec.name == name)
+    first, *others = camelyon16.lesion_regions(spec)
+    write_asap_xml(tmp_path / "a.xml", [first, *others])
+    assert len(first.holes_yx) == 1
 
 
 def test_half_of_the_training_slides_are_normal_and_numbers_have_no_gap() -> None:

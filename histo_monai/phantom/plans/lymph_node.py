@@ -10,6 +10,7 @@ from histo_monai.phantom.cells.structures import RingKind, depth_maps, find_ring
 from histo_monai.phantom.plans.lesions import DepthMap, Lesion, star_outline
 from histo_monai.phantom.raster.lattice import F32, Grid, derive, fractal, noise, ramp
 from histo_monai.phantom.tissue.world import Regions
+from histo_monai.slides.annotations.overlaps import overlaps
 
 FOLLICLES = RingKind(
     spacing_um=420, radius_um=(90, 190), wall_um=(24, 48), irregular=0.12, oval=1.5, pitch_um=10, rows=1
@@ -102,7 +103,7 @@ class LymphNode:
 def draw_metastases(
     node: LymphNode, rng: np.random.Generator, diameters_um: Sequence[float], hole: bool
 ) -> list[Lesion]:
-    """Outlines of metastases inside a node, none touching another.
+    """Outlines of metastases inside a node, apart from each other as a rule, and none in an island of another.
 
     Args:
         node: Where they grow.
@@ -129,6 +130,9 @@ def draw_metastases(
         holes: tuple[np.ndarray, ...] = ()
         if hole and index == 0:
             holes = (star_outline(rng, center, 0.22 * radius),)
+        # Row and column are drawn apart, so there may be no room where they meet.
+        if any(overlaps([island for lesion in lesions for island in lesion.holes], [exterior])):
+            continue
         lesions.append(Lesion(exterior, holes))
         yy = (np.arange(height) + 0.5)[:, None] * step - center[0]
         xx = (np.arange(width) + 0.5)[None, :] * step - center[1]
