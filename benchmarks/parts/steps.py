@@ -79,9 +79,8 @@ def trained() -> list[str]:
 
 def of_the_paper(path: Path, device: torch.device, workers: int, quick: bool) -> None:
     """A row for each method; `quick`: 32 px and few samples, to see that it runs."""
-    torch.set_num_threads(
-        1 if device.type == "cuda" else torch.get_num_threads()
-    )  # as `Environment.use_cpus`
+    if device.type == "cuda":
+        torch.set_num_threads(1)  # as `Environment.use_cpus`
     patch_px, rounds = (32, 1) if quick else (256, 3)
     for name in trained():
         if not is_time_up(f"step of {name}"):

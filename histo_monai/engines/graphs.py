@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import ignite.distributed as idist
@@ -77,7 +78,7 @@ class EncoderGraphs:
             del encoder.forward
 
     def _replace(self, encoder: Encoder) -> None:
-        encoder.forward = lambda patches: self._features(encoder, patches)  # type: ignore[method-assign]
+        vars(encoder)["forward"] = partial(self._features, encoder)
 
     def _features(self, encoder: Encoder, patches: torch.Tensor) -> torch.Tensor:
         """By a graph, or else as ever."""

@@ -7,6 +7,8 @@ pixels are in each, and what the operations drew.
 import triton
 import triton.language as tl
 
+from histo_monai.transforms.operations.brightness_contrast import LUMA
+from histo_monai.transforms.operations.hed import DARKEST
 from histo_monai.transforms.with_triton import (
     COPY,
     FIRST_KIND,
@@ -23,7 +25,8 @@ _COPY, _NOISE, _HUE_SATURATION, _BRIGHTNESS_CONTRAST, _BLUR, _HED = (
 _LEVEL, _FIRST_STEP = tl.constexpr(LEVEL), tl.constexpr(FIRST_STEP)
 _READS, _WRITES = tl.constexpr(READS_VIEWS), tl.constexpr(WRITES_VIEWS)
 _TINY = tl.constexpr(1e-9)
-_DARKEST = tl.constexpr(0.5 / 255)
+_DARKEST = tl.constexpr(DARKEST)
+_OF_RED, _OF_GREEN, _OF_BLUE = (tl.constexpr(share) for share in LUMA)
 
 
 @triton.jit(do_not_specialize=["width"])
@@ -69,8 +72,8 @@ def gray_means(
             place = first + tl.arange(0, TILE)
             inside = place < SIZE * SIZE
             red, green, blue = _load(pixels, image, place, inside, SIZE)
-            total += 0.299 * _clipped(red * brightness) + 0.587 * _clipped(green * brightness)
-            total += 0.114 * _clipped(blue * brightness)
+            total += _OF_RED * _clipped(red * brightness) + _OF_GREEN * _clipped(green * brightness)
+            total += _OF_BLUE * _clipped(blue * brightness)
         tl.store(grays + image, tl.sum(total, 0) / (SIZE * SIZE))
 
 

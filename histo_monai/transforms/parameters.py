@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from histo_monai.transforms.operations.base import Geometric, Operation, Photometric
-from histo_monai.transforms.sequence import UNUSED, compose_in_sequence
+from histo_monai.transforms.sequence import UNUSED, compose_in_sequence, packed
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,7 @@ class ViewParameters:
             base = torch.eye(3, dtype=torch.float64).expand(*drawn[0].shape[:2], 3, 3)
         photometric = {number: one for number, one in enumerate(operations) if isinstance(one, Photometric)}
         # Unused steps go to the end: fewer, fuller groups for `apply_in_sequence`.
-        own = _renumbered(schedule, list(photometric), len(operations))
-        compact = np.take_along_axis(own, np.argsort(own == UNUSED, axis=1, kind="stable"), axis=1)
+        compact = packed(_renumbered(schedule, list(photometric), len(operations)))
         return cls(
             base,
             compact[:, : len(photometric)],

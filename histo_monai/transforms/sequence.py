@@ -51,6 +51,11 @@ def draw_distinct(
     return random_state.rand(num_samples, num_operations).argsort(axis=1)[:, :count]
 
 
+def packed(schedule: np.ndarray, nothing: int = UNUSED) -> np.ndarray:
+    """A schedule, shape (N, steps), with the steps that are `nothing` at the end; the others keep their order."""
+    return np.take_along_axis(schedule, np.argsort(schedule == nothing, axis=1, kind="stable"), axis=1)
+
+
 def compose_in_sequence(matrices: Sequence[torch.Tensor], schedule: np.ndarray) -> torch.Tensor:
     """The one matrix per patch that does what its sample's geometric operations do in turn.
 
@@ -65,7 +70,7 @@ def compose_in_sequence(matrices: Sequence[torch.Tensor], schedule: np.ndarray) 
     unchanged = torch.eye(3, dtype=torch.float64).expand_as(matrices[0])
     own = np.where((schedule == UNUSED) | (schedule >= nothing), nothing, schedule)
     # What is nothing goes to the end, and is left out where it is that of all samples.
-    own = np.take_along_axis(own, np.argsort(own == nothing, axis=1, kind="stable"), axis=1)
+    own = packed(own, nothing)
     own = own[:, : max(1, int((own != nothing).sum(axis=1).max(initial=0)))]
     stacked, samples = torch.stack([*matrices, unchanged]), torch.arange(len(schedule))
     return geometry.compose([stacked[torch.from_numpy(step), samples] for step in own.T])
@@ -113,11 +118,10 @@ def _groups(schedule: np.ndarray) -> Iterator[tuple[int, NDArray[np.int64]]]:
     A third fewer, and fuller, than step by step: a GPU waits for whoever asks it for one group after the other.
     """
     num = len(schedule)
-    packed = np.take_along_axis(schedule, np.argsort(schedule == UNUSED, axis=1, kind="stable"), axis=1)
-    packed = np.concatenate([packed, np.full((num, 1), UNUSED)], axis=1)
+    ended = np.concatenate([packed(schedule), np.full((num, 1), UNUSED)], axis=1)
     done = np.zeros(num, dtype=np.int64)
     while True:
-        waiting = packed[np.arange(num), done]
+        waiting = ended[np.arange(num), done]
         counts = np.bincount(waiting[waiting != UNUSED])
         if len(counts) == 0:
             return
