@@ -68,8 +68,9 @@ def build_labels(
     warnings = [*labeled.warnings, *_check_classes(table), *_shared_patients(table)]
     warnings += [labeled.about_patients] if labeled.about_patients else no_patients(table)
     remarks, near = review(table, facts, around, processes)
+    table = in_order_of_splits(table)
     table["label_rank"] = label_ranks(table, generator(seed, "label ranks"))
-    return Labels(in_order_of_splits(table), [*warnings, *remarks], near)
+    return Labels(table, [*warnings, *remarks], near)
 
 
 def without_labels(missing: Path, around: Surroundings, processes: int) -> Labels:

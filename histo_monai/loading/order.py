@@ -13,6 +13,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from histo_monai.tables.counting import stable_order
+
 SHARE_ROWS = 128
 """Most rows of a slide that come near each other: each of eight reading processes opens a slide for sixteen of them."""
 
@@ -34,15 +36,16 @@ def shuffled_order(
     order = draw.permutation(num_rows)
     if slides is None:
         return order
-    by_slide = order[np.argsort(slides[order], kind="stable")]
-    _, first, count = np.unique(slides[by_slide], return_index=True, return_counts=True)
-    rank = np.arange(num_rows) - np.repeat(first, count)
+    by_slide = order[stable_order(slides[order])]
+    ends = np.flatnonzero(np.r_[np.diff(slides[by_slide]) != 0, True]) + 1
+    count = np.diff(ends, prepend=0)
+    rank = np.arange(num_rows) - np.repeat(ends - count, count)
     shares = -(-count // SHARE_ROWS)
     before = np.cumsum(shares) - shares
     share = np.repeat(before, count) + rank * np.repeat(shares, count) // np.repeat(count, count)
-    window_of_share = draw.permutation(int(shares.sum())) // window
+    window_of_row = (draw.permutation(int(shares.sum())) // window).astype(np.int32)[share]
     mixed = draw.permutation(num_rows)
-    return by_slide[mixed][np.argsort(window_of_share[share[mixed]], kind="stable")]
+    return by_slide[mixed][stable_order(window_of_row[mixed])]
 
 
 def slides_to_mix(slides: NDArray[np.int32], *, max_open: int, num_kept: int) -> NDArray[np.int32] | None:

@@ -12,7 +12,7 @@ import pandas as pd
 from histo_monai.errors import InputError
 from histo_monai.tables.columns import PATCH_COLUMNS, SPLITS
 from histo_monai.tables.stage_csv import read_stage_csv
-from histo_monai.tables.texts import come_again
+from histo_monai.tables.texts import SharedTexts, come_again
 
 DTYPES = {
     **dict.fromkeys(("patch_id", "path", "slide_id", "patient_id", "label", "split"), "str"),
@@ -56,9 +56,10 @@ def labeled_table(rows: pd.DataFrame | Sequence[Mapping[str, Any]]) -> pd.DataFr
     if unknown:
         raise InputError(f"column {unknown[0]!r} is none of a labeled patch: {', '.join(PATCH_COLUMNS)}")
     full = table.reindex(columns=list(PATCH_COLUMNS))
+    shared = SharedTexts()
     for column, kind in DTYPES.items():
         if kind == "str":
-            full[column] = full[column].map(str).where(full[column].notna(), "")
+            full[column] = shared.of(_as_texts(full[column]))
     full = full.astype(DTYPES)
     again = come_again(full, ["patch_id"])
     if again.any():
@@ -66,6 +67,12 @@ def labeled_table(rows: pd.DataFrame | Sequence[Mapping[str, Any]]) -> pd.DataFr
         first, second = full.loc[full["patch_id"] == name, "path"].iloc[:2]
         raise InputError(f"patch_id {name!r} is given twice, for {first} and {second}; ids are unique")
     return full
+
+
+def _as_texts(values: pd.Series) -> pd.Series:
+    """Of whatever a reader gives; empty where it is missing."""
+    texts = values if isinstance(values.dtype, pd.StringDtype) else values.map(str)
+    return texts.where(values.notna(), "")
 
 
 def empty_table() -> pd.DataFrame:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from histo_monai.errors import InputError
 from histo_monai.randomness import generator
 from histo_monai.tables.columns import SPLITS
+from histo_monai.tables.counting import stable_order
 from histo_monai.tables.texts import order_of
 
 _ATTEMPTS = 50
@@ -98,15 +100,15 @@ def draw_splits(
     rows = rows.iloc[order_of(rows["patch_id"])]
     if rows.empty:
         return split
-    group = _group(rows, within_patients, twins)
-    number, names = pd.factorize(group)
-    if len(names) < 2:
+    number, first = _groups(rows, within_patients, twins)
+    num_groups = int(number.max()) + 1
+    if num_groups < 2:
         raise InputError(
-            f"all {len(rows)} patches for training are of one {names[0]}: validation needs another; "
+            f"all {len(rows)} patches for training are of one {first}: validation needs another; "
             "or let labels.own.validation_within_patients be true to draw it from the same"
         )
     label = pd.factorize(rows["label"])[0]
-    stratum = _strata_of_groups(number, label, len(names))
+    stratum = _strata_of_groups(number, label, num_groups)
     for attempt in range(_ATTEMPTS):
         # Where class by class fails, some patient holds the only patches of a class and others must make up for it.
         strata = stratum if attempt < _ATTEMPTS // 2 else np.zeros_like(stratum)
@@ -124,16 +126,24 @@ def draw_splits(
     return split
 
 
-def _group(rows: pd.DataFrame, within_patients: bool, twins: pd.Series | None) -> pd.Series:
-    group = "patch " + rows["patch_id"]
+def _groups(
+    rows: pd.DataFrame, within_patients: bool, twins: pd.Series | None
+) -> tuple[NDArray[np.int64], str]:
+    """The number of each row's group, by their first rows, and what the first group is called."""
+    kinds = {} if within_patients else {"patient": rows["patient_id"], "slide": rows["slide_id"]}
     if twins is not None:
-        same = twins.loc[rows.index]
-        group = group.where(same == "", "pixels " + same)
-    if within_patients:
-        return group
-    for name, column in (("slide", "slide_id"), ("patient", "patient_id")):
-        group = group.where(rows[column] == "", f"{name} " + rows[column])
-    return group
+        kinds["pixels"] = twins.loc[rows.index]
+    group, num_groups, first = np.full(len(rows), -1, np.int64), 0, f"patch {rows['patch_id'].iloc[0]}"
+    for kind, names in kinds.items():
+        of_kind = (names != "").to_numpy() & (group < 0)
+        numbers, different = pd.factorize(names[of_kind])
+        group[of_kind] = num_groups + numbers
+        if of_kind[0]:
+            first = f"{kind} {different[0]}"
+        num_groups += len(different)
+    alone = group < 0
+    group[alone] = num_groups + np.arange(alone.sum())
+    return pd.factorize(group)[0], first
 
 
 def _strata_of_groups(number: np.ndarray, label: np.ndarray, num_groups: int) -> np.ndarray:
@@ -170,8 +180,10 @@ def in_order_of_splits(table: pd.DataFrame) -> pd.DataFrame:
         table: `columns.PATCH_COLUMNS` with splits.
     """
     by_name = order_of(table["patch_id"])
-    side = table["split"].map(SPLITS.index).to_numpy()[by_name]
-    return table.iloc[by_name[np.argsort(side, kind="stable")]].reset_index(drop=True)
+    side = (
+        pd.Index(SPLITS).get_indexer(pd.Index(table["split"]))[by_name].astype(np.int8)
+    )  # sorted by counting
+    return table.iloc[by_name[stable_order(side)]].reset_index(drop=True)
 
 
 def label_ranks(table: pd.DataFrame, generator: np.random.Generator) -> pd.Series:
@@ -188,14 +200,22 @@ def label_ranks(table: pd.DataFrame, generator: np.random.Generator) -> pd.Serie
     Returns:
         Missing (NaN) for the rows of other splits.
     """
-    rows = table[table["split"] == "train"]
-    rows = rows[["label", "score"]].iloc[order_of(rows["patch_id"])]
-    bins = np.clip(np.floor(rows["score"] * 10), 0, 9)
-    stratum = rows["label"].where(rows["score"].isna(), bins.astype(str))
-    drawn = pd.DataFrame({"stratum": stratum, "key": generator.random(len(rows))}).sort_values("key")
-    of_stratum = drawn.groupby("stratum")["key"]
-    rank = (of_stratum.cumcount() + 0.5) / of_stratum.transform("size")
-    return rank.reindex(table.index).astype("float64")
+    rows = table.loc[table["split"] == "train", ["patch_id", "label", "score"]]
+    by_name = order_of(rows["patch_id"])
+    scored = rows["score"].notna().to_numpy()
+    tenth = np.clip(np.floor(rows["score"].to_numpy() * 10), 0, 9)
+    classes, names = pd.factorize(rows["label"].where(~scored, ""))
+    stratum = np.where(scored, len(names) + tenth, classes).astype(np.int64)[by_name]
+    order = np.argsort(generator.random(len(rows)))
+    order = order[stable_order(stratum[order])]
+    size = np.bincount(stratum)
+    before = np.cumsum(size) - size
+    of_order = stratum[order]
+    rank = np.full(len(table), np.nan)
+    rank[np.flatnonzero(table["split"] == "train")[by_name[order]]] = (
+        np.arange(len(order)) - before[of_order] + 0.5
+    ) / size[of_order]
+    return pd.Series(rank, index=table.index)
 
 
 def drawn_by(table: pd.DataFrame, seed: int) -> pd.DataFrame:

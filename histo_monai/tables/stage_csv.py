@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,9 +14,10 @@ from numpy.typing import NDArray
 
 from histo_monai.errors import InputError
 from histo_monai.storage import InputFileError, check_name, read_bytes
-from histo_monai.tables.texts import come_again
+from histo_monai.tables.texts import SharedTexts, come_again
 
 _LIMIT = 2**34
+_PIECE_ROWS = 2**16
 
 
 def read_stage_csv(
@@ -81,19 +83,38 @@ def _parse(path: Path, content: bytes, types: Mapping[str, str], more: bool, aga
         what = f"it has no column {missing[0]!r}" if missing else f"its columns are not {', '.join(types)}"
         raise InputError(f"{path}: not the table that the stage writes ({what}); {again}")
     numbers = [column for column, kind in types.items() if kind == "float64"]
+    options: dict[str, Any] = {
+        "dtype": dict(types),
+        "index_col": False,
+        "low_memory": False,
+        "keep_default_na": False,
+        "na_values": {column: [""] for column in numbers},
+    }
     try:
         with warnings.catch_warnings(action="error"):  # every row longer than the header, an infinite integer
-            return pd.read_csv(
-                io.BytesIO(content),
-                dtype=dict(types),
-                index_col=False,
-                low_memory=not more,  # piece by piece, where no type is to be guessed from all rows
-                keep_default_na=False,
-                na_values={column: [""] for column in numbers},
-            )
+            if more:  # types that are guessed are guessed from all rows
+                whole: pd.DataFrame = pd.read_csv(io.BytesIO(content), **options)
+                return whole
+            with pd.read_csv(io.BytesIO(content), chunksize=_PIECE_ROWS, **options) as pieces:
+                return _joined(pieces, types, content.count(b"\n"))
     except (ValueError, OverflowError, Warning) as error:
         what = " ".join(str(error).split())[:200]
         raise InputError(f"{path}: not the table that the stage writes ({what}); {again}") from None
+
+
+def _joined(pieces: Iterable[pd.DataFrame], types: Mapping[str, str], most_rows: int) -> pd.DataFrame:
+    """One table, its memory taken once: what a piece took is free for the next."""
+    columns = {name: np.empty(most_rows, object if kind == "str" else kind) for name, kind in types.items()}
+    shared, num_rows = SharedTexts(), 0
+    for piece in pieces:
+        for name, kind in types.items():
+            values = shared.of(piece[name]) if kind == "str" else piece[name]
+            columns[name][num_rows : num_rows + len(piece)] = values.to_numpy()
+        num_rows += len(piece)
+    return pd.DataFrame(
+        {name: pd.Series(columns[name][:num_rows], dtype=kind, copy=False) for name, kind in types.items()},
+        copy=False,
+    )
 
 
 def refuse_rows(path: Path, wrong: pd.Series | NDArray[np.bool_], expected: str, again: str) -> None:

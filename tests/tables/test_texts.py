@@ -6,10 +6,11 @@ from itertools import combinations
 
 import numpy as np
 import pandas as pd
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from histo_monai.tables.texts import come_again, order_of
+from histo_monai.tables.texts import SharedTexts, come_again, order_of
 
 TEXTS = st.lists(st.text(st.characters(exclude_characters="\0"), max_size=5), max_size=30)
 """Any code points, lone surrogates too: names of files have them."""
@@ -37,3 +38,20 @@ def test_many_different_rows() -> None:
     assert not come_again(table, ["name"]).any()
     table.loc[19_999, "name"] = "slide_000-0"
     assert np.flatnonzero(come_again(table, ["name"])).tolist() == [19_999]
+
+
+@pytest.mark.parametrize("dtype", ["str", object])
+def test_texts_that_are_the_same_become_one_object(dtype: type) -> None:
+    """Over pieces and columns; texts that are nearly all different stay what they are."""
+    few = [f"slide {number % 7}{'é' * (number % 2)}" for number in range(150_000)]
+    many = [f"patch {number}" for number in range(150_000)]
+    shared = SharedTexts()
+    for texts, wanted in ((few, 14), (list(map(str.lower, few)), 14), (many, 150_000)):
+        given = pd.Series(texts, dtype=dtype, name="texts", index=range(5, 150_005))
+        found = shared.of(given)
+        pd.testing.assert_series_equal(found, given.astype("str"))
+        assert len({id(text) for text in found.to_numpy(dtype=object)}) == wanted
+    again = shared.of(pd.Series(few[:14])).to_numpy(dtype=object)
+    assert {id(text) for text in again} == {
+        id(text) for text in shared.of(pd.Series(few)).to_numpy(dtype=object)
+    }

@@ -48,18 +48,18 @@ def find_leaks(
     """
     patches = _of_patches(table, digests, slides)
     teaching = whole_slides[(whole_slides["split"] == "test") | (whole_slides["label"] != "")]
-    everything = pd.concat([patches, _of_slides(teaching, teaching["split"], slides)], ignore_index=True)
+    # Squares have no digest of their own: with patients shared, only images must differ.
+    taught = patches[patches["is_image"]].assign(patient="", slide="") if within_patients else patches
+    learned = _firsts(taught)
+    everything = pd.concat([_firsts(patches), _firsts(_of_slides(teaching, teaching["split"], slides))])
     seen = _of_slides(corpus, PRETRAINING, slides)
     if not shared_ids:
         seen[["patient", "slide"]] = ""
     parts = []
     for one, other in itertools.combinations(SPLITS, 2):
-        of = patches if other == "validation" else everything
-        # Squares have no digest of their own: with patients shared, only images must differ.
-        if other == "validation" and within_patients:
-            of = of.assign(patient="", slide="", pixels=of["pixels"].where(of["is_image"], ""))
+        of = learned if other == "validation" else everything
         parts.append(_shared(of[of["split"] == one], of[of["split"] == other]))
-    parts.append(_shared(everything[everything["split"] == "test"], seen))
+    parts.append(_shared(everything[everything["split"] == "test"], _firsts(seen)))
     leaks = pd.concat(parts, ignore_index=True)
     return leaks.drop_duplicates(["first", "second", "second_split"]).reset_index(drop=True)
 
@@ -144,15 +144,22 @@ def _of_slides(some: pd.DataFrame, split: pd.Series | str, slides: pd.DataFrame)
     )
 
 
-def _shared(left: pd.DataFrame, right: pd.DataFrame) -> pd.DataFrame:
-    """What two sides share, each with the first that has it on either."""
+def _firsts(some: pd.DataFrame) -> pd.DataFrame:
+    """The first row of each patient, slide and picture in each split: `kind`, `what` it is, `split`, `name`."""
     parts = []
     for kind in _KINDS:
-        sides = [
-            side[side[kind].notna() & (side[kind] != "")].drop_duplicates(kind) for side in (left, right)
-        ]
-        both = sides[0].merge(sides[1], on=kind, suffixes=("_1", "_2"))
-        what = "the image of " + both["name_1"] if kind == "pixels" else f"{kind} " + both[kind].astype(str)
+        first = some[["name", "split", kind]].drop_duplicates([kind, "split"]).rename(columns={kind: "what"})
+        parts.append(first[first["what"].notna() & (first["what"] != "")].assign(kind=kind))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _shared(left: pd.DataFrame, right: pd.DataFrame) -> pd.DataFrame:
+    """What two sides of `_firsts` share, each with the first that has it on either."""
+    parts = []
+    for kind in _KINDS:
+        sides = [side[side["kind"] == kind].drop_duplicates("what") for side in (left, right)]
+        both = sides[0].merge(sides[1], on="what", suffixes=("_1", "_2"))
+        what = "the image of " + both["name_1"] if kind == "pixels" else f"{kind} " + both["what"].astype(str)
         columns = (both["name_1"], both["split_1"], both["name_2"], both["split_2"], what)
         parts.append(pd.DataFrame(dict(zip(LEAK_COLUMNS[1:], columns, strict=True))).assign(kind=kind))
     return pd.concat(parts, ignore_index=True)[list(LEAK_COLUMNS)]

@@ -56,23 +56,26 @@ def review(
     Raises:
         InputError: something is in two splits; names up to five.
     """
-    whole_slides = with_splits_of_patches(around.whole_slides, table)
+    # Of squares few slides are left; each stands where its first patch does.
+    told = table.drop_duplicates(["slide_id", "path", "patient_id", "split"])
+    whole_slides = with_splits_of_patches(around.whole_slides, told)
     check_leaks(
         find_leaks(
-            table,
+            told,
             around.corpus,
-            facts["digest"],
+            facts["digest"].loc[told.index],
             whole_slides=whole_slides,
             slides=around.slides,
             shared_ids=around.shared_ids,
             within_patients=around.within_patients,
         )
     )
-    near = _near(table, facts, whole_slides, around, processes)
+    near = _near(told, facts.loc[told.index], whole_slides, around, processes)
     warnings = [
         *same_pixels_other_label(table, facts["digest"]),
         *twins_in_pretraining(around.corpus, around.slides),
-        *_similar(table, around.corpus, whole_slides),
+        *_similar(told, around.corpus, whole_slides),
+        *similar_ids(table["label"].unique(), "classes", "they are learned as two: write them in one way"),
     ]
     for kind in ("image", "slide"):
         warnings += near_copies_in_words(near[near["kind"] == kind], kind)
@@ -89,9 +92,12 @@ def with_splits_of_patches(whole_slides: pd.DataFrame, table: pd.DataFrame) -> p
         whole_slides: `tables.columns.WHOLE_SLIDE_COLUMNS`; `split` may be empty.
         table: `tables.columns.PATCH_COLUMNS` with splits.
     """
-    rows = table.sort_values("split", key=lambda split: split.map(SPLITS.index), kind="stable")
     of_slide, of_patient = (
-        dict(reversed(list(zip(rows[column], rows["split"], strict=True))))  # the first of each wins
+        {
+            name: one
+            for one in reversed(SPLITS)  # the first of them wins
+            for name in table.loc[table["split"] == one, column].unique()
+        }
         for column in ("slide_id", "patient_id")
     )
     split = []
@@ -139,5 +145,4 @@ def _similar(table: pd.DataFrame, corpus: pd.DataFrame, whole_slides: pd.DataFra
         *similar_ids(
             slides, "slides", "on a disk that ignores case their maps would be one file: rename one"
         ),
-        *similar_ids(table["label"].unique(), "classes", "they are learned as two: write them in one way"),
     ]
