@@ -1,7 +1,7 @@
 """The test slides of a simulated Camelyon16 once more, from one other laboratory and scanner, for few_labels.py.
 
-    python benchmarks/few_labels.py run DIR --dataset camelyon16 --draws 1 --runs 0
-    python benchmarks/stain_shift.py DIR
+    python benchmarks/few_labels.py run DIR --dataset camelyon16 --draws 0 1 2 --runs 0
+    python benchmarks/stain_shift.py DIR --draws 0 1 2
     python benchmarks/few_labels.py report DIR    # a dataset more: camelyon16_shifted
 
 Tissue, lesions and the squares that are tested on stay what they are, and so do the models; what changes is how the
@@ -11,8 +11,10 @@ same cells are stained and scanned. All test slides change in the same way, by m
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,18 +66,20 @@ def write_slide(path: Path, spec: SlideSpec) -> None:
     write_pyramid(path, strips, (spec.side_px, spec.side_px), mpp=spec.mpp, quality=world.style.jpeg_quality)
 
 
-def shift_cohort(folder: Path, cohort: int, draw: int, processes: int) -> None:
+def shift_cohort(folder: Path, cohort: int, draws: Sequence[int], processes: int) -> None:
     """Evaluate the models of a cohort that few_labels.py has run on its test slides as they look there."""
     place, shifted = folder / f"{DATASET}-{cohort}", folder / f"{SHIFTED}-{cohort}"
     shutil.rmtree(shifted, ignore_errors=True)
     shutil.copytree(place / "data", shifted / "data", copy_function=os.link)  # nothing is written into a file
-    tree = few_labels.write_params(shifted, DATASET, cohort, [f"seeds=[{few_labels.seed_of(cohort, draw)}]"])
+    tree = few_labels.write_params(
+        shifted, DATASET, cohort, [f"seeds={[few_labels.seed_of(cohort, draw) for draw in draws]}"]
+    )
     names = ("seed", "num_slides", "num_test_slides", "slide_side_px", "slide_mpp")
     specs = slide_specs(*(tree["phantom"][name] for name in names))
     slides = shifted / "data/phantom" / DATASET
     jobs = [(write_slide, (slides / path, spec)) for path, spec in specs.items() if path.startswith(TEST)]
     run_jobs(jobs, processes, f"cohort {cohort}")
-    for number in FEW_LABELS:
+    for draw, number in itertools.product(draws, FEW_LABELS):
         few_labels.evaluate(folder, SHIFTED, DATASET, cohort, draw, number)
 
 
@@ -85,12 +89,16 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--cohorts", type=int, nargs="+", default=[10, 11, 12, 13, 14])
     parser.add_argument(
-        "--draw", type=int, default=1, help="whose models; runs with all labels replace those of draw 0"
+        "--draws",
+        type=int,
+        nargs="+",
+        default=[1],
+        help="of the labels; runs with all labels replace those of draw 0",
     )
     parser.add_argument("--processes", type=int, default=1)
     arguments = parser.parse_args()
     for cohort in arguments.cohorts:
-        shift_cohort(arguments.folder, cohort, arguments.draw, arguments.processes)
+        shift_cohort(arguments.folder, cohort, arguments.draws, arguments.processes)
 
 
 if __name__ == "__main__":
