@@ -19,18 +19,23 @@ _MOST_POINTS = 4000
 _TICKS = 8
 
 
-def intervals(rows: Sequence[Mapping[str, Any]], title: str, zero: bool = False) -> Spec:
+def intervals(
+    rows: Sequence[Mapping[str, Any]], title: str, *, zero: bool = False, kinds: Sequence[str] = ()
+) -> Spec:
     """Values with their intervals, a row each, in the order given.
 
     Args:
         rows: `name`, `value`, `low`, `high` (None where unknown), `kind`, which colors.
         title: of the axis.
         zero: whether a line is drawn at 0: differences.
+        kinds: that keep their color whichever of them are there; others take the next.
     """
     names = [row["name"] for row in rows]
     y = {"field": "name", "type": "nominal", "sort": names, "title": None}
-    color = {"field": "kind", "type": "nominal", "sort": list(dict.fromkeys(row["kind"] for row in rows))}
-    shape = {"field": "kind", "type": "nominal", "sort": color["sort"]}
+    there = list(dict.fromkeys(row["kind"] for row in rows))
+    of_kind = {"domain": list(dict.fromkeys([*kinds, *there]))}
+    legend = {"values": [kind for kind in of_kind["domain"] if kind in there]}
+    color = {"field": "kind", "type": "nominal", "scale": of_kind, "legend": legend}
     tooltip = [{"field": name, "type": "nominal"} for name in ("name",)]
     tooltip += [{"field": name, "type": "quantitative", "format": ".3f"} for name in ("value", "low", "high")]
     scale = {"zero": False, "nice": True}
@@ -48,7 +53,7 @@ def intervals(rows: Sequence[Mapping[str, Any]], title: str, zero: bool = False)
             "encoding": {
                 "x": {"field": "value", "type": "quantitative", "scale": scale, "title": title},
                 "color": color,
-                "shape": shape,
+                "shape": color,
             },
         },
     ]

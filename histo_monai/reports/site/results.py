@@ -186,7 +186,7 @@ def _differences_chart(split: SplitTable) -> Chart | None:
         f"Paired differences of {name} on {split.split}; to the right of 0 the first is ahead. Colors are verdicts, "
         "by p-values adjusted for the number of tests; the 95 % intervals are not, and may leave 0 out all the same."
     )
-    spec = charts.intervals(rows, f"difference of {name}", zero=True)
+    spec = charts.intervals(rows, f"difference of {name}", zero=True, kinds=(ALIKE, BETTER, WORSE))
     return Chart("Who is ahead of whom", spec, words, wide=True)
 
 
