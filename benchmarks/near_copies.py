@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -26,12 +27,14 @@ from histo_monai.index.audit.fingerprints import (
     distances,
     fingerprint,
 )
+from histo_monai.index.audit.second_look import MIN_CORRELATION, THUMBNAIL_PX, fine_correlation
 from histo_monai.index.audit.views import tissue_of
 from histo_monai.slides import Box, open_slide
 
 Image = NDArray[np.uint8]
 DISTANCES = (16, 20, 24, 28, 32, 36)
 NUM_COPIED = 300
+NUM_SIMULATED = 40
 
 
 def main() -> None:
@@ -47,6 +50,40 @@ def main() -> None:
     print(pd.DataFrame(alarms).to_string(index=False))
     print(f"Copies found at {MAX_DISTANCE}, %, of those that have a fingerprint")
     print(pd.DataFrame(hits).to_string(index=False, float_format="%.1f"))
+    print(f"Second look at slides: fine structure in common, of copies at least {MIN_CORRELATION}")
+    print(_second_looks(arguments.real, arguments.phantom).to_string(index=False, float_format="%.2f"))
+
+
+def _second_looks(real: Path, phantom: Path) -> pd.DataFrame:
+    """Of copies that the fingerprint finds, and of different slides whose fingerprints differ by up to 44 bits."""
+    simulated = [(path, None) for path in sorted((phantom / "camelyon16").rglob("*.tif"))[:NUM_SIMULATED]]
+    slides = [_larger_thumbnail(path, mpp) for path, mpp in (*_with_mpp(real), *simulated)]
+    slides = [slide for slide in slides if fingerprint(tissue_of(slide))]
+    rows = []
+    for name, copy in _copies().items():
+        copies = [(slide, np.ascontiguousarray(copy(slide))) for slide in slides]
+        found = [pair for pair in copies if _bits_apart(*pair) <= MAX_DISTANCE]
+        seen = [fine_correlation(*pair) for pair in found]
+        rows.append({"pairs": name, "found": len(found), "least": min(seen, default=np.nan)})
+        rows[-1]["kept"] = int(sum(one >= MIN_CORRELATION for one in seen))
+    near = [pair for pair in itertools.combinations(slides, 2) if _bits_apart(*pair) <= 44]
+    seen = [fine_correlation(*pair) for pair in near]
+    kept = int(sum(one >= MIN_CORRELATION for one in seen))
+    return pd.DataFrame(
+        [*rows, {"pairs": "different", "found": len(near), "most": max(seen, default=np.nan), "kept": kept}]
+    )
+
+
+def _bits_apart(one: Image, other: Image) -> int:
+    prints = [fingerprint(tissue_of(image)) for image in (one, other)]
+    if not all(prints):
+        return 144
+    return int(distances(class_words(prints[:1])[0], class_words(prints[1:]))[0, 0])
+
+
+def _larger_thumbnail(path: Path, mpp: float | None) -> Image:
+    with open_slide(path, mpp) as slide:
+        return slide.thumbnail(max(slide.mpp, max(slide.size_yx) * slide.mpp / THUMBNAIL_PX))
 
 
 def _sets(real: Path, phantom: Path) -> Iterator[tuple[str, list[Image], NDArray[np.object_]]]:

@@ -15,6 +15,7 @@ from histo_monai.index.audit.leaks import (
     twins_in_pretraining,
 )
 from histo_monai.index.audit.near_copies import NEAR_COLUMNS, near_copies, near_copies_in_words
+from histo_monai.index.audit.second_look import of_same_tissue
 from histo_monai.tables.columns import SPLITS
 
 _APART_FROM_TEST = (("train", "test"), ("validation", "test"))
@@ -114,20 +115,22 @@ def _near(
     within = () if around.within_patients else (("train", "validation"),)
     images = facts.assign(name=table["patch_id"], split=table["split"])[table["y"].isna()]
     squares = table[table["y"].notna()].drop_duplicates(["path", "split"])
+    columns = ["slide_id", "path", "mpp", "split"]
     slides = pd.concat(
         [
-            squares[["slide_id", "path", "split"]],
-            whole[["slide_id", "path", "split"]],
-            around.corpus[["slide_id", "path"]].assign(split=PRETRAINING),
+            squares.assign(mpp=squares["slide_mpp"])[columns],
+            whole[columns],
+            around.corpus.assign(split=PRETRAINING)[columns],
         ]
     ).drop_duplicates(["path", "split"])
     looks = around.slides.reindex(slides["path"])[["digest", "fingerprint"]]
     slides = slides.rename(columns={"slide_id": "name"}).assign(
         digest=looks["digest"].to_numpy(), fingerprint=looks["fingerprint"].to_numpy()
     )
+    near = near_copies(slides, (*_APART_FROM_TEST, (PRETRAINING, "test")), "slide", processes)
     parts = [
         near_copies(images, (*within, *_APART_FROM_TEST), "image", processes),
-        near_copies(slides, (*_APART_FROM_TEST, (PRETRAINING, "test")), "slide", processes),
+        of_same_tissue(near, slides, processes),
     ]
     filled = [part for part in parts if len(part)]
     return pd.concat(filled, ignore_index=True) if filled else pd.DataFrame(columns=list(NEAR_COLUMNS))
