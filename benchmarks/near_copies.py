@@ -27,7 +27,7 @@ from histo_monai.index.audit.fingerprints import (
     distances,
     fingerprint,
 )
-from histo_monai.index.audit.second_look import MIN_CORRELATION, THUMBNAIL_PX, fine_correlation
+from histo_monai.index.audit.second_look import MIN_CORRELATION, fine_correlation, thumbnail
 from histo_monai.index.audit.views import tissue_of
 from histo_monai.slides import Box, open_slide
 
@@ -57,16 +57,17 @@ def main() -> None:
 def _second_looks(real: Path, phantom: Path) -> pd.DataFrame:
     """Of copies that the fingerprint finds, and of different slides whose fingerprints differ by up to 44 bits."""
     simulated = [(path, None) for path in sorted((phantom / "camelyon16").rglob("*.tif"))[:NUM_SIMULATED]]
-    slides = [_larger_thumbnail(path, mpp) for path, mpp in (*_with_mpp(real), *simulated)]
+    paths = (*_with_mpp(real), *simulated)
+    slides = [thumbnail(path, np.nan if mpp is None else mpp) for path, mpp in paths]
     slides = [slide for slide in slides if fingerprint(tissue_of(slide))]
     rows = []
     for name, copy in _copies().items():
         copies = [(slide, np.ascontiguousarray(copy(slide))) for slide in slides]
-        found = [pair for pair in copies if _bits_apart(*pair) <= MAX_DISTANCE]
+        found = [pair for pair in copies if _bits_apart(*map(tissue_of, pair)) <= MAX_DISTANCE]
         seen = [fine_correlation(*pair) for pair in found]
         rows.append({"pairs": name, "found": len(found), "least": min(seen, default=np.nan)})
         rows[-1]["kept"] = int(sum(one >= MIN_CORRELATION for one in seen))
-    near = [pair for pair in itertools.combinations(slides, 2) if _bits_apart(*pair) <= 44]
+    near = [pair for pair in itertools.combinations(slides, 2) if _bits_apart(*map(tissue_of, pair)) <= 44]
     seen = [fine_correlation(*pair) for pair in near]
     kept = int(sum(one >= MIN_CORRELATION for one in seen))
     return pd.DataFrame(
@@ -75,15 +76,9 @@ def _second_looks(real: Path, phantom: Path) -> pd.DataFrame:
 
 
 def _bits_apart(one: Image, other: Image) -> int:
-    prints = [fingerprint(tissue_of(image)) for image in (one, other)]
-    if not all(prints):
-        return 144
-    return int(distances(class_words(prints[:1])[0], class_words(prints[1:]))[0, 0])
-
-
-def _larger_thumbnail(path: Path, mpp: float | None) -> Image:
-    with open_slide(path, mpp) as slide:
-        return slide.thumbnail(max(slide.mpp, max(slide.size_yx) * slide.mpp / THUMBNAIL_PX))
+    """144 where one has no fingerprint."""
+    prints = [fingerprint(image) for image in (one, other)]
+    return int(distances(class_words(prints[:1])[0], class_words(prints[1:]))[0, 0]) if all(prints) else 144
 
 
 def _sets(real: Path, phantom: Path) -> Iterator[tuple[str, list[Image], NDArray[np.object_]]]:
@@ -173,15 +168,7 @@ def _hits(images: list[Image]) -> dict[str, float]:
 
 
 def _share_found(images: list[Image], copy: Callable[[Image], Image]) -> float:
-    result = []
-    for image in images:
-        second = fingerprint(copy(image))
-        if not second:
-            result.append(False)
-            continue
-        distance = distances(class_words([fingerprint(image)])[0], class_words([second]))
-        result.append(bool(distance[0, 0] <= MAX_DISTANCE))
-    return 100 * float(np.mean(result))
+    return 100 * float(np.mean([_bits_apart(image, copy(image)) <= MAX_DISTANCE for image in images]))
 
 
 def _copies() -> Mapping[str, Callable[[Image], Image]]:

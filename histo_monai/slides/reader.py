@@ -179,6 +179,10 @@ class Slide:
                 into[:] = pixels[y : y + into.shape[0], x : x + into.shape[1]]
             yield canvas
 
+    def thumbnail_mpp(self, side_px: int) -> float:
+        """µm per pixel at which the longer side has so many pixels, or the slide's own where it has fewer."""
+        return max(self.mpp, max(self.size_yx) * self.mpp / side_px)
+
     def thumbnail(self, mpp: float) -> NDArray[np.uint8]:
         """The whole slide at a low resolution, read in strips so that memory stays bounded.
 

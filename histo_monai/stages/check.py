@@ -179,6 +179,5 @@ def _look(survey: Survey, picture: Path | None) -> float:
     """µm/px of a slide; and its picture, where one is asked for."""
     with open_slide(survey.path, survey.mpp) as slide:
         if picture is not None:
-            mpp = max(max(slide.size_yx) * slide.mpp / _SIDE_PX, slide.mpp)
-            image.imsave(picture, survey.drawn(slide, mpp))
+            image.imsave(picture, survey.drawn(slide, slide.thumbnail_mpp(_SIDE_PX)))
         return slide.mpp

@@ -160,7 +160,7 @@ def _draw_groups(
     """Which groups go to validation. Shape (groups,), bool."""
     size = np.bincount(number, minlength=len(stratum))
     order = generator.permutation(len(stratum))
-    order = order[np.argsort(stratum[order], kind="stable")]
+    order = order[stable_order(stratum[order])]
     starts = np.flatnonzero(np.r_[True, np.diff(stratum[order]) != 0])
     lengths = np.diff(np.r_[starts, len(order)])
     before = np.cumsum(size[order]) - size[order]
@@ -200,7 +200,8 @@ def label_ranks(table: pd.DataFrame, generator: np.random.Generator) -> pd.Serie
     Returns:
         Missing (NaN) for the rows of other splits.
     """
-    rows = table.loc[table["split"] == "train", ["patch_id", "label", "score"]]
+    is_train = (table["split"] == "train").to_numpy()
+    rows = table.loc[is_train, ["patch_id", "label", "score"]]
     by_name = order_of(rows["patch_id"])
     scored = rows["score"].notna().to_numpy()
     tenth = np.clip(np.floor(rows["score"].to_numpy() * 10), 0, 9)
@@ -212,9 +213,8 @@ def label_ranks(table: pd.DataFrame, generator: np.random.Generator) -> pd.Serie
     before = np.cumsum(size) - size
     of_order = stratum[order]
     rank = np.full(len(table), np.nan)
-    rank[np.flatnonzero(table["split"] == "train")[by_name[order]]] = (
-        np.arange(len(order)) - before[of_order] + 0.5
-    ) / size[of_order]
+    places = np.flatnonzero(is_train)[by_name[order]]
+    rank[places] = (np.arange(len(order)) - before[of_order] + 0.5) / size[of_order]
     return pd.Series(rank, index=table.index)
 
 

@@ -55,3 +55,5 @@ def test_texts_that_are_the_same_become_one_object(dtype: type) -> None:
     assert {id(text) for text in again} == {
         id(text) for text in shared.of(pd.Series(few)).to_numpy(dtype=object)
     }
+    columns = [shared.of(pd.Series(list(map(str.upper, few)))).to_numpy(dtype=object) for _ in range(2)]
+    assert len({id(text) for text in np.concatenate(columns)}) == 14

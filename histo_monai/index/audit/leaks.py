@@ -139,7 +139,6 @@ def _of_slides(some: pd.DataFrame, split: pd.Series | str, slides: pd.DataFrame)
             "patient": some["patient_id"],
             "slide": some["slide_id"],
             "pixels": slides["digest"].reindex(some["path"]).to_numpy(),
-            "is_image": False,
         }
     )
 

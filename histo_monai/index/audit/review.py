@@ -58,24 +58,24 @@ def review(
         InputError: something is in two splits; names up to five.
     """
     # Of squares few slides are left; each stands where its first patch does.
-    told = table.drop_duplicates(["slide_id", "path", "patient_id", "split"])
-    whole_slides = with_splits_of_patches(around.whole_slides, told)
+    distinct = table.drop_duplicates(["slide_id", "path", "patient_id", "split"])
+    whole_slides = with_splits_of_patches(around.whole_slides, distinct)
     check_leaks(
         find_leaks(
-            told,
+            distinct,
             around.corpus,
-            facts["digest"].loc[told.index],
+            facts["digest"].loc[distinct.index],
             whole_slides=whole_slides,
             slides=around.slides,
             shared_ids=around.shared_ids,
             within_patients=around.within_patients,
         )
     )
-    near = _near(told, facts.loc[told.index], whole_slides, around, processes)
+    near = _near(distinct, facts.loc[distinct.index], whole_slides, around, processes)
     warnings = [
         *same_pixels_other_label(table, facts["digest"]),
         *twins_in_pretraining(around.corpus, around.slides),
-        *_similar(told, around.corpus, whole_slides),
+        *_similar(distinct, around.corpus, whole_slides),
         *similar_ids(table["label"].unique(), "classes", "they are learned as two: write them in one way"),
     ]
     for kind in ("image", "slide"):
@@ -114,7 +114,7 @@ def _near(
 ) -> pd.DataFrame:
     within = () if around.within_patients else (("train", "validation"),)
     images = facts.assign(name=table["patch_id"], split=table["split"])[table["y"].isna()]
-    squares = table[table["y"].notna()].drop_duplicates(["path", "split"])
+    squares = table[table["y"].notna()]
     columns = ["slide_id", "path", "mpp", "split"]
     slides = pd.concat(
         [

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import cv2
@@ -63,7 +64,7 @@ def of_same_tissue(near: pd.DataFrame, slides: pd.DataFrame, processes: int) -> 
 
 
 def _same_tissue(one: str, one_mpp: float, other: str, other_mpp: float) -> bool:
-    return fine_correlation(_thumbnail(one, one_mpp), _thumbnail(other, other_mpp)) >= MIN_CORRELATION
+    return fine_correlation(thumbnail(one, one_mpp), thumbnail(other, other_mpp)) >= MIN_CORRELATION
 
 
 def fine_correlation(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> float:
@@ -89,9 +90,10 @@ def fine_correlation(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> float:
     return best
 
 
-def _thumbnail(path: str, mpp: float) -> NDArray[np.uint8]:
+def thumbnail(path: str | Path, mpp: float) -> NDArray[np.uint8]:
+    """What is looked at of a slide, shape (H, W, 3), uint8, RGB; `mpp` is NaN where the file must tell it."""
     with open_slide(path, None if np.isnan(mpp) else mpp) as slide:
-        return slide.thumbnail(max(slide.mpp, max(slide.size_yx) * slide.mpp / THUMBNAIL_PX))
+        return slide.thumbnail(slide.thumbnail_mpp(THUMBNAIL_PX))
 
 
 def _tissue(pixels: NDArray[np.uint8]) -> Gray:
@@ -109,11 +111,12 @@ def _orientations(picture: Gray) -> Iterator[Gray]:
 def _laid_over(wanted: Gray, picture: Gray) -> Iterator[Gray]:
     """As it is, then as affine maps lay it over what is wanted, if one is found."""
     yield picture
+    everywhere = np.ones(picture.shape, np.uint8)
     for smooth in _SMOOTH:
         try:
             as_it_is = np.eye(2, 3, dtype=np.float32)
-            found = cv2.findTransformECC(  # type: ignore[call-overload]  # the mask may be none
-                wanted, picture, as_it_is, cv2.MOTION_AFFINE, _STEPS, None, smooth
+            found = cv2.findTransformECC(
+                wanted, picture, as_it_is, cv2.MOTION_AFFINE, _STEPS, everywhere, smooth
             )[1]
         except cv2.error:  # it does not converge: they have nothing in common there
             continue
