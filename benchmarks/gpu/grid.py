@@ -61,7 +61,7 @@ SMALLEST: dict[str, Any] = {
 
 def main() -> None:
     options = asked()
-    params, cohorts, runs = (SMALLEST, 2, ["0"]) if options.quick else (SMALL, 4, ["0"])
+    params, cohorts, runs = (SMALLEST, 2, ["0"]) if options.quick else (SMALL, 2, ["0"])
     each = max(1, len(os.sched_getaffinity(0)) // cohorts)
     share = {"HISTO_MONAI_CPUS": str(each), "HISTO_MONAI_WORKERS": str(each - 1)}
     changes = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
@@ -124,6 +125,21 @@ def _as_read(batch: Any) -> Any:
     return batch
 
 
+class _Loader(DataLoader[Patches]):
+    """A loader whose reading processes end when it does, in whichever way it is let go.
+
+    One that is found as garbage in a cycle, as those that a trainer's handlers hold, would else lose its queues first:
+    its processes are not told to end, and torch waits five seconds for each before it kills it.
+    """
+
+    def _get_iterator(self) -> Any:
+        iterator: Any = super()._get_iterator()
+        if self.num_workers:
+            # Held by the finalizer, it is no part of the garbage, and neither are its queues.
+            weakref.finalize(self, iterator._shutdown_workers).atexit = False
+        return iterator
+
+
 def patch_loader(
     dataset: Dataset[Patches], batches: Sampler[list[int]], *, workers: int, pin: bool
 ) -> DataLoader[Patches]:
@@ -135,7 +151,7 @@ def patch_loader(
         workers: reading processes; 0 reads in this one.
         pin: page-locked memory, for copies to a GPU that do not wait.
     """
-    return DataLoader(
+    return _Loader(
         dataset,
         batch_sampler=batches,
         num_workers=workers,

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import gc
+import multiprocessing
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -50,6 +54,29 @@ def test_a_batch_is_what_reading_one_by_one_gives_in_the_order_asked(
         with open_slide(corpus[0]["path"][int(center["slide_id"][1:])], 1.0) as slide:
             for scale, box in enumerate(concentric_boxes((center["y"], center["x"]), 32, (1.0, 2.0, 4.0))):
                 assert np.array_equal(patches[i, scale].numpy(), slide.read(box))
+
+
+def test_reading_processes_of_loaders_that_die_in_a_cycle_end_by_themselves(
+    corpus: tuple[pd.DataFrame, pd.DataFrame], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a trainer's do: torch would wait five seconds for each, and kill it."""
+    killed: list[object] = []
+    monkeypatch.setattr(
+        multiprocessing.process.BaseProcess, "terminate", lambda process: killed.append(process)
+    )
+    loaders: Any = [
+        patch_loader(_dataset(corpus), EpochBatches(21, 4, seed=0), workers=1, pin=False) for _ in range(2)
+    ]
+    for _ in zip(*loaders, strict=True):
+        pass
+    (first,), (second,) = (loader._iterator._workers for loader in loaders)
+    for loader in loaders:
+        loader.itself = loader
+    del loaders, loader
+    gc.collect()
+    assert not killed
+    assert not first.is_alive()
+    assert not second.is_alive()
 
 
 def test_one_open_slide_is_enough(corpus: tuple[pd.DataFrame, pd.DataFrame]) -> None:
