@@ -137,8 +137,10 @@ def write_row(what: str, start: float) -> None:
 
 
 def _end_of(log: Path) -> str:
-    """Its last line."""
-    return log.read_text(errors="replace").strip().splitlines()[-1]
+    """Its last line; those before it are printed to the errors."""
+    lines = log.read_text(errors="replace").strip().splitlines()
+    print("\n".join(lines[-60:]), file=sys.stderr)
+    return lines[-1]
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ so weights must be changed in place, as optimizers, moving averages and `load_st
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -129,14 +130,30 @@ def captured_pass(encoder: Encoder, patches: torch.Tensor) -> Pass:
     # What a capture leaves of autograd belongs to its stream, and others wait for that: nothing is wrong.
     torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
     own = patches.detach().clone(memory_format=torch.preserve_format)
-    kind = torch.get_autocast_dtype("cuda")
-    with torch.autocast("cuda", dtype=kind, enabled=torch.is_autocast_enabled("cuda"), cache_enabled=False):
+    kind, is_enabled = torch.get_autocast_dtype("cuda"), torch.is_autocast_enabled("cuda")
+    with _beside_other_threads(), torch.autocast("cuda", dtype=kind, enabled=is_enabled, cache_enabled=False):
         if torch.is_grad_enabled() and any(weight.requires_grad for weight in encoder.parameters()):
             torch.cuda.make_graphed_callables(encoder, (own,))
             run: Any = encoder.forward
             del encoder.forward
             return run
         return _without_gradients(encoder, own)
+
+
+@contextmanager
+def _beside_other_threads() -> Iterator[None]:
+    """Captures within it leave other threads alone.
+
+    By default CUDA refuses what any thread asks for that does not belong into a graph: a loader's thread that takes
+    page-locked memory meanwhile spoils the capture and, with an error of its own, the training.
+    `make_graphed_callables` has no argument for it.
+    """
+    captured = torch.cuda.graph
+    torch.cuda.graph = partial(captured, capture_error_mode="thread_local")  # type: ignore[misc, assignment]
+    try:
+        yield
+    finally:
+        torch.cuda.graph = captured  # type: ignore[misc]
 
 
 def _without_gradients(encoder: Encoder, own: torch.Tensor) -> Pass:

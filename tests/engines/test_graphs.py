@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import threading
+from contextlib import nullcontext
+from unittest.mock import MagicMock
 
 import pytest
 import torch
@@ -143,6 +146,62 @@ def test_what_cannot_be_captured_runs_as_ever(
     assert [record.getMessage() for record in caplog.records] == [
         "resnet18 is asked for kernel by kernel, which takes longer: operation not permitted when stream is capturing"
     ]
+
+
+@pytest.mark.parametrize("is_learning", [True, False])
+def test_a_capture_minds_its_own_thread_only(is_learning: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What torch does with a graph needs a GPU; here it is seen how it is asked for one."""
+    modes: list[str] = []
+
+    class Graph(nullcontext[None]):
+        def __init__(self, graph: object, pool: object = None, capture_error_mode: str = "global") -> None:
+            super().__init__()
+            modes.append(capture_error_mode)
+
+    def graphed(encoder: Encoder, samples: tuple[torch.Tensor, ...]) -> None:
+        with torch.cuda.graph(object()):
+            features = encoder(*samples)
+        encoder.forward = lambda patches: features  # type: ignore[method-assign]
+
+    monkeypatch.setattr(torch.cuda, "graph", Graph)
+    monkeypatch.setattr(torch.cuda, "make_graphed_callables", graphed)
+    for name in ("Stream", "stream", "current_stream", "CUDAGraph"):
+        monkeypatch.setattr(torch.cuda, name, MagicMock())
+    encoder = _model().encoder.requires_grad_(is_learning)
+    features = graphs.captured_pass(encoder, _patches())(_patches())
+    assert features.requires_grad == is_learning
+    assert modes == ["thread_local"]
+    assert torch.cuda.graph is Graph
+
+
+def test_others_may_take_page_locked_memory_while_a_graph_is_captured(device: torch.device) -> None:
+    """As a loader's thread does at the first batches of a training; on the CPU it takes plain memory."""
+    is_over, failures = threading.Event(), list[BaseException]()
+
+    def take() -> None:
+        try:
+            for number in range(10**6):
+                if is_over.is_set():
+                    return
+                torch.empty(2**18 * (1 + number % 64), pin_memory=device.type == "cuda")
+        except BaseException as error:  # of a thread: nobody else would hear of it
+            failures.append(error)
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    try:
+        model = _model().to(device)
+        asked_for = EncoderGraphs(model, device)
+        for _ in range(3):
+            _step(model, asked_for, _patches().to(device))
+            with torch.no_grad(), asked_for:
+                model(_patches().to(device))
+    finally:
+        is_over.set()
+        thread.join()
+    assert not failures
+    captured = asked_for._captured.get(model.encoder, {})
+    assert sum(graph is not None for graph in captured.values()) == (2 if device.type == "cuda" else 0)
 
 
 def test_a_copy_of_a_model_has_its_own_weights(captures: _Captures) -> None:
