@@ -10,7 +10,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,7 +19,7 @@ from histo_monai.slides.cucim_backend import SUFFIXES, CucimBackend, why_not_cuc
 from histo_monai.slides.errors import SlideError
 from histo_monai.slides.geometry import Box, choose_level, level_downsample
 from histo_monai.slides.openslide_backend import OpenSlideBackend
-from histo_monai.slides.resample import WHITE, Window, area_resample, make_patch, plan_window
+from histo_monai.slides.resample import WHITE, Window, area_resample, make_patches, plan_window
 from histo_monai.slides.resolution import objective_power, resolve_mpp
 from histo_monai.slides.tiff import MAX_SIDE_PX, Page, is_tiff, read_pages
 from histo_monai.storage.reading import InputFileError, check_regular
@@ -123,9 +122,7 @@ class Slide:
     def _fill(
         self, level: int, numbers: Sequence[int], windows: Sequence[Window], patches: NDArray[np.uint8]
     ) -> None:
-        for number, window, region in zip(numbers, windows, self._regions(level, windows), strict=True):
-            # OpenCV splits the channels ten times as fast as a transposed copy.
-            cv2.split(make_patch(region, window), list(patches[number]))
+        make_patches(self._regions(level, windows), windows, [patches[number] for number in numbers])
 
     def level_for(self, mpp: float) -> int:
         """The level that patches of ``mpp`` are read from, see `choose_level`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil, floor
 from typing import Any
@@ -71,19 +72,46 @@ def plan_window(center_yx: tuple[float, float], side_px: int, scale: float) -> W
     return Window(corner, region_px, start, scale, side_px, False)
 
 
-def make_patch(region: NDArray[np.uint8], window: Window) -> NDArray[np.uint8]:
-    """Resample a region to its patch; every patch pixel is the mean over the area it covers.
+def make_patches(
+    regions: Iterable[NDArray[np.uint8]], windows: Sequence[Window], patches: Sequence[NDArray[np.uint8]]
+) -> None:
+    """Resample regions to their patches; every patch pixel is the mean over the area it covers.
 
     Args:
-        region: Shape (region_px, region_px, 3), uint8.
-        window: How the field lies in the region.
-
-    Returns:
-        Shape (side_px, side_px, 3), uint8.
+        regions: Shape (region_px, region_px, 3) each, uint8.
+        windows: How each field lies in its region; of one size and scale.
+        patches: Shape (3, side_px, side_px) each, uint8; written.
     """
+    window = windows[0]
+    if window.scale == window.reduction:
+        for region, window, patch in zip(regions, windows, patches, strict=True):
+            # OpenCV splits the channels ten times as fast as a transposed copy.
+            cv2.split(_reduced(region, window), list(patch))
+        return
+    together = max(1, _BLOCK_BYTES // (12 * window.region_px**2))
+    read = iter(regions)
+    for first in range(0, len(windows), together):
+        part = windows[first : first + together]
+        _cover([next(read) for _ in part], part, patches[first : first + together])
+
+
+def _cover(
+    regions: Sequence[NDArray[np.uint8]], windows: Sequence[Window], patches: Sequence[NDArray[np.uint8]]
+) -> None:
+    """As `make_patches`, at any scale."""
+    starts, window = np.array([window.start_yx for window in windows]), windows[0]
+    along_y, along_x = (
+        _matrix(*_taps(starts[:, axis], window.scale, window.side_px, window.region_px), window.region_px)
+        for axis in (0, 1)
+    )
+    for levels, patch in zip(_covered(regions, along_y, along_x), patches, strict=True):
+        for channel in range(3):
+            cv2.transpose(levels[:, channel], patch[channel])
+
+
+def _reduced(region: NDArray[np.uint8], window: Window) -> NDArray[np.uint8]:
+    """The patch of a window with a whole number of pixels to each of its own, (side_px, side_px, 3)."""
     side, reduction = window.side_px, window.reduction
-    if window.scale != reduction:
-        return area_resample(region, window.start_yx, (window.scale, window.scale), (side, side))
     level_patch = region if window.is_aligned else _shift(region, window.start_yx, side * reduction)
     if reduction == 1:
         return level_patch
@@ -117,26 +145,57 @@ def area_weights(start: float, scale: float, num_out: int, num_in: int) -> spars
     Returns:
         Sparse matrix of shape (num_out, num_in), float32, rows that sum to 1.
     """
-    return _matrix(*_taps(start, scale, num_out, num_in), num_in)
+    return _matrix(*_taps(np.array([start]), scale, num_out, num_in), num_in)
 
 
 def _taps(
-    start: float, scale: float, num_out: int, num_in: int
+    starts: NDArray[np.float64], scale: float, num_out: int, num_in: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-    """Weights and places in the input, (num_out, taps) each; the last ones may be of no weight."""
-    lower = np.clip(start + np.arange(num_out) * scale, 0, num_in)
-    upper = np.clip(start + np.arange(1, num_out + 1) * scale, 0, num_in)
-    index = np.floor(lower).astype(np.int32)[:, None] + np.arange(int(np.ceil(scale)) + 1, dtype=np.int32)
-    overlap = np.minimum(upper[:, None], index + 1) - np.maximum(lower[:, None], index)
+    """Weights and places in the input, (starts, num_out, taps) each; the last ones may be of no weight."""
+    edges = np.clip(starts[:, None] + np.arange(num_out + 1) * scale, 0, num_in)
+    lower, upper = edges[:, :-1, None], edges[:, 1:, None]
+    index = np.floor(lower).astype(np.int32) + np.arange(int(np.ceil(scale)) + 1, dtype=np.int32)
+    overlap = np.minimum(upper, index + 1) - np.maximum(lower, index)
     overlap = np.clip(overlap, 0, None)
-    overlap /= np.maximum(overlap.sum(1, keepdims=True), 1e-12)
+    overlap /= np.maximum(overlap.sum(-1, keepdims=True), 1e-12)
     return overlap.astype(np.float32), np.minimum(index, num_in - 1)
 
 
 def _matrix(weights: NDArray[np.float32], places: NDArray[np.int32], num_in: int) -> sparse.csr_array:
-    """Rows with equally many entries each; those of one place add up."""
-    first = np.arange(len(weights) + 1, dtype=np.int32) * weights.shape[1]
-    return sparse.csr_array((weights.ravel(), places.ravel(), first), shape=(len(weights), num_in))
+    """One matrix for several inputs that lie one after the other, a block for each; (blocks, num_out, taps)."""
+    num_blocks, num_out, _ = weights.shape
+    counts = weights > 0
+    first = np.zeros(num_blocks * num_out + 1, np.int32)
+    np.cumsum(np.count_nonzero(counts, axis=-1).ravel(), out=first[1:])
+    columns = places + num_in * np.arange(num_blocks, dtype=np.int32)[:, None, None]
+    shape = (num_blocks * num_out, num_blocks * num_in)
+    return sparse.csr_array((weights[counts], columns[counts], first), shape=shape)
+
+
+def _covered(
+    fields: Sequence[NDArray[np.uint8]], along_y: sparse.csr_array, along_x: sparse.csr_array
+) -> NDArray[np.uint8]:
+    """Means over areas.
+
+    Args:
+        fields: Shape (h, w, 3) each, uint8.
+        along_y: Weights of the rows of all fields, see `_matrix`.
+        along_x: Of their columns.
+
+    Returns:
+        Shape (fields, columns, 3, rows), uint8, rounded to the nearest gray level.
+    """
+    num, (height, width, _) = len(fields), fields[0].shape
+    values = np.empty((num, height, width * 3), np.float32)
+    for value, field in zip(values, fields, strict=True):
+        value[:] = field.reshape(height, width * 3)
+    reduced = (along_y @ values.reshape(num * height, -1)).reshape(num, -1, width * 3)
+    # OpenCV transposes several times as fast as a copy in another order.
+    turned = np.empty((num, width * 3, reduced.shape[1]), np.float32)
+    for block, rows in zip(turned, reduced, strict=True):
+        cv2.transpose(rows, block)
+    mixed = along_x @ turned.reshape(num * width, -1)
+    return cv2.convertScaleAbs(mixed).reshape(num, -1, 3, reduced.shape[1])
 
 
 def area_resample(
@@ -157,18 +216,15 @@ def area_resample(
         Shape (*size_yx, 3), uint8, rounded to the nearest gray level.
     """
     height, width = image.shape[:2]
-    weights_y, places_y = _taps(start_yx[0], scale_yx[0], size_yx[0], height)
+    weights, places = _taps(np.array([start_yx[0]]), scale_yx[0], size_yx[0], height)
     along_x = area_weights(start_yx[1], scale_yx[1], size_yx[1], width)
     out = np.empty((*size_yx, 3), np.uint8)
     # In blocks, so that a wide field is never held as floats; each pixel is summed in the same order in any block.
     num_rows = max(1, int(_BLOCK_BYTES / (12 * width * max(1.0, scale_yx[0]))))
     for first in range(0, size_yx[0], num_rows):
-        weights, places = weights_y[first : first + num_rows], places_y[first : first + num_rows]
-        top, bottom = int(places.min()), int(places.max()) + 1
-        rows = image[top:bottom].reshape(bottom - top, width * 3).astype(np.float32)
-        reduced = (_matrix(weights, places - top, bottom - top) @ rows).reshape(-1, width, 3)
-        # OpenCV transposes several times as fast as a copy in another order.
-        mixed = along_x @ cv2.transpose(reduced).reshape(width, -1)
-        levels = np.rint(mixed).astype(np.uint8).reshape(size_yx[1], -1, 3)
-        out[first : first + num_rows] = cv2.transpose(levels)
+        block = slice(first, first + num_rows)
+        top, bottom = int(places[:, block].min()), int(places[:, block].max()) + 1
+        along_y = _matrix(weights[:, block], places[:, block] - top, bottom - top)
+        (levels,) = _covered([image[top:bottom]], along_y, along_x)
+        out[block] = cv2.transpose(levels.reshape(size_yx[1] * 3, -1)).reshape(-1, size_yx[1], 3)
     return out

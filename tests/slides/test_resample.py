@@ -3,7 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from histo_monai.slides.resample import area_resample, area_weights, make_patch, plan_window
+from histo_monai.slides import resample
+from histo_monai.slides.resample import area_resample, area_weights, make_patches, plan_window
 
 
 def area_by_loops(image, top_left_yx, scale, side):
@@ -32,6 +33,13 @@ def picture():
     return rng.integers(0, 256, (90, 90, 3), np.uint8)
 
 
+def made(region, window):
+    """The patch of one window, (side, side, 3)."""
+    patch = np.zeros((3, window.side_px, window.side_px), np.uint8)
+    make_patches([region], [window], [patch])
+    return patch.transpose(1, 2, 0)
+
+
 SCALES = [1.0, 2.0, 4.0, 0.95, 0.99, 1.011, 1.5, 2.02, 2.7, 3.96]
 CENTERS = [(41.0, 44.0), (41.5, 44.5), (40.3, 44.71), (42.0, 43.37)]
 
@@ -41,7 +49,7 @@ CENTERS = [(41.0, 44.0), (41.5, 44.5), (40.3, 44.71), (42.0, 43.37)]
 def test_every_patch_pixel_is_the_mean_over_the_area_it_covers(picture, scale, center_yx):
     side = 16
     window = plan_window(center_yx, side, scale)
-    patch = make_patch(cut(picture, window), window)
+    patch = made(cut(picture, window), window)
     truth = area_by_loops(picture, [value - side * scale / 2 for value in center_yx], scale, side)
     error = np.abs(patch - truth)
     # White noise is the worst case; the fast paths take a step within 6 % of a whole one for a whole one.
@@ -53,7 +61,16 @@ def test_every_patch_pixel_is_the_mean_over_the_area_it_covers(picture, scale, c
 def test_a_patch_on_whole_pixels_is_copied_bit_by_bit(picture):
     window = plan_window((40.0, 30.0), 16, 1.0)
     assert window.is_aligned
-    np.testing.assert_array_equal(make_patch(cut(picture, window), window), picture[32:48, 22:38])
+    np.testing.assert_array_equal(made(cut(picture, window), window), picture[32:48, 22:38])
+
+
+def test_patches_that_are_made_together_are_those_of_each_alone(picture, monkeypatch):
+    windows = [plan_window((y, x), 16, 1.5) for y in (40.2, 41.0, 42.6) for x in (39.9, 44.25)]
+    monkeypatch.setattr(resample, "_BLOCK_BYTES", 4 * 12 * windows[0].region_px ** 2)  # four, and two
+    patches = np.zeros((6, 3, 16, 16), np.uint8)
+    make_patches((cut(picture, window) for window in windows), windows, list(patches))
+    for window, patch in zip(windows, patches, strict=True):
+        np.testing.assert_array_equal(patch.transpose(1, 2, 0), made(cut(picture, window), window))
 
 
 def test_area_weights_sum_to_one_also_where_the_field_leaves_the_image():

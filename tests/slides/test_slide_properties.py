@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from histo_monai.slides import Box, SlideError, choose_level, concentric_boxes
 from histo_monai.slides.geometry import LEVEL_TOLERANCE, MAX_UPSAMPLING, level_downsample
-from histo_monai.slides.resample import area_weights, make_patch, plan_window
+from histo_monai.slides.resample import area_weights, make_patches, plan_window
 from histo_monai.slides.tiff import read_pages
 
 reasonable = settings(
@@ -96,8 +96,8 @@ def test_a_window_holds_its_field(center_yx, side_px, scale):
 def test_a_patch_of_one_color_keeps_it(center_yx, side_px, scale, value):
     window = plan_window(center_yx, side_px, scale)
     region = np.full((window.region_px, window.region_px, 3), value, np.uint8)
-    patch = make_patch(region, window)
-    assert patch.shape == (side_px, side_px, 3)
+    patch = np.full((3, side_px, side_px), 255 - value, np.uint8)
+    make_patches([region], [window], [patch])
     assert np.abs(patch.astype(int) - value).max() <= 1
 
 
