@@ -13,6 +13,7 @@ import torchvision
 from torch import nn
 
 from histo_monai.errors import InputError
+from histo_monai.networks.layers import MaxPool2d
 
 Color = tuple[float, ...]
 """Three numbers, of R, G and B at full scale 0..1."""
@@ -45,7 +46,7 @@ class Architecture:
 
 def _resnet(name: str, img_px: int) -> nn.Module:
     trunk: nn.Module = torchvision.models.get_model(name, weights=None)
-    trunk.fc = nn.Identity()
+    trunk.fc, trunk.maxpool = nn.Identity(), MaxPool2d(kernel_size=3, stride=2, padding=1)
     return trunk
 
 

@@ -7,7 +7,7 @@ import itertools
 import torch
 from torch import nn
 
-from histo_monai.networks.precision import at_full_precision
+from histo_monai.networks.layers import at_full_precision
 
 PAIR_FEATURES = 256
 

@@ -14,7 +14,7 @@ from histo_monai.networks.checkpoint import load_into, load_model
 from histo_monai.networks.description import KEPT, check_encoder, check_task_model
 from histo_monai.networks.encoder import Encoder, encoder_from
 from histo_monai.networks.heads import PAIR_FEATURES, PairMLP
-from histo_monai.networks.precision import at_full_precision
+from histo_monai.networks.layers import at_full_precision
 
 
 class PairHead(nn.Module):

@@ -12,7 +12,7 @@ from torch import nn
 
 from histo_monai.networks.average import follow
 from histo_monai.networks.encoder import Encoder
-from histo_monai.networks.precision import at_full_precision
+from histo_monai.networks.layers import at_full_precision
 
 KEY_FEATURES = 128
 """Length of queries and keys (He et al. 2020, section 3.3)."""

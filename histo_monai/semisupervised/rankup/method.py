@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from histo_monai.errors import InputError
-from histo_monai.networks.precision import at_full_precision
+from histo_monai.networks.layers import at_full_precision
 from histo_monai.schedule import Schedule
 from histo_monai.semisupervised.protocol import GUESSES, Batch
 from histo_monai.semisupervised.rankup.settings import RankUpSettings
