@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import fx, nn
@@ -23,7 +25,7 @@ def at_full_precision(layers: nn.Module, *features: torch.Tensor) -> torch.Tenso
 
 
 class MaxPool2d(nn.MaxPool2d):
-    """`nn.MaxPool2d`, the same values; without gradients on a CPU in a quarter of the time.
+    """`nn.MaxPool2d`, the same values and gradients; on a CPU in a quarter to half of the time.
 
     Input  (N, C, H, W), of any floating type
     Output as of `nn.MaxPool2d`, in the order of memory of the input
@@ -35,18 +37,31 @@ class MaxPool2d(nn.MaxPool2d):
 
 
 @fx.wrap
-def _max_pool(
-    x: torch.Tensor,
-    kernel_size: int | tuple[int, ...],
-    stride: int | tuple[int, ...],
-    padding: int | tuple[int, ...],
-    dilation: int | tuple[int, ...],
-    ceil_mode: bool,
-) -> torch.Tensor:
-    """Through channels-last, where torch has vector instructions; with gradients its way back costs what this gains."""
-    is_plain = (
-        x.device.type == "cpu" and x.is_contiguous() and not (x.requires_grad and torch.is_grad_enabled())
-    )
-    ordered = x.contiguous(memory_format=torch.channels_last) if is_plain else x
-    pooled = F.max_pool2d(ordered, kernel_size, stride, padding, dilation, ceil_mode)
-    return pooled.contiguous() if is_plain else pooled
+def _max_pool(x: torch.Tensor, *settings: Any) -> torch.Tensor:
+    """Through channels-last, in which torch has vector instructions."""
+    if x.device.type != "cpu" or not x.is_contiguous():
+        return F.max_pool2d(x, *settings)
+    if x.requires_grad and torch.is_grad_enabled():
+        pooled: torch.Tensor = _ThroughChannelsLast.apply(x, *settings)
+        return pooled
+    return F.max_pool2d(x.contiguous(memory_format=torch.channels_last), *settings).contiguous()
+
+
+class _ThroughChannelsLast(torch.autograd.Function):
+    """There and not back: the gradients' loop is the faster one in plain order."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, *settings: Any) -> torch.Tensor:
+        ordered = x.contiguous(memory_format=torch.channels_last)
+        pooled, places = F.max_pool2d_with_indices(ordered, *settings)
+        ctx.save_for_backward(x, places.contiguous())
+        ctx.settings = settings
+        return pooled.contiguous()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        x, places = ctx.saved_tensors
+        *sizes, ceil_mode = ctx.settings
+        pairs = [(size, size) if isinstance(size, int) else size for size in sizes]
+        back = torch.ops.aten.max_pool2d_with_indices_backward
+        return back(gradients[0].contiguous(), x, *pairs, ceil_mode, places), *[None] * len(ctx.settings)
