@@ -8,7 +8,7 @@ so weights must be changed in place, as optimizers, moving averages and `load_st
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -66,6 +66,8 @@ class EncoderGraphs:
         self._captured: dict[Encoder, dict[Hashable, _Captured | None]] = {
             part: {} for part in self._encoders
         }
+        # To find them takes longer than to look at them.
+        self._parts = {part: (list(part.modules()), list(part.parameters())) for part in self._encoders}
 
     def __enter__(self) -> None:
         for encoder in self._encoders:
@@ -83,7 +85,7 @@ class EncoderGraphs:
 
     def _features(self, encoder: Encoder, patches: torch.Tensor) -> torch.Tensor:
         """By a graph, or else as ever."""
-        known, key = self._captured[encoder], _kind(encoder, patches)
+        known, key = self._captured[encoder], _kind(*self._parts[encoder], patches)
         if key not in known:
             known[key] = None
         elif known[key] is None and self._may_capture(encoder, patches):
@@ -175,9 +177,9 @@ def _without_gradients(encoder: Encoder, own: torch.Tensor) -> Pass:
     return run
 
 
-def _kind(encoder: Encoder, patches: torch.Tensor) -> Hashable:
-    """What must be the same for a graph to stand for a pass."""
-    modes = tuple((part.training, getattr(part, "track_running_stats", None)) for part in encoder.modules())
-    learns = torch.is_grad_enabled() and tuple(weight.requires_grad for weight in encoder.parameters())
+def _kind(parts: Sequence[nn.Module], weights: Sequence[torch.Tensor], patches: torch.Tensor) -> Hashable:
+    """What must be the same for a graph to stand for a pass; of the parts and weights of an encoder."""
+    modes = tuple((part.training, getattr(part, "track_running_stats", None)) for part in parts)
+    learns = torch.is_grad_enabled() and tuple(weight.requires_grad for weight in weights)
     precision = (torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda"))
     return patches.shape, patches.stride(), patches.dtype, learns, modes, precision
