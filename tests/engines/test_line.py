@@ -88,11 +88,11 @@ def test_statistics_stay_where_weights_are_drawn_back() -> None:
     torch.testing.assert_close(own.running_mean, torch.tensor([5.0, 6.0]))
 
 
-def _student(task: WaveTask, lr: float) -> tuple[StudentResult, TaskModel, TaskModel]:
+def _student(task: WaveTask, lr: float, epochs: int = 2) -> tuple[StudentResult, TaskModel, TaskModel]:
     """What a student's training leaves, its model, and the start."""
     torch.manual_seed(0)
     start = TaskModel(build_encoder(), "pair", task.num_outputs)
-    schedule = Schedule(epochs=2, optimizer="sgd", lr=lr, weight_decay=0.0, milestones=())
+    schedule = Schedule(epochs=epochs, optimizer="sgd", lr=lr, weight_decay=0.0, milestones=())
     result, model = taught(task, start, "supervised", schedule=schedule, start_shares=(0.0, 0.5, 1.0))
     return result, model, start
 
@@ -106,7 +106,9 @@ def test_a_student_that_harms_is_not_kept(wave_task: TaskBuilder) -> None:
 
 def test_what_is_kept_never_loses_more_in_validation_than_the_start(wave_task: TaskBuilder) -> None:
     task = wave_task(16)
-    result, model, start = _student(task, lr=0.02)
+    result, model, start = _student(
+        task, lr=0.005, epochs=8
+    )  # on any processor: 0.24 to 0.42 instead of 0.69
     assert result.start_share < 1.0
     validation = task.in_order(split_rows(task.patches, "validation"), 16)
     lost = []
