@@ -54,8 +54,7 @@ def rows_from(
 
         def end() -> None:
             is_late.set()
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            end_with_children(process)
 
         timer = threading.Timer(seconds or 0, end)
         if seconds:
@@ -71,6 +70,12 @@ def rows_from(
         yield {"failed": f"ended after {seconds:.0f} s"}
     elif process.returncode:
         yield {"failed": lines[-1] if lines else f"status {process.returncode}"}
+
+
+def end_with_children(process: subprocess.Popen[Any]) -> None:
+    """End a process that was started in a session of its own, and all that it has started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def with_ratios(part: str, row: dict[str, Any]) -> dict[str, Any]:

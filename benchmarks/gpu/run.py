@@ -14,7 +14,6 @@ import argparse
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -25,7 +24,7 @@ from typing import Any, NamedTuple
 
 import torch
 from markdown_of import markdown
-from running import machine, rows_from, with_ratios
+from running import end_with_children, machine, rows_from, with_ratios
 
 ROOT = Path(__file__).resolve().parents[2]
 BUDGET_S = 470.0
@@ -211,7 +210,7 @@ def run_tests(device: str, seconds: float, log: Path, environment: dict[str, str
         try:
             status = process.wait(timeout=seconds)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
+            end_with_children(process)
             return True, f"ended after {seconds:.0f} s"
     last = log.read_text(errors="replace").strip().splitlines()[-1].strip("= ")
     return status != 0 or "passed" not in last or "skipped" in last, last

@@ -151,11 +151,11 @@ def _beside_other_threads() -> Iterator[None]:
     `make_graphed_callables` has no argument for it.
     """
     captured = torch.cuda.graph
-    torch.cuda.graph = partial(captured, capture_error_mode="thread_local")  # type: ignore[misc, assignment]
+    vars(torch.cuda)["graph"] = partial(captured, capture_error_mode="thread_local")
     try:
         yield
     finally:
-        torch.cuda.graph = captured  # type: ignore[misc]
+        vars(torch.cuda)["graph"] = captured
 
 
 def _without_gradients(encoder: Encoder, own: torch.Tensor) -> Pass:

@@ -129,7 +129,7 @@ class _Loader(DataLoader[Patches]):
     """A loader whose reading processes end when it does, in whichever way it is let go.
 
     One that is found as garbage in a cycle, as those that a trainer's handlers hold, would else lose its queues first:
-    its processes are not told to end, and torch waits five seconds for each before it kills it.
+    its processes get no message to end, and torch waits five seconds for each before it terminates it.
     """
 
     def _get_iterator(self) -> Any:

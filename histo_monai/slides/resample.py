@@ -82,13 +82,13 @@ def make_patches(
         windows: How each field lies in its region; of one size and scale.
         patches: Shape (3, side_px, side_px) each, uint8; written.
     """
-    window = windows[0]
-    if window.scale == window.reduction:
+    kind = windows[0]
+    if kind.scale == kind.reduction:
         for region, window, patch in zip(regions, windows, patches, strict=True):
             # OpenCV splits the channels ten times as fast as a transposed copy.
             cv2.split(_reduced(region, window), list(patch))
         return
-    together = max(1, _BLOCK_BYTES // (12 * window.region_px**2))
+    together = max(1, _BLOCK_BYTES // (12 * kind.region_px**2))
     read = iter(regions)
     for first in range(0, len(windows), together):
         part = windows[first : first + together]
@@ -99,9 +99,9 @@ def _cover(
     regions: Sequence[NDArray[np.uint8]], windows: Sequence[Window], patches: Sequence[NDArray[np.uint8]]
 ) -> None:
     """As `make_patches`, at any scale."""
-    starts, window = np.array([window.start_yx for window in windows]), windows[0]
+    starts, kind = np.array([window.start_yx for window in windows]), windows[0]
     along_y, along_x = (
-        _matrix(*_taps(starts[:, axis], window.scale, window.side_px, window.region_px), window.region_px)
+        _matrix(*_taps(starts[:, axis], kind.scale, kind.side_px, kind.region_px), kind.region_px)
         for axis in (0, 1)
     )
     for levels, patch in zip(_covered(regions, along_y, along_x), patches, strict=True):
@@ -164,12 +164,12 @@ def _taps(
 def _matrix(weights: NDArray[np.float32], places: NDArray[np.int32], num_in: int) -> sparse.csr_array:
     """One matrix for several inputs that lie one after the other, a block for each; (blocks, num_out, taps)."""
     num_blocks, num_out, _ = weights.shape
-    counts = weights > 0
+    has_weight = weights > 0
     first = np.zeros(num_blocks * num_out + 1, np.int32)
-    np.cumsum(np.count_nonzero(counts, axis=-1).ravel(), out=first[1:])
+    np.cumsum(np.count_nonzero(has_weight, axis=-1).ravel(), out=first[1:])
     columns = places + num_in * np.arange(num_blocks, dtype=np.int32)[:, None, None]
     shape = (num_blocks * num_out, num_blocks * num_in)
-    return sparse.csr_array((weights[counts], columns[counts], first), shape=shape)
+    return sparse.csr_array((weights[has_weight], columns[has_weight], first), shape=shape)
 
 
 def _covered(

@@ -106,9 +106,8 @@ def test_a_student_that_harms_is_not_kept(wave_task: TaskBuilder) -> None:
 
 def test_what_is_kept_never_loses_more_in_validation_than_the_start(wave_task: TaskBuilder) -> None:
     task = wave_task(16)
-    result, model, start = _student(
-        task, lr=0.005, epochs=8
-    )  # on any processor: 0.24 to 0.42 instead of 0.69
+    # It learns, however a processor rounds: loss 0.24 to 0.42 instead of 0.69, four initializations.
+    result, model, start = _student(task, lr=0.005, epochs=8)
     assert result.start_share < 1.0
     validation = task.in_order(split_rows(task.patches, "validation"), 16)
     lost = []

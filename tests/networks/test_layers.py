@@ -11,6 +11,7 @@ from histo_monai.networks.layers import MaxPool2d
 POOLS = [
     {"kernel_size": 3, "stride": 2, "padding": 1},
     {"kernel_size": 2},
+    {"kernel_size": 2, "ceil_mode": True},
     {"kernel_size": (3, 1), "dilation": 2},
 ]
 ORDERS = [torch.contiguous_format, torch.channels_last]
