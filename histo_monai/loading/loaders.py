@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -128,15 +129,17 @@ def _as_read(batch: Any) -> Any:
 class _Loader(DataLoader[Patches]):
     """A loader whose reading processes end when it does, in whichever way it is let go.
 
-    One that is found as garbage in a cycle, as those that a trainer's handlers hold, would else lose its queues first:
-    its processes get no message to end, and torch waits five seconds for each before it terminates it.
+    Torch waits five seconds for each process that got no message to end, and there would be none where the loader is
+    found as garbage in a cycle, as those that a trainer's handlers hold (its queues are gone first), nor, with
+    page-locked memory, where it lives until the whole process ends.
     """
 
     def _get_iterator(self) -> Any:
         iterator: Any = super()._get_iterator()
         if self.num_workers:
             # Held by the finalizer, it is no part of the garbage, and neither are its queues.
-            weakref.finalize(self, iterator._shutdown_workers).atexit = False
+            end = weakref.finalize(self, iterator._shutdown_workers)
+            atexit.register(end)  # after torch's own, so it comes before
         return iterator
 
 

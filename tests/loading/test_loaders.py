@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -77,6 +79,42 @@ def test_reading_processes_of_loaders_that_die_in_a_cycle_end_by_themselves(
     assert not killed
     assert not first.is_alive()
     assert not second.is_alive()
+
+
+_LIVES_UNTIL_THE_END = """
+import atexit
+from torch.utils.data import dataloader
+from histo_monai.loading.batches import EpochBatches
+from histo_monai.loading.loaders import patch_loader
+
+class Numbers:
+    def __len__(self):
+        return 4
+
+    def __getitems__(self, rows):
+        return rows
+
+kind = dataloader._MultiProcessingDataLoaderIter
+reset = kind._reset
+
+def as_with_page_locked_memory(self, loader, first_iter=False):
+    if first_iter:
+        for process in self._workers:
+            atexit.register(lambda process: print("waits" if process.is_alive() else "ended"), process)
+    reset(self, loader, first_iter)
+
+kind._reset = as_with_page_locked_memory
+loader = patch_loader(Numbers(), EpochBatches(4, 2, seed=0), workers=2, pin=False)
+print(len(list(loader)))
+"""
+
+
+def test_reading_processes_of_a_loader_that_lives_until_the_end_end_before_torch_waits_for_them() -> None:
+    """It waits, five seconds for each, where memory is page-locked: this registers the same, in the same place."""
+    done = subprocess.run(
+        [sys.executable, "-c", _LIVES_UNTIL_THE_END], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["2", "ended", "ended"], done.stderr
 
 
 def test_one_open_slide_is_enough(corpus: tuple[pd.DataFrame, pd.DataFrame]) -> None:
