@@ -22,7 +22,8 @@ from histo_monai.engines.students.training import StudentStep
 from histo_monai.engines.task import Task
 from histo_monai.loading.batches import EpochBatches
 from histo_monai.loading.labeled import PatchReading
-from histo_monai.loading.loaders import ConcentricPatches, patch_loader
+from histo_monai.loading.loaders import ConcentricPatches
+from histo_monai.loading.resident import read_batches
 from histo_monai.loading.streams import SideBySide, two_streams
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.start import EncoderStart
@@ -107,7 +108,7 @@ def pretext_stepping(path: Path, name: str, size: Size) -> Stepping:
 
     def loader(workers: int) -> Iterator[Any]:
         order = EpochBatches(len(dataset), size.batch_size, seed=0)
-        return _endless(patch_loader(dataset, order, workers=workers, pin=device.type == "cuda"))
+        return _endless(read_batches(dataset, order, workers=workers, device=device))
 
     with decoded() as tiles:
         first = next(loader(0))

@@ -62,6 +62,11 @@ class Batches(Sampler[list[int]], ABC):
         """Choose the epoch that the next iteration gives."""
         self.epoch = epoch
 
+    @property
+    def most_rows(self) -> int:
+        """Of a batch, as this process takes it."""
+        return -(-self.batch_size // self.world_size)
+
     def __len__(self) -> int:
         return self.num_batches
 

@@ -144,7 +144,7 @@ class _Loader(DataLoader[Patches]):
 
 
 def patch_loader(
-    dataset: Dataset[Patches], batches: Sampler[list[int]], *, workers: int, pin: bool
+    dataset: Dataset[Patches], batches: Sampler[list[int]], *, workers: int, pin: bool, ahead: int = 2
 ) -> DataLoader[Patches]:
     """A loader whose workers live as long as it does; each opens its own slide handles after the fork.
 
@@ -153,6 +153,7 @@ def patch_loader(
         batches: which rows, in which order.
         workers: reading processes; 0 reads in this one.
         pin: page-locked memory, for copies to a GPU that do not wait.
+        ahead: batches that each worker is asked for at a time.
     """
     return _Loader(
         dataset,
@@ -161,5 +162,6 @@ def patch_loader(
         collate_fn=_as_read,
         pin_memory=pin,
         persistent_workers=workers > 0,
+        prefetch_factor=ahead if workers > 0 else None,
         multiprocessing_context="fork" if workers > 0 else None,
     )

@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, Sampler
 
 from histo_monai.loading.batches import Batches
 from histo_monai.loading.loaders import PatchDataset, Patches, patch_loader
+from histo_monai.loading.sent import SentPatches
 from histo_monai.transfer import sent
 
 SHARE = 0.25
@@ -33,6 +34,15 @@ def repeated_batches(
     """
     if device.type == "cuda" and dataset.num_bytes <= SHARE * torch.cuda.mem_get_info(device)[0]:
         return ResidentPatches(dataset, batches, workers=workers, device=device)
+    return read_batches(dataset, batches, workers=workers, device=device)
+
+
+def read_batches(
+    dataset: PatchDataset, batches: Batches | _Missing, *, workers: int, device: torch.device
+) -> DataLoader[Patches] | SentPatches:
+    """Batches that are read each time, and on their way to a device; see `repeated_batches`."""
+    if device.type == "cuda" and workers:
+        return SentPatches(dataset, batches, most_rows=batches.most_rows, workers=workers, device=device)
     return patch_loader(dataset, batches, workers=workers, pin=device.type == "cuda")
 
 
@@ -52,7 +62,7 @@ class ResidentPatches:
         self.dataset = dataset
         self.batch_sampler = batches
         self._missing = _Missing(batches, np.zeros(len(dataset), dtype=bool))
-        self._loader = patch_loader(dataset, self._missing, workers=workers, pin=device.type == "cuda")
+        self._loader = read_batches(dataset, self._missing, workers=workers, device=device)
         self._device = device
         self._pixels = torch.empty(0)
 
@@ -92,6 +102,7 @@ class _Missing(Sampler[list[int]]):
     """
 
     def __init__(self, batches: Batches, is_there: NDArray[np.bool_]) -> None:
+        self.most_rows = batches.most_rows
         self._batches = batches
         self.is_there = is_there
 
@@ -107,5 +118,5 @@ class _Missing(Sampler[list[int]]):
             yield missing.tolist()
 
 
-PatchLoader = DataLoader[Patches] | ResidentPatches
+PatchLoader = DataLoader[Patches] | SentPatches | ResidentPatches
 """Batches, epoch after epoch."""
