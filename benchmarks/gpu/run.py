@@ -57,7 +57,7 @@ PARTS = (
     Part("steps", "parts/steps.py", 60, 170, "a step of every method at the paper's sizes"),
     Part("maps", "parts/maps.py", 40, 110, "a gigapixel slide, from file to map"),
     Part("policies", "parts/policies.py", 20, 60, "augmentation, images a second"),
-    Part("grid", "gpu/grid.py", 60, 260, "few labels at 128 px, and stages of whole slides"),
+    Part("grid", "gpu/grid.py", 60, 400, "few labels at 128 px, and stages of whole slides"),
 )
 
 
