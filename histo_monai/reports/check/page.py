@@ -108,12 +108,13 @@ def _by_class(patches: pd.DataFrame) -> pd.DataFrame:
 
 
 def _by_split(checked: Checked) -> pd.DataFrame:
-    of = checked.slides.groupby("split")
-    centers = checked.centers.groupby("split").size()
+    """Slides by the split of their labels; then those that pretraining divides by itself, whether labeled or not."""
+    of, places = checked.slides.groupby("split"), checked.centers.groupby("split")
     rows = {
         "slides": of.size(),
         "of them with a label": of["label"].agg(lambda labels: int((labels != "").sum())),
-        "places to pretrain on": centers,
+        "slides of pretraining, in its own division": places["slide_id"].nunique(),
+        "places on them": places.size(),
     }
     table = pd.DataFrame(
         {name: row.astype(int).reindex(SPLITS, fill_value=0) for name, row in rows.items()}
