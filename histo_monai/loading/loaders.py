@@ -131,15 +131,17 @@ class _Loader(DataLoader[Patches]):
 
     Torch waits five seconds for each process that got no message to end, and there would be none where the loader is
     found as garbage in a cycle, as those that a trainer's handlers hold (its queues are gone first), nor, with
-    page-locked memory, where it lives until the whole process ends.
+    page-locked memory, at the end of the whole process.
     """
 
     def _get_iterator(self) -> Any:
         iterator: Any = super()._get_iterator()
         if self.num_workers:
             # Held by the finalizer, it is no part of the garbage, and neither are its queues.
-            end = weakref.finalize(self, iterator._shutdown_workers)
-            atexit.register(end)  # after torch's own, so it comes before
+            atexit.register(weakref.finalize(self, iterator._shutdown_workers))
+            atexit.unregister(
+                type(iterator)._clean_up_worker
+            )  # it waits, and holds every process there ever was
         return iterator
 
 

@@ -96,11 +96,13 @@ class Numbers:
 
 kind = dataloader._MultiProcessingDataLoaderIter
 reset = kind._reset
+kind._clean_up_worker = staticmethod(lambda process: print("waits"))
 
 def as_with_page_locked_memory(self, loader, first_iter=False):
     if first_iter:
         for process in self._workers:
-            atexit.register(lambda process: print("waits" if process.is_alive() else "ended"), process)
+            atexit.register(lambda process: print("alive" if process.is_alive() else "ended"), process)
+            atexit.register(kind._clean_up_worker, process)
     reset(self, loader, first_iter)
 
 kind._reset = as_with_page_locked_memory
@@ -110,7 +112,7 @@ print(len(list(loader)))
 
 
 def test_reading_processes_of_a_loader_that_lives_until_the_end_end_before_torch_waits_for_them() -> None:
-    """It waits, five seconds for each, where memory is page-locked: this registers the same, in the same place."""
+    """It does, five seconds for each, where memory is page-locked: this registers the same, in the same place."""
     done = subprocess.run(
         [sys.executable, "-c", _LIVES_UNTIL_THE_END], capture_output=True, text=True, check=True
     )
