@@ -3,6 +3,7 @@
 | variable | meaning | where it is not set |
 |---|---|---|
 | HISTO_MONAI_DEVICE | cpu, cuda or cuda:<n> | cuda where there is one |
+| HISTO_MONAI_PRECISION | float32 or bfloat16: what encoders compute in | bfloat16 on a GPU, else float32 |
 | HISTO_MONAI_RANKS | processes of a training or of maps, one per GPU | all GPUs; 1 on the CPU or with cuda:<n> |
 | HISTO_MONAI_WORKERS | reading processes of each training process | all cores but two, shared by the GPUs (1) |
 | HISTO_MONAI_CPUS | processes that simulate and survey slides | all cores |
@@ -12,7 +13,7 @@
 (1) At most 16 each; without a GPU half the cores, at most 8; on two cores 0.
 
 None of them changes a random decision. On the CPU, loader workers change no byte; other numbers of cores or ranks, and
-another device, add up floats in another order.
+another device, add up floats in another order, and another precision has more or fewer digits of them.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from histo_monai.errors import InputError
+from histo_monai.process.precision import asked_precision
 from histo_monai.process.threads import decode_with
 
 if TYPE_CHECKING:  # takes a second, which stages without a network spare
@@ -89,6 +91,7 @@ def read_environment() -> Environment:
 
     available = _available()
     device = _device(os.environ.get("HISTO_MONAI_DEVICE", ""))
+    asked_precision()
     gpus = torch.cuda.device_count() if device.type == "cuda" and device.index is None else 1
     ranks = _count("HISTO_MONAI_RANKS", default=gpus, low=1)
     shared = min(16, (available - 2) // ranks) if device.type == "cuda" else min(8, available // 2)

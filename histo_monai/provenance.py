@@ -24,6 +24,7 @@ from histo_monai import __version__, artifacts
 from histo_monai.environment import code_version
 from histo_monai.errors import InputError
 from histo_monai.params import Params
+from histo_monai.process.precision import asked_precision
 from histo_monai.settings.reader import as_tree
 from histo_monai.storage import file_sha256, identify, sealed, write_json
 
@@ -67,13 +68,14 @@ def made_from(
     Returns:
         For JSON: `git_commit` (the last that changed code, params or pipeline), `git_dirty` (whether these differ from
         it), both None outside git; `code_sha256`; `params_sha256`; `inputs`, path -> SHA-256; `slides`, id -> digest;
-        `images`; `packages`, name -> version, None where it is not there.
+        `images`; `packages`, name -> version, None where it is not there; `precision`, where one is asked for
+        (`process.precision`).
 
     Raises:
         InputError: What is to be recorded is not there.
         OSError: It cannot be read.
     """
-    version = code_version()
+    version, precision = code_version(), asked_precision()
     paths = sorted(set(files))
     digests = _in_threads(_sha256, paths)
     return {
@@ -85,6 +87,7 @@ def made_from(
         "slides": slide_digests(slides),
         **({} if images is None else {"images": image_digest(images)}),
         "packages": package_versions(),
+        **({"precision": precision} if precision else {}),
     }
 
 

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 import torch
 
-from histo_monai.engines import heatmap, prediction, pretrain, supervised
-from histo_monai.engines.maps import features
-from histo_monai.engines.students import training
-
 _NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-_WITH_NETWORKS = (features, heatmap, prediction, pretrain, supervised, training)
 
 ComputeIn = Callable[[torch.dtype], None]
 
@@ -38,11 +32,7 @@ def compute_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[ComputeIn]:
         backend.allow_tf32 = False  # 10 bits of a float32's 23
 
     def compute(dtype: torch.dtype) -> None:
-        def precision(device: torch.device) -> AbstractContextManager[object]:
-            return nullcontext() if dtype == torch.float32 else torch.autocast(device.type, dtype=dtype)
-
-        for engine in _WITH_NETWORKS:
-            monkeypatch.setattr(engine, "precision", precision)
+        monkeypatch.setenv("HISTO_MONAI_PRECISION", str(dtype).removeprefix("torch."))
 
     yield compute
     for backend, allowed in zip(backends, before, strict=True):

@@ -12,6 +12,7 @@ import torch
 
 from histo_monai.checkup import samples
 from histo_monai.checkup.finding import Finding
+from histo_monai.engines.device import in_memory_order, precision, to_device
 from histo_monai.environment import Environment, read_environment
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel
@@ -64,13 +65,17 @@ def images_per_second(params: Params, environment: Environment) -> float:
     most = max(params.finetune_section(kind).batch_size for kind in LABEL_KINDS)
     batch = min(_MAX_BATCH[environment.device.type], most)
     encoder = build_encoder(params.encoder.name, params.patch_px)
-    model = TaskModel(encoder, "linear", 2).to(environment.device).train()
+    model = TaskModel(encoder, "linear", 2).train()
+    to_device(model, environment.device)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    images = torch.rand(batch, 3, params.patch_px, params.patch_px, device=environment.device)
+    shape = (batch, 3, params.patch_px, params.patch_px)
+    images = in_memory_order(torch.rand(*shape, device=environment.device), environment.device)
 
     def step() -> None:
         optimizer.zero_grad()
-        model(images).square().mean().backward()
+        with precision(environment.device):
+            outputs = model(images)
+        outputs.square().mean().backward()
         optimizer.step()
         if environment.device.type == "cuda":
             torch.cuda.synchronize()

@@ -60,7 +60,7 @@ def pretrain(
         training: batches of this process; its `batch_sampler` has `set_epoch`. None where `pretext.epochs` is 0.
         validation: batches of this process, in a fixed order. None where there is no slide: then nothing is measured.
         seed: of every random decision after initialization.
-        device: where the network runs. CUDA uses bfloat16 autocast and channels-last.
+        device: where the network runs; in which precision and order of memory: see `engines.device`.
         records: where traces are left, see `Records`.
 
     Raises:

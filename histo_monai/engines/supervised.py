@@ -82,7 +82,7 @@ def finetune(
 ) -> FinetuneResult:
     """Train all layers; leave the weights of the best validation (`Objective.rank`), or their average, in `model`.
 
-    CUDA uses bfloat16 autocast and channels-last. Runs in each process of `ignite.distributed`, see
+    Precision and order of memory: see `engines.device`. Runs in each process of `ignite.distributed`, see
     `networks.shared_rows`: their number does not change the training.
 
     Args:

@@ -285,11 +285,34 @@ def test_an_environment_variable_that_means_nothing_fails_and_an_unknown_one_is_
     assert "HISTO_MONAI_WORKER: no such variable" in _only(findings, "WARN").message
 
 
+@pytest.mark.parametrize(
+    ("words", "asked", "status", "told"),
+    [
+        ("flags\t\t: avx2 avx512_bf16", "", "PASS", "HISTO_MONAI_PRECISION=bfloat16"),
+        ("Features\t: asimd bf16", "", "PASS", "HISTO_MONAI_PRECISION=bfloat16"),
+        ("flags\t\t: avx2", "bfloat16", "WARN", "does not say that it computes it"),
+        ("flags\t\t: avx2", "", None, ""),
+        ("flags\t\t: avx512_bf16", "bfloat16", None, ""),
+        ("flags\t\t: avx512_bf16", "half", None, ""),
+    ],
+)
+def test_a_processor_that_computes_bfloat16_is_told_of_and_one_that_does_not_where_it_is_asked_to(
+    words: str, asked: str, status: str | None, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cpuinfo").write_text(f"processor\t: 0\n{words}\n")
+    monkeypatch.setattr(machine, "CPUINFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setenv("HISTO_MONAI_PRECISION", asked)
+    found = [finding for finding in machine.device(None) if finding.what == "precision"]
+    assert [finding.status for finding in found] == ([status] if status else [])
+    assert all(told in finding.message for finding in found)
+
+
 def test_every_variable_of_the_environments_table_is_known(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = re.findall(r"^\| (HISTO_MONAI_\w+) \|", str(environment.__doc__), flags=re.M)
-    assert len(names) == 6
+    assert len(names) == 7
     for name in set(names) - {"HISTO_MONAI_DEVICE"}:
         monkeypatch.setenv(name, "1")
     assert {finding.status for finding in machine.environment(None)} == {"PASS"}

@@ -129,6 +129,7 @@ VARIABLES: dict[str, tuple[str, str, tuple[str, ...], int | None]] = {
     "a negative GPU": ("HISTO_MONAI_DEVICE", "cuda:-1", (FINETUNE, *RUN), 1),
     "a device of an escape sequence": ("HISTO_MONAI_DEVICE", "\x1b[2J", (FINETUNE, *RUN), 1),
     "a device that no network runs on": ("HISTO_MONAI_DEVICE", "meta", (FINETUNE, *RUN), 1),
+    "half a precision": ("HISTO_MONAI_PRECISION", "half", (FINETUNE, *RUN), 1),
     "-1 workers": ("HISTO_MONAI_WORKERS", "-1", (FINETUNE, *RUN), 1),
     "workers in words": ("HISTO_MONAI_WORKERS", "two", (FINETUNE, *RUN), 1),
     "half a worker": ("HISTO_MONAI_WORKERS", "0.5", (FINETUNE, *RUN), 1),
