@@ -49,14 +49,14 @@ def main() -> None:
                 "network of a map": partial(mapping, patch_px, num),
             }
             for name, made in ways.items():
-                told(f"{name}, {patch_px} px", rounds, made)
+                compare(f"{name}, {patch_px} px", rounds, made)
 
 
 def _step(made: Callable[..., Stepping], *arguments: Any, **named: Any) -> Callable[[], object]:
     return made(*arguments, **named).whole
 
 
-def told(what: str, rounds: int, made: Callable[[], Callable[[], object]]) -> None:
+def compare(what: str, rounds: int, made: Callable[[], Callable[[], object]]) -> None:
     """A row: what is made and called in bfloat16, and in float32."""
     ways = {}
     for name, asked in PRECISIONS.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import resource
@@ -17,6 +16,7 @@ from histo_monai.checkup.finding import Finding
 from histo_monai.environment import read_environment
 from histo_monai.errors import InputError
 from histo_monai.files.cluster import cluster_address
+from histo_monai.loading.loaders import AHEAD
 from histo_monai.params import Params
 from histo_monai.process.precision import asked_precision
 from histo_monai.settings.recipe import LABEL_KINDS
@@ -29,8 +29,6 @@ MEMINFO, SHARED_MEMORY = Path("/proc/meminfo"), Path("/dev/shm")
 CPUINFO = Path("/proc/cpuinfo")
 _BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}
 """As Linux calls it, on x86 and on ARM."""
-NUM_PREFETCHED = 2
-"""Batches that each reading process keeps ready."""
 _FEW_FILES = 1024
 
 
@@ -96,14 +94,20 @@ def has_bfloat16() -> bool:
 
 def _precision_of_cpu() -> Iterator[Finding]:
     """Whether bfloat16 is fast there, where it is asked for or might be."""
-    with contextlib.suppress(InputError):  # the check of the variable says why
-        is_asked = asked_precision()
-        if has_bfloat16() and not is_asked:
-            message = "float32; this processor computes bfloat16, too: HISTO_MONAI_PRECISION=bfloat16 trains at 256 px "
-            yield Finding("PASS", "precision", message + "two to three times as fast, with other digits")
-        elif is_asked == "bfloat16" and not has_bfloat16():
-            message = "bfloat16 is asked for, and this processor does not say that it computes it: float32 is faster"
-            yield Finding("WARN", "precision", message, "unset HISTO_MONAI_PRECISION")
+    try:
+        asked = asked_precision()
+    except InputError:  # the check of the variables says why
+        return
+    if has_bfloat16() and not asked:
+        message = (
+            "float32; this processor computes bfloat16, too: HISTO_MONAI_PRECISION=bfloat16 trains at 256 px "
+        )
+        yield Finding("PASS", "precision", message + "two to three times as fast, with other digits")
+    elif asked == "bfloat16" and not has_bfloat16():
+        message = (
+            "bfloat16 is asked for, and this processor does not say that it computes it: float32 is faster"
+        )
+        yield Finding("WARN", "precision", message, "unset HISTO_MONAI_PRECISION")
 
 
 def threads(_params: Params | None) -> Iterator[Finding]:
@@ -175,7 +179,7 @@ def shared_memory(params: Params | None) -> Iterator[Finding]:
         ),
         *(params.finetune_section(kind).batch_size for kind in LABEL_KINDS),
     )
-    need = workers * NUM_PREFETCHED * images * 3 * params.patch_px**2
+    need = workers * AHEAD * images * 3 * params.patch_px**2
     message = f"{free / 1e6:.0f} MB free in {SHARED_MEMORY}; {workers} workers take up to {need / 1e6:.0f} MB"
     if free < need:
         yield Finding("WARN", "shared memory", message, "HISTO_MONAI_WORKERS=0, or `docker run --shm-size`")

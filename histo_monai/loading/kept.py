@@ -28,8 +28,8 @@ class KeptPixels:
         row_bytes = int(np.prod(shape))
         self.shape = shape
         self.num = min(num_rows, max_bytes // row_bytes)
-        self._pixels = _shared(self.num * row_bytes).reshape(self.num, *shape)
-        self._is_there = _shared(self.num)
+        self._pixels = shared_zeros(self.num * row_bytes).reshape(self.num, *shape)
+        self._is_there = shared_zeros(self.num)
 
     def get(
         self, rows: NDArray[np.int64], read: Callable[[NDArray[np.int64]], NDArray[np.uint8]]
@@ -62,10 +62,10 @@ class KeptPixels:
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
-        self._pixels = _shared(self.num * int(np.prod(self.shape))).reshape(self.num, *self.shape)
-        self._is_there = _shared(self.num)
+        self._pixels = shared_zeros(self.num * int(np.prod(self.shape))).reshape(self.num, *self.shape)
+        self._is_there = shared_zeros(self.num)
 
 
-def _shared(num_bytes: int) -> NDArray[np.uint8]:
+def shared_zeros(num_bytes: int) -> NDArray[np.uint8]:
     """Zeros that forked processes share, in no file and outside /dev/shm, which containers keep small."""
     return np.frombuffer(mmap.mmap(-1, max(num_bytes, 1)), dtype=np.uint8)[:num_bytes]

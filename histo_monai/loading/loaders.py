@@ -20,6 +20,8 @@ from histo_monai.loading.kept import MAX_BYTES, KeptPixels
 from histo_monai.loading.order import slides_to_mix
 from histo_monai.slides import MAX_OPEN, SlidePool, concentric_boxes
 
+AHEAD = 2
+"""Batches that each reading process is asked for at a time, and keeps ready."""
 Patches = tuple[torch.Tensor, torch.Tensor]
 """Pixels (n, S, 3, P, P) uint8 and the row of each sample in its table (n,) int64."""
 
@@ -146,7 +148,7 @@ class _Loader(DataLoader[Patches]):
 
 
 def patch_loader(
-    dataset: Dataset[Patches], batches: Sampler[list[int]], *, workers: int, pin: bool, ahead: int = 2
+    dataset: Dataset[Patches], batches: Sampler[list[int]], *, workers: int, pin: bool
 ) -> DataLoader[Patches]:
     """A loader whose workers live as long as it does; each opens its own slide handles after the fork.
 
@@ -155,7 +157,6 @@ def patch_loader(
         batches: which rows, in which order.
         workers: reading processes; 0 reads in this one.
         pin: page-locked memory, for copies to a GPU that do not wait.
-        ahead: batches that each worker is asked for at a time.
     """
     return _Loader(
         dataset,
@@ -164,6 +165,6 @@ def patch_loader(
         collate_fn=_as_read,
         pin_memory=pin,
         persistent_workers=workers > 0,
-        prefetch_factor=ahead if workers > 0 else None,
+        prefetch_factor=AHEAD if workers > 0 else None,
         multiprocessing_context="fork" if workers > 0 else None,
     )

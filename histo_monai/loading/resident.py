@@ -42,7 +42,7 @@ def read_batches(
 ) -> DataLoader[Patches] | SentPatches:
     """Batches that are read each time, and on their way to a device; see `repeated_batches`."""
     if device.type == "cuda" and workers:
-        return SentPatches(dataset, batches, most_rows=batches.most_rows, workers=workers, device=device)
+        return SentPatches(dataset, batches, workers=workers, device=device)
     return patch_loader(dataset, batches, workers=workers, pin=device.type == "cuda")
 
 

@@ -8,25 +8,35 @@ the thread is busy for ten milliseconds and more, with the interpreter that is t
 from __future__ import annotations
 
 import logging
-import mmap
 import os
 import weakref
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset, Sampler
 
-from histo_monai.loading.loaders import PatchDataset, Patches, patch_loader
+from histo_monai.loading.kept import shared_zeros
+from histo_monai.loading.loaders import AHEAD, PatchDataset, Patches, patch_loader
 
 _LOG = logging.getLogger(__name__)
 
-AHEAD = 2
-"""Batches that each reading process is asked for at a time."""
 SPARE = 4
 """Batches more that have a place: so many steps may be asked for before the device has copied the first one's."""
+
+
+class RowsOfBatches(Protocol):
+    """Which rows, in which order."""
+
+    @property
+    def most_rows(self) -> int:
+        """Of a batch."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[list[int]]: ...
 
 
 class SentPatches:
@@ -35,7 +45,6 @@ class SentPatches:
     Args:
         dataset: what is read.
         batches: which rows, in which order.
-        most_rows: of a batch.
         workers: reading processes, at least one.
         device: that asks for the batches.
     """
@@ -43,9 +52,8 @@ class SentPatches:
     def __init__(
         self,
         dataset: PatchDataset,
-        batches: Sampler[list[int]],
+        batches: RowsOfBatches,
         *,
-        most_rows: int,
         workers: int,
         device: torch.device,
     ) -> None:
@@ -53,10 +61,12 @@ class SentPatches:
         self.batch_sampler = batches
         self._device = device
         self._num_asked = AHEAD * workers
-        self._slots = _Slots(self._num_asked + SPARE, most_rows * dataset.num_bytes // len(dataset), device)
+        self._slots = _Slots(
+            self._num_asked + SPARE, batches.most_rows * dataset.num_bytes // len(dataset), device
+        )
         writing = _Writing(dataset, self._slots.pixels)
         numbered = _Numbered(batches, len(self._slots.pixels))
-        self._loader = patch_loader(writing, numbered, workers=workers, pin=False, ahead=AHEAD)
+        self._loader = patch_loader(writing, numbered, workers=workers, pin=False)
 
     def __len__(self) -> int:
         return len(self._loader)
@@ -85,12 +95,12 @@ class _Written(NamedTuple):
 class _Numbered(Sampler[Any]):
     """The rows of each batch, and the slot that they are written to."""
 
-    def __init__(self, batches: Sampler[list[int]], num_slots: int) -> None:
+    def __init__(self, batches: RowsOfBatches, num_slots: int) -> None:
         self._batches = batches
         self._num_slots = num_slots
 
     def __len__(self) -> int:
-        return len(self._batches)  # type: ignore[arg-type]  # ours have a length
+        return len(self._batches)
 
     def __iter__(self) -> Iterator[tuple[int, list[int]]]:
         for number, rows in enumerate(self._batches):
@@ -124,7 +134,7 @@ class _Slots:
     """
 
     def __init__(self, num: int, num_bytes: int, device: torch.device) -> None:
-        self.pixels = np.frombuffer(mmap.mmap(-1, num * num_bytes), dtype=np.uint8).reshape(num, num_bytes)
+        self.pixels = shared_zeros(num * num_bytes).reshape(num, num_bytes)
         self._device = device
         self._copied = [torch.cuda.Event() for _ in range(num)] if device.type == "cuda" else []
         if self._copied:

@@ -286,7 +286,7 @@ def test_an_environment_variable_that_means_nothing_fails_and_an_unknown_one_is_
 
 
 @pytest.mark.parametrize(
-    ("words", "asked", "status", "told"),
+    ("words", "asked", "status", "message"),
     [
         ("flags\t\t: avx2 avx512_bf16", "", "PASS", "HISTO_MONAI_PRECISION=bfloat16"),
         ("Features\t: asimd bf16", "", "PASS", "HISTO_MONAI_PRECISION=bfloat16"),
@@ -297,7 +297,7 @@ def test_an_environment_variable_that_means_nothing_fails_and_an_unknown_one_is_
     ],
 )
 def test_a_processor_that_computes_bfloat16_is_told_of_and_one_that_does_not_where_it_is_asked_to(
-    words: str, asked: str, status: str | None, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: str, asked: str, status: str | None, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "cpuinfo").write_text(f"processor\t: 0\n{words}\n")
     monkeypatch.setattr(machine, "CPUINFO", tmp_path / "cpuinfo")
@@ -305,7 +305,7 @@ def test_a_processor_that_computes_bfloat16_is_told_of_and_one_that_does_not_whe
     monkeypatch.setenv("HISTO_MONAI_PRECISION", asked)
     found = [finding for finding in machine.device(None) if finding.what == "precision"]
     assert [finding.status for finding in found] == ([status] if status else [])
-    assert all(told in finding.message for finding in found)
+    assert all(message in finding.message for finding in found)
 
 
 def test_every_variable_of_the_environments_table_is_known(

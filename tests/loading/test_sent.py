@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 from collections.abc import Sequence
 
 import pytest
 import torch
 
 from histo_monai.loading.batches import EpochBatches
-from histo_monai.loading.loaders import PatchDataset, Patches, patch_loader
-from histo_monai.loading.sent import AHEAD, SPARE, SentPatches
+from histo_monai.loading.loaders import AHEAD, PatchDataset, Patches, patch_loader
+from histo_monai.loading.sent import SPARE, SentPatches
 
 NUM, BATCH, WORKERS = 101, 4, 2
 
@@ -37,7 +38,7 @@ class _Numbers(PatchDataset):
 
 
 def _sent(dataset: PatchDataset, batches: EpochBatches, device: torch.device) -> SentPatches:
-    return SentPatches(dataset, batches, most_rows=batches.most_rows, workers=WORKERS, device=device)
+    return SentPatches(dataset, batches, workers=WORKERS, device=device)
 
 
 @pytest.mark.parametrize("seed", [None, 3])
@@ -47,7 +48,7 @@ def test_batches_are_those_of_a_loader_and_stay_what_they_are(seed: int | None, 
     assert len(batches) == len(plain) > AHEAD * WORKERS + SPARE
     for epoch in (1, 2, 3):
         order.set_epoch(epoch)
-        batches.batch_sampler.set_epoch(epoch)  # type: ignore[attr-defined]
+        again.set_epoch(epoch)
         got = list(batches)  # all held while later ones are written
         for (pixels, rows), (right, right_rows) in zip(got, plain, strict=True):
             assert pixels.device == device
@@ -82,9 +83,11 @@ def test_what_a_reading_process_cannot_read_is_said() -> None:
 
 
 def test_reading_processes_end_with_them() -> None:
+    before = multiprocessing.active_children()
     batches = _sent(_Numbers(), EpochBatches(NUM, BATCH, seed=None), torch.device("cpu"))
     list(batches)
-    processes = batches._loader._iterator._workers  # type: ignore[union-attr]
+    processes = [process for process in multiprocessing.active_children() if process not in before]
+    assert len(processes) == WORKERS
     del batches
     gc.collect()
     assert not any(process.is_alive() for process in processes)
