@@ -10,15 +10,13 @@ from typing import Any
 import cv2
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
+
+from histo_monai.slides.coverage import mean_bands
 
 WHITE = 255
 
 _ALIGNED_PX = 1 / 64
 """Offsets below this are read as whole pixels: a 64th of a pixel is below what 8 bits of a slide can show."""
-
-_BLOCK_BYTES = 4 * 2**20
-"""Of a field's rows as floats, while they are reduced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,25 +86,11 @@ def make_patches(
             # OpenCV splits the channels ten times as fast as a transposed copy.
             cv2.split(_reduced(region, window), list(patch))
         return
-    together = max(1, _BLOCK_BYTES // (12 * kind.region_px**2))
-    read = iter(regions)
-    for first in range(0, len(windows), together):
-        part = windows[first : first + together]
-        _cover([next(read) for _ in part], part, patches[first : first + together])
-
-
-def _cover(
-    regions: Sequence[NDArray[np.uint8]], windows: Sequence[Window], patches: Sequence[NDArray[np.uint8]]
-) -> None:
-    """As `make_patches`, at any scale."""
-    starts, kind = np.array([window.start_yx for window in windows]), windows[0]
-    along_y, along_x = (
-        _matrix(*_taps(starts[:, axis], kind.scale, kind.side_px, kind.region_px), kind.region_px)
-        for axis in (0, 1)
-    )
-    for levels, patch in zip(_covered(regions, along_y, along_x), patches, strict=True):
-        for channel in range(3):
-            cv2.transpose(levels[:, channel], patch[channel])
+    field_px, side_px, starts = kind.region_px, kind.side_px, [window.start_yx for window in windows]
+    bands = mean_bands(regions, (field_px, field_px), starts, (kind.scale, kind.scale), (side_px, side_px))
+    for number, rows, levels in bands:
+        for channel, plane in enumerate(patches[number]):
+            cv2.transpose(levels[:, channel], plane[rows])
 
 
 def _reduced(region: NDArray[np.uint8], window: Window) -> NDArray[np.uint8]:
@@ -135,69 +119,6 @@ def _shift(region: NDArray[np.uint8], start_yx: tuple[float, float], side_px: in
     return np.ascontiguousarray(mixed).reshape(side_px, side_px, 3)
 
 
-def area_weights(start: float, scale: float, num_out: int, num_in: int) -> sparse.csr_array:
-    """Weights of exact area coverage along one axis.
-
-    Output ``j`` covers ``[start + j * scale, start + (j + 1) * scale)`` of the input, whose pixel ``i``
-    covers ``[i, i + 1)``; its weights are the overlaps divided by ``scale``. What lies outside the input is
-    left out and the rest normalized.
-
-    Returns:
-        Sparse matrix of shape (num_out, num_in), float32, rows that sum to 1.
-    """
-    return _matrix(*_taps(np.array([start]), scale, num_out, num_in), num_in)
-
-
-def _taps(
-    starts: NDArray[np.float64], scale: float, num_out: int, num_in: int
-) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-    """Weights and places in the input, (starts, num_out, taps) each; the last ones may be of no weight."""
-    edges = np.clip(starts[:, None] + np.arange(num_out + 1) * scale, 0, num_in)
-    lower, upper = edges[:, :-1, None], edges[:, 1:, None]
-    index = np.floor(lower).astype(np.int32) + np.arange(int(np.ceil(scale)) + 1, dtype=np.int32)
-    overlap = np.minimum(upper, index + 1) - np.maximum(lower, index)
-    overlap = np.clip(overlap, 0, None)
-    overlap /= np.maximum(overlap.sum(-1, keepdims=True), 1e-12)
-    return overlap.astype(np.float32), np.minimum(index, num_in - 1)
-
-
-def _matrix(weights: NDArray[np.float32], places: NDArray[np.int32], num_in: int) -> sparse.csr_array:
-    """One matrix for several inputs that lie one after the other, a block for each; (blocks, num_out, taps)."""
-    num_blocks, num_out, _ = weights.shape
-    has_weight = weights > 0
-    first = np.zeros(num_blocks * num_out + 1, np.int32)
-    np.cumsum(np.count_nonzero(has_weight, axis=-1).ravel(), out=first[1:])
-    columns = places + num_in * np.arange(num_blocks, dtype=np.int32)[:, None, None]
-    shape = (num_blocks * num_out, num_blocks * num_in)
-    return sparse.csr_array((weights[has_weight], columns[has_weight], first), shape=shape)
-
-
-def _covered(
-    fields: Sequence[NDArray[np.uint8]], along_y: sparse.csr_array, along_x: sparse.csr_array
-) -> NDArray[np.uint8]:
-    """Means over areas.
-
-    Args:
-        fields: Shape (h, w, 3) each, uint8.
-        along_y: Weights of the rows of all fields, see `_matrix`.
-        along_x: Of their columns.
-
-    Returns:
-        Shape (fields, columns, 3, rows), uint8, rounded to the nearest gray level.
-    """
-    num, (height, width, _) = len(fields), fields[0].shape
-    values = np.empty((num, height, width * 3), np.float32)
-    for value, field in zip(values, fields, strict=True):
-        value[:] = field.reshape(height, width * 3)
-    reduced = (along_y @ values.reshape(num * height, -1)).reshape(num, -1, width * 3)
-    # OpenCV transposes several times as fast as a copy in another order.
-    turned = np.empty((num, width * 3, reduced.shape[1]), np.float32)
-    for block, rows in zip(turned, reduced, strict=True):
-        cv2.transpose(rows, block)
-    mixed = along_x @ turned.reshape(num * width, -1)
-    return cv2.convertScaleAbs(mixed).reshape(num, -1, 3, reduced.shape[1])
-
-
 def area_resample(
     image: NDArray[np.uint8],
     start_yx: tuple[float, float],
@@ -215,16 +136,7 @@ def area_resample(
     Returns:
         Shape (*size_yx, 3), uint8, rounded to the nearest gray level.
     """
-    height, width = image.shape[:2]
-    weights, places = _taps(np.array([start_yx[0]]), scale_yx[0], size_yx[0], height)
-    along_x = area_weights(start_yx[1], scale_yx[1], size_yx[1], width)
     out = np.empty((*size_yx, 3), np.uint8)
-    # In blocks, so that a wide field is never held as floats; each pixel is summed in the same order in any block.
-    num_rows = max(1, int(_BLOCK_BYTES / (12 * width * max(1.0, scale_yx[0]))))
-    for first in range(0, size_yx[0], num_rows):
-        block = slice(first, first + num_rows)
-        top, bottom = int(places[:, block].min()), int(places[:, block].max()) + 1
-        along_y = _matrix(weights[:, block], places[:, block] - top, bottom - top)
-        (levels,) = _covered([image[top:bottom]], along_y, along_x)
-        out[block] = cv2.transpose(levels.reshape(size_yx[1] * 3, -1)).reshape(-1, size_yx[1], 3)
+    for _, rows, levels in mean_bands([image], image.shape[:2], [start_yx], scale_yx, size_yx):
+        out[rows] = cv2.transpose(levels.reshape(size_yx[1] * 3, -1)).reshape(-1, size_yx[1], 3)
     return out

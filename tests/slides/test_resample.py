@@ -3,8 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from histo_monai.slides import resample
-from histo_monai.slides.resample import area_resample, area_weights, make_patches, plan_window
+from histo_monai.slides.resample import area_resample, make_patches, plan_window
 
 
 def area_by_loops(image, top_left_yx, scale, side):
@@ -62,22 +61,6 @@ def test_a_patch_on_whole_pixels_is_copied_bit_by_bit(picture):
     window = plan_window((40.0, 30.0), 16, 1.0)
     assert window.is_aligned
     np.testing.assert_array_equal(made(cut(picture, window), window), picture[32:48, 22:38])
-
-
-def test_patches_that_are_made_together_are_those_of_each_alone(picture, monkeypatch):
-    windows = [plan_window((y, x), 16, 1.5) for y in (40.2, 41.0, 42.6) for x in (39.9, 44.25)]
-    monkeypatch.setattr(resample, "_BLOCK_BYTES", 4 * 12 * windows[0].region_px ** 2)  # four, and two
-    patches = np.zeros((6, 3, 16, 16), np.uint8)
-    make_patches((cut(picture, window) for window in windows), windows, list(patches))
-    for window, patch in zip(windows, patches, strict=True):
-        np.testing.assert_array_equal(patch.transpose(1, 2, 0), made(cut(picture, window), window))
-
-
-def test_area_weights_sum_to_one_also_where_the_field_leaves_the_image():
-    weights = area_weights(-0.7, 1.3, 12, 10).toarray()
-    inside = weights.sum(1) > 0
-    np.testing.assert_allclose(weights[inside].sum(1), 1, atol=1e-6)
-    assert inside[:8].all()
 
 
 def test_area_resample_keeps_a_constant_image_constant():

@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from histo_monai.slides import Box, SlideError, choose_level, concentric_boxes
+from histo_monai.slides.coverage import Weights
 from histo_monai.slides.geometry import LEVEL_TOLERANCE, MAX_UPSAMPLING, level_downsample
-from histo_monai.slides.resample import area_weights, make_patches, plan_window
+from histo_monai.slides.resample import make_patches, plan_window
 from histo_monai.slides.tiff import read_pages
 
 reasonable = settings(
@@ -102,12 +103,19 @@ def test_a_patch_of_one_color_keeps_it(center_yx, side_px, scale, value):
 
 
 @reasonable
-@given(st.floats(-50, 50), st.floats(0.5, 20.0), st.integers(1, 40), st.integers(1, 60))
-def test_area_weights_are_shares(start, scale, num_out, num_in):
-    weights = area_weights(start, scale, num_out, num_in).toarray()
-    assert weights.min() >= 0
-    sums = weights.sum(1)
-    assert ((np.abs(sums - 1) < 1e-5) | (sums == 0)).all()
+@given(
+    st.lists(st.floats(-50, 50), min_size=1, max_size=3),
+    st.floats(0.5, 20.0),
+    st.integers(1, 40),
+    st.integers(1, 60),
+)
+def test_weights_of_coverage_are_shares(starts, scale, num_out, num_in):
+    weights = Weights(np.array(starts), scale, num_out, num_in)
+    for number in range(len(starts)):
+        matrix = weights.matrix(number, slice(0, num_out), 0, num_in).toarray()
+        assert matrix.min() >= 0
+        sums = matrix.sum(1)
+        assert ((np.abs(sums - 1) < 1e-5) | (sums == 0)).all()
 
 
 @pytest.fixture(scope="module")
