@@ -113,7 +113,7 @@ def own_policies(batch: torch.Tensor, prob: float) -> dict[str, Callable[[], obj
         PRETRAINING: lambda: pretraining(batch),
         "supervised": lambda: supervised(batch),
         "weak and strong": lambda: pairs(batch),
-        "weak": lambda: render(batch, pairs.randomize(*batch.shape[:2]).weak, size_px),
+        "weak": lambda: render(batch, [pairs.randomize(*batch.shape[:2]).weak], size_px),
     }
 
 

@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from histo_monai.process.threads import sleep_when_idle
+
 HERE = Path(__file__).parent
 LIBRARIES = (
     "histo_monai",
@@ -45,6 +47,7 @@ def rows_from(
         environment: beside that of this process.
     """
     paths = [str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")]
+    sleep_when_idle()  # as in the program
     around = {**os.environ, **(environment or {}), "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     with log.open("w+") if log else tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(

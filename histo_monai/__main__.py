@@ -23,6 +23,7 @@ from histo_monai.process.failures import machine_failure
 from histo_monai.process.garbage import lasting
 from histo_monai.process.logs import log_to_stderr
 from histo_monai.process.memory import keep_freed_memory
+from histo_monai.process.threads import sleep_when_idle
 from histo_monai.storage import check_apart, claim
 
 STAGES = {
@@ -85,6 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     log_to_stderr()
     is_stage = name in STAGES and not arguments.pop("serve", False)
     keep_freed_memory()
+    sleep_when_idle()
     try:
         with lasting():
             run = _run_of(name, arguments, is_stage)

@@ -6,11 +6,12 @@
 | HISTO_MONAI_PRECISION | float32 or bfloat16: what encoders compute in | bfloat16 on a GPU, else float32 |
 | HISTO_MONAI_RANKS | processes of a training or of maps, one per GPU | all GPUs; 1 on the CPU or with cuda:<n> |
 | HISTO_MONAI_WORKERS | reading processes of each training process | all cores but two, shared by the GPUs (1) |
-| HISTO_MONAI_CPUS | processes that simulate and survey slides | all cores |
+| HISTO_MONAI_CPUS | processes that simulate and survey slides; cores of a training without a GPU (2) | all cores |
 | HISTO_MONAI_CLUSTER | address of a Dask scheduler: its workers survey, simulate, map | this machine |
 | HISTO_MONAI_TIMEOUT_S | seconds that one of several RANKS may take for a step before the run is ended | 1800 |
 
 (1) At most 16 each; without a GPU half the cores, at most 8; on two cores 0.
+(2) Threads that decode slides and run the network, and processes that make views.
 
 None of them changes a random decision. On the CPU, loader workers change no byte; other numbers of cores or ranks, and
 another device, add up floats in another order, and another precision has more or fewer digits of them.
@@ -28,10 +29,15 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from histo_monai.errors import InputError
 from histo_monai.process.precision import asked_precision
+from histo_monai.process.sharing import share_with
 from histo_monai.process.threads import decode_with
 
 if TYPE_CHECKING:  # takes a second, which stages without a network spare
     import torch
+
+
+_MOST_SHARING = 16
+"""Processes that share the work of one: a batch has no more parts that are worth it."""
 
 
 class InRanks(TypedDict):
@@ -69,7 +75,8 @@ class Environment:
         return Sharing(**self.in_ranks, workers=self.workers)
 
     def use_cpus(self, processes: int = 1) -> None:
-        """Share the cores among this many training processes: threads that decode slides and, on a CPU, torch's.
+        """Share the cores among this many training processes: threads that decode slides and, on a CPU, torch's, and
+        processes that make views.
 
         Beside a GPU torch has one: what it does on the CPU there is small, and threads that wait for more of it take
         their cores from the processes that read.
@@ -77,8 +84,10 @@ class Environment:
         import torch
 
         threads = max(1, self.cpus // processes)
+        of_cpu = threads if self.device.type == "cpu" else 1
         decode_with(threads)
-        torch.set_num_threads(threads if self.device.type == "cpu" else 1)
+        share_with(min(of_cpu, _MOST_SHARING))
+        torch.set_num_threads(of_cpu)
 
 
 def read_environment() -> Environment:

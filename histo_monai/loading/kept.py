@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
+
+from histo_monai.process.sharing import shared_zeros
 
 MAX_BYTES = 2**30
 
@@ -64,8 +65,3 @@ class KeptPixels:
         self.__dict__.update(state)
         self._pixels = shared_zeros(self.num * int(np.prod(self.shape))).reshape(self.num, *self.shape)
         self._is_there = shared_zeros(self.num)
-
-
-def shared_zeros(num_bytes: int) -> NDArray[np.uint8]:
-    """Zeros that forked processes share, in no file and outside /dev/shm, which containers keep small."""
-    return np.frombuffer(mmap.mmap(-1, max(num_bytes, 1)), dtype=np.uint8)[:num_bytes]

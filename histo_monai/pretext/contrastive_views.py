@@ -109,7 +109,8 @@ class ContrastiveViews(Augmentation[ContrastiveParameters, tuple[torch.Tensor, t
             The query's and the key's, each of shape (N, S, 3, size_px, size_px), float32, 0..1, on the device of
             `patches`.
         """
-        return render(patches, drawn.query, self.size_px), render(patches, drawn.key, self.size_px)
+        query, key = render(patches, [drawn.query, drawn.key], self.size_px)
+        return query, key
 
     def _draw_view(self, source: Source) -> ViewParameters:
         base = geometry.compose([operation.draw(source) for operation in self.geometry])

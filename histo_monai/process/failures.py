@@ -32,7 +32,7 @@ def machine_failure(kind: type[BaseException], message: str) -> str | None:
     if names & {"MemoryError", "OutOfMemoryError"}:
         return f"out of memory ({first or 'no more can be had'}); {_FEWER}"
     if "BrokenProcessPool" in names:
-        return f"a reading process was killed, mostly for lack of memory; {_FEWER}"
+        return f"a helping process was killed, mostly for lack of memory; {_FEWER}"
     if "ProcessExitedException" in names:
         return f"a training process was killed ({first}), mostly for lack of memory; {_FEWER}"
     return _by_words(message, first) if issubclass(kind, RuntimeError) else None

@@ -10,7 +10,7 @@ from monai.transforms import RandomizableTransform
 from numpy.typing import NDArray
 
 from histo_monai.errors import InputError
-from histo_monai.transforms import with_opencv, with_torch, with_triton
+from histo_monai.transforms import with_processes, with_torch, with_triton
 from histo_monai.transforms.draws import Source, check_number
 from histo_monai.transforms.operations.base import Operation
 from histo_monai.transforms.operations.noise import pool_length
@@ -115,27 +115,37 @@ class Augmentation(RandomizableTransform, Generic[Drawn, Views]):
         return int(self.R.randint(0, 2**31 - 1))
 
 
-def render(patches: torch.Tensor, drawn: ViewParameters, size_px: int) -> torch.Tensor:
-    """Executes a drawing: on the CPU patch by patch with OpenCV, on a GPU by kernels, elsewhere in batches with torch.
+def render(
+    patches: torch.Tensor, drawings: Sequence[ViewParameters], size_px: int
+) -> tuple[torch.Tensor, ...]:
+    """Executes drawings: on the CPU patch by patch with OpenCV, on a GPU by kernels, elsewhere in batches with torch.
 
     Args:
         patches: Shape (N, S, 3, H, H), uint8, not modified.
-        drawn: Of the same N and S.
+        drawings: Of the same N and S, one for each view.
         size_px: Side of the views.
 
     Returns:
-        Shape (N, S, 3, size_px, size_px), float32, 0..1, on the device of `patches`.
+        For each drawing shape (N, S, 3, size_px, size_px), float32, 0..1, on the device of `patches`.
     """
-    augment = with_torch.augment
+    flat, shape = patches.flatten(0, 1), patches.shape[:2]
+    pools = [_normals(drawn, size_px) for drawn in drawings]
     if patches.device.type == "cpu":
-        augment = with_opencv.augment
-    elif with_triton.does(drawn, patches.device):
-        augment = with_triton.augment
+        views = with_processes.augment(flat, drawings, pools, size_px)
+    else:
+        views = [
+            (with_triton if with_triton.does(drawn, patches.device) else with_torch).augment(
+                flat, drawn, pool, size_px
+            )
+            for drawn, pool in zip(drawings, pools, strict=True)
+        ]
+    return tuple(view.unflatten(0, shape) for view in views)
+
+
+def _normals(drawn: ViewParameters, size_px: int) -> torch.Tensor:
+    """What noise is made of; dear, so none where nobody adds any."""
     generator = torch.Generator().manual_seed(drawn.noise_seed)
-    # Normals are dear: none where nobody adds noise.
-    pool = torch.randn(pool_length(size_px) if drawn.needs_normals() else 0, generator=generator)
-    views = augment(patches.flatten(0, 1), drawn, pool, size_px)
-    return views.unflatten(0, patches.shape[:2])
+    return torch.randn(pool_length(size_px) if drawn.needs_normals() else 0, generator=generator)
 
 
 def as_batch(patches: torch.Tensor | NDArray[np.uint8], *, alone: bool = False) -> tuple[torch.Tensor, bool]:

@@ -177,7 +177,8 @@ class WeakStrongViews(Augmentation[PairParameters, tuple[torch.Tensor, torch.Ten
         Returns:
             Weak and strong, each of shape (N, S, 3, size_px, size_px), float32, 0..1, on the device of `patches`.
         """
-        return render(patches, drawn.weak, self.size_px), render(patches, drawn.strong, self.size_px)
+        weak, strong = render(patches, [drawn.weak, drawn.strong], self.size_px)
+        return weak, strong
 
 
 def _changed(operation: Any, changes: dict[str, Any]) -> Operation:

@@ -82,7 +82,8 @@ class SupervisedAugmentation(Augmentation[ViewParameters, torch.Tensor]):
 
     def apply(self, patches: torch.Tensor, drawn: ViewParameters) -> torch.Tensor:
         """Augments one batch with parameters that are drawn already: see `Augmentation.apply`."""
-        return render(patches, drawn, self.size_px)
+        (view,) = render(patches, [drawn], self.size_px)
+        return view
 
     def _draw_plain(self, num_samples: int) -> np.ndarray:
         # Every 1 / share-th of a random order, from a random start.

@@ -98,4 +98,5 @@ class PretrainAugmentation(Augmentation[ViewParameters, torch.Tensor]):
 
     def apply(self, patches: torch.Tensor, drawn: ViewParameters) -> torch.Tensor:
         """Augments one batch with parameters that are drawn already: see `Augmentation.apply`."""
-        return render(patches, drawn, self.size_px)
+        (view,) = render(patches, [drawn], self.size_px)
+        return view

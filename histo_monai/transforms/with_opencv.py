@@ -5,11 +5,12 @@ OpenCV's kernels are vectorized for interleaved pixels, which makes them two to 
 and one patch with its temporaries stays in the cache.
 
 On the caller's thread alone: two threads of Python took longer than one (1.0 against 0.5 ms per patch of
-256 px), because kernels of some 20 µs make them wait for the interpreter's lock after each.
+256 px), because kernels of some 20 µs make them wait for the interpreter's lock after each. Processes share a batch
+(`with_processes`).
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -27,12 +28,35 @@ from histo_monai.transforms.sequence import UNUSED
 end_opencv_threads_before_forks()
 
 
-class _Warp(NamedTuple):
-    """One patch's warp: pixels of the view to pixels of the halved patch, and what `geometry.margins` says."""
+class Plan(NamedTuple):
+    """What is done to each of some patches.
 
-    matrix: NDArray[np.float64]
-    level: int
-    margins: tuple[int, int, int, int]
+    Attributes:
+        matrices: Pixels of the view to pixels of the halved patch, shape (n, 2, 3), float64.
+        levels: How often each is halved.
+        margins: What `geometry.margins` says, four numbers each.
+        schedule: Of each, numbers of `operations` in order, and `UNUSED`.
+        operations: `Photometric.with_opencv` of each operation.
+        parameters: Of each operation, what it drew for each patch.
+    """
+
+    matrices: NDArray[np.float64]
+    levels: list[int]
+    margins: list[list[int]]
+    schedule: list[list[int]]
+    operations: tuple[Callable[[Buffers, list[float], Pixels], None], ...]
+    parameters: tuple[list[list[float]], ...]
+
+    def rows(self, some: slice) -> "Plan":
+        """The plan of some of the patches."""
+        return Plan(
+            self.matrices[some],
+            self.levels[some],
+            self.margins[some],
+            self.schedule[some],
+            self.operations,
+            tuple(part[some] for part in self.parameters),
+        )
 
 
 def augment(
@@ -49,21 +73,53 @@ def augment(
     Returns:
         Shape (N S, 3, size_px, size_px), float32, 0..1.
     """
-    warps = _plan_warps(drawn.matrices.flatten(0, 1), patches.shape[-1], size_px)
-    parameters = [part.flatten(0, 1).tolist() for part in drawn.parameters]
-    schedule = drawn.patch_schedule().tolist()
-    sources, pool = patches.contiguous().numpy(), noise_pool.numpy()
     views = torch.empty((len(patches), 3, size_px, size_px), dtype=torch.float32)
-    operations = [operation.with_opencv for operation in drawn.operations]
-    buffers = Buffers.of(size_px)
-    with _opencv_on_the_callers_thread():
-        for row, planes in enumerate(views.numpy()):
-            _warp(buffers, sources[row], warps[row])
-            for step in schedule[row]:
-                if step != UNUSED:
-                    operations[step](buffers, parameters[step][row], pool)
-            cv2.split(buffers.pixels, list(planes))
+    whole = plan(drawn, patches.shape[-1], size_px)
+    make([whole], patches.contiguous().numpy(), [noise_pool.numpy()], [views.numpy()])
     return views
+
+
+def plan(drawn: ViewParameters, side_px: int, size_px: int) -> Plan:
+    """What a drawing does to patches of `side_px` for views of `size_px`."""
+    matrices = drawn.matrices.flatten(0, 1)
+    levels = geometry.pooling_levels(matrices, side_px, size_px)
+    sides = geometry.side_at(side_px, levels)
+    to_pixels = geometry.pixel_matrices(matrices, sides, size_px)
+    return Plan(
+        to_pixels.numpy(),
+        levels.tolist(),
+        geometry.margins(to_pixels, sides, size_px).tolist(),
+        drawn.patch_schedule().tolist(),
+        tuple(operation.with_opencv for operation in drawn.operations),
+        tuple(part.flatten(0, 1).tolist() for part in drawn.parameters),
+    )
+
+
+def make(
+    plans: Sequence[Plan],
+    sources: NDArray[np.uint8],
+    normals: Sequence[Pixels],
+    views: Sequence[NDArray[np.float32]],
+) -> None:
+    """Writes one view or more of each patch.
+
+    Args:
+        plans: Of the patches, one for each of the views.
+        sources: Shape (n, 3, H, H).
+        normals: Standard normal values for each.
+        views: Shape (n, 3, P, P) each; written.
+    """
+    buffers = Buffers.of(views[0].shape[-1])
+    with _opencv_on_the_callers_thread():
+        for row, (red, green, blue) in enumerate(sources):
+            # Four channels, one of them idle: OpenCV's warp and halving take half the time that they need for three.
+            source = cv2.merge([red, green, blue, blue]).astype(np.float32)
+            for plan, pool, of_view in zip(plans, normals, views, strict=True):
+                _warp(buffers, source, plan.matrices[row], plan.levels[row], plan.margins[row])
+                for step in plan.schedule[row]:
+                    if step != UNUSED:
+                        plan.operations[step](buffers, plan.parameters[step][row], pool)
+                cv2.split(buffers.pixels, list(of_view[row]))
 
 
 _opencv_lock = threading.Lock()
@@ -89,33 +145,22 @@ def _opencv_on_the_callers_thread() -> Iterator[None]:
                 cv2.setNumThreads(threads)
 
 
-def _warp(buffers: Buffers, patch: NDArray[np.uint8], plan: _Warp) -> None:
-    """`geometry.warp` of one patch (3, H, H)."""
-    red, green, blue = patch
-    # Four channels, one of them idle: OpenCV's warp and halving take half the time that they need for three.
-    source: NDArray[Any] = cv2.merge([red, green, blue, blue])
-    for _ in range(plan.level):
-        source = _halve(source.astype(np.float32, copy=False))
-    matrix = plan.matrix
-    top, bottom, left, right = plan.margins
-    if 0 < max(plan.margins) <= len(source):
+def _warp(
+    buffers: Buffers, source: Pixels, matrix: NDArray[np.float64], level: int, margins: list[int]
+) -> None:
+    """`geometry.warp` of one patch (H, H, 4)."""
+    for _ in range(level):
+        source = _halve(source)
+    if 0 < max(margins) <= len(source):
         # Sampling beyond the edge is slow in OpenCV: mirror first, then everything is inside.
-        source = cv2.copyMakeBorder(source, top, bottom, left, right, cv2.BORDER_REFLECT)
-        matrix = matrix + np.array([[0, 0, left], [0, 0, top]])
+        top, bottom, left, right = margins
+        mirrored: Any = cv2.copyMakeBorder(source, top, bottom, left, right, cv2.BORDER_REFLECT)
+        source, matrix = mirrored, matrix + np.array([[0, 0, left], [0, 0, top]])
     size_yx = buffers.warped.shape[:2]
     flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-    floats = source.astype(np.float32, copy=False)
-    cv2.warpAffine(floats, matrix, size_yx, buffers.warped, flags, cv2.BORDER_REFLECT)
+    cv2.warpAffine(source, matrix, size_yx, buffers.warped, flags, cv2.BORDER_REFLECT)
     cv2.cvtColor(buffers.warped, cv2.COLOR_RGBA2RGB, dst=buffers.pixels)
     buffers.pixels *= np.float32(1 / 255)
-
-
-def _plan_warps(matrices: torch.Tensor, side_px: int, size_px: int) -> list[_Warp]:
-    levels = geometry.pooling_levels(matrices, side_px, size_px)
-    sides = geometry.side_at(side_px, levels)
-    to_pixels = geometry.pixel_matrices(matrices, sides, size_px)
-    margins = geometry.margins(to_pixels, sides, size_px)
-    return list(map(_Warp, to_pixels.numpy(), levels.tolist(), margins.tolist()))
 
 
 def _halve(source: Pixels) -> Pixels:
