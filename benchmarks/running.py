@@ -82,7 +82,10 @@ def end_with_children(process: subprocess.Popen[Any]) -> None:
 
 
 def with_ratios(part: str, row: dict[str, Any]) -> dict[str, Any]:
-    """A row with what the table shows: milliseconds of one unit, and ratios of speed. A note stays as it is."""
+    """A row with what the table shows: milliseconds of one unit, and ratios of speed. A note stays as it is.
+
+    Ratios are medians of those of the rounds: what takes turns within seconds suffers from the same neighbors.
+    """
     if "what" not in row:
         return row
     median = {name: statistics.median(row[name]) if row[name] else None for name in ("ours", "peer", "limit")}
@@ -90,8 +93,9 @@ def with_ratios(part: str, row: dict[str, Any]) -> dict[str, Any]:
     for name, value in median.items():
         shown[name] = "-" if value is None else f"{value / row['per'] * 1e3:.4g} ms"
     for name in ("peer", "limit"):
-        other, ours = median[name], median["ours"]
-        shown[f"ours/{name}"] = None if other is None or not ours else round(other / ours, 3)
+        turns = zip(row[name], row["ours"], strict=True) if row[name] else ()
+        ratios = [other / ours for other, ours in turns if ours]
+        shown[f"ours/{name}"] = round(statistics.median(ratios), 3) if ratios else None
     return shown
 
 

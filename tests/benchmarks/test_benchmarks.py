@@ -47,18 +47,18 @@ def test_ways_take_turns_and_the_first_round_does_not_count(module: Callable[[st
     assert calls == ["a", "b", "b", "a", "a", "b", "b", "a"]
 
 
-def test_ratios_are_of_medians_and_of_speed(module: Callable[[str], ModuleType]) -> None:
+def test_ratios_are_of_speed_and_of_what_took_turns(module: Callable[[str], ModuleType]) -> None:
     row = {
         "what": "x",
         "clock": "cpu",
-        "ours": [1.0, 2.0, 30.0],
-        "peer": [8.0, 1.0, 9.0],
-        "limit": [1.0],
+        "ours": [1.0, 2.0, 4.0],  # a neighbor takes more and more of the machine
+        "peer": [8.0, 7.0, 16.0],
+        "limit": [0.5, 1.8, 2.0],
         "per": 4,
     }
     found = module("__main__").with_ratios("part", row)
-    assert (found["ours"], found["peer"], found["limit"]) == ("500 ms", "2000 ms", "250 ms")
-    assert (found["ours/peer"], found["ours/limit"]) == (4.0, 0.5)
+    assert (found["ours"], found["peer"], found["limit"]) == ("500 ms", "2000 ms", "450 ms")
+    assert (found["ours/peer"], found["ours/limit"]) == (4.0, 0.5)  # medians have 0.9
     alone = module("__main__").with_ratios("part", row | {"peer": [], "limit": []})
     assert (alone["peer"], alone["ours/peer"], alone["ours/limit"]) == ("-", None, None)
 
