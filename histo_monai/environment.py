@@ -36,8 +36,8 @@ if TYPE_CHECKING:  # takes a second, which stages without a network spare
     import torch
 
 
-_MOST_SHARING = 16
-"""Processes that share the work of one: a batch has no more parts that are worth it."""
+_MOST_SHARING = 8
+"""Processes that share the work of one: more have less to do than it costs to ask them."""
 
 
 class InRanks(TypedDict):

@@ -20,8 +20,9 @@ from histo_monai.process.sharing import Helpers, num_sharing, shared_zeros
 from histo_monai.transforms import with_opencv
 from histo_monai.transforms.parameters import ViewParameters
 
-_LEAST_PX = 16 * 64**2
-"""Of a process's share of the views: to ask and to wait takes as long as four views of 64 px."""
+_LEAST_PX = 32 * 64**2
+"""Of a process's share of the views: to ask and to wait takes as long as four views of 64 px, and a helper has its own
+copies of what this process has written to since: some 200 MB."""
 
 
 def augment(
@@ -57,7 +58,7 @@ def augment(
         return views
     with _lock:
         try:
-            _team_of(batch).make(batch, num)
+            _team_of(batch, num - 1).make(batch, num)
         except BaseException:
             _end()  # others may still be at their parts
             raise
@@ -154,10 +155,10 @@ class _Process:
 _lock = threading.Lock()
 
 
-def _team_of(batch: _Batch) -> _Team:
-    """Helpers that have memory for a batch; new ones where those that there are have too little, or are too few."""
-    team, helpers, needed = _Process.team, num_sharing() - 1, batch.sizes().num_bytes
-    if team is None or team.num != helpers or len(team.memory) < needed:
+def _team_of(batch: _Batch, helpers: int) -> _Team:
+    """So many helpers or more, and memory for a batch; new ones where those that there are will not do."""
+    team, needed = _Process.team, batch.sizes().num_bytes
+    if team is None or team.num < helpers or len(team.memory) < needed:
         _end()
         team = _Process.team = _Team(helpers, needed)
     return team

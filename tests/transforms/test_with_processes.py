@@ -45,7 +45,7 @@ def made(policy, patches):
 @pytest.mark.parametrize("name", POLICIES)
 def test_views_are_those_of_one_process(name, sharing):
     policy = POLICIES[name](64)
-    for patches in (patches_of(37, 70, 2), patches_of(64, 64, 2)):  # the second needs other memory
+    for patches in (patches_of(37, 70, 2), patches_of(61, 64, 2)):
         sharing(1)
         alone = made(policy, patches)
         assert with_processes._Process.team is None
@@ -69,10 +69,19 @@ def test_batches_of_all_sizes_go_to_the_same_helpers(sharing):
         sharing(2)
 
 
-def test_a_small_batch_is_not_shared(sharing):
+def test_a_small_batch_is_shared_by_few(sharing):
     sharing(4)
-    made(SupervisedAugmentation(64), patches_of(16, 64))
+    policy = SupervisedAugmentation(64)
+    made(policy, patches_of(16, 64))
     assert with_processes._Process.team is None
+    made(policy, patches_of(64, 64))
+    team = with_processes._Process.team
+    assert team is not None
+    assert team.num == 1  # two processes are enough for two shares
+    made(policy, patches_of(100, 64))
+    team = with_processes._Process.team
+    assert team is not None
+    assert team.num == 2
 
 
 def test_a_helper_that_was_killed_is_told_and_the_next_batch_has_others(sharing):
