@@ -52,7 +52,7 @@ def augment(
         [pool.numpy() for pool in noise_pools],
         [view.numpy() for view in views],
     )
-    num = min(num_sharing(), len(patches) * len(drawings) * size_px**2 // _LEAST_PX)
+    num = min(num_sharing(), len(patches), len(patches) * len(drawings) * size_px**2 // _LEAST_PX)
     if num <= 1:
         with_opencv.make(*batch)
         return views
