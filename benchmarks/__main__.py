@@ -5,7 +5,7 @@
 Each part is a process of its own (`benchmarks/parts/`); what it compares takes turns, after a round that warms up.
 Ratios are of speed, medians of those of the rounds: 2 in `ours/peer` is twice as fast as the peer, 1 in `ours/limit` as
 fast as it can be. CPU time is that of one core, which another program beside hardly changes; wall time needs a quiet
-machine. A part that fails is told, the others go on, and the program ends with status 1.
+machine. A part that fails is reported, the others go on, and the program ends with status 1.
 """
 
 from __future__ import annotations

@@ -36,10 +36,6 @@ if TYPE_CHECKING:  # takes a second, which stages without a network spare
     import torch
 
 
-_MOST_SHARING = 8
-"""Processes that share the work of one: more have less to do than it costs to ask them."""
-
-
 class InRanks(TypedDict):
     """See `Environment.in_ranks`."""
 
@@ -86,7 +82,7 @@ class Environment:
         threads = max(1, self.cpus // processes)
         of_cpu = threads if self.device.type == "cpu" else 1
         decode_with(threads)
-        share_with(min(of_cpu, _MOST_SHARING))
+        share_with(of_cpu)
         torch.set_num_threads(of_cpu)
 
 

@@ -125,6 +125,6 @@ def _help(there: Connection, ends: list[Connection], work: Callable[..., None]) 
         error: Exception | None = None
         try:
             work(*arguments)
-        except Exception as raised:  # told to who waits
+        except Exception as raised:  # any that the work raises: `Helpers.wait` raises it again
             error = raised
         there.send(error)

@@ -143,7 +143,7 @@ def render(
 
 
 def _normals(drawn: ViewParameters, size_px: int) -> torch.Tensor:
-    """What noise is made of; dear, so none where nobody adds any."""
+    """Standard normal values that noise is made of: costly, so none where no view has noise."""
     generator = torch.Generator().manual_seed(drawn.noise_seed)
     return torch.randn(pool_length(size_px) if drawn.needs_normals() else 0, generator=generator)
 

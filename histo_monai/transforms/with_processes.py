@@ -20,6 +20,9 @@ from histo_monai.process.sharing import Helpers, num_sharing, shared_zeros
 from histo_monai.transforms import with_opencv
 from histo_monai.transforms.parameters import ViewParameters
 
+_MOST = 8
+"""Processes for a batch: more have less to do than it costs to ask them."""
+
 _LEAST_PX = 32 * 64**2
 """Of a process's share of the views: to ask and to wait takes as long as four views of 64 px, and a helper has its own
 copies of what this process has written to since: some 200 MB."""
@@ -52,7 +55,8 @@ def augment(
         [pool.numpy() for pool in noise_pools],
         [view.numpy() for view in views],
     )
-    num = min(num_sharing(), len(patches), len(patches) * len(drawings) * size_px**2 // _LEAST_PX)
+    num_px = len(patches) * len(drawings) * size_px**2
+    num = min(num_sharing(), _MOST, len(patches), num_px // _LEAST_PX)
     if num <= 1:
         with_opencv.make(*batch)
         return views
