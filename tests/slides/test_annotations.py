@@ -10,11 +10,13 @@ from matplotlib.path import Path as Outlined
 from histo_monai.phantom.cohorts.camelyon16 import lesion_mask, lesion_regions, slide_specs
 from histo_monai.slides import open_slide, tissue_mask
 from histo_monai.slides.annotations import (
+    LeftOut,
     Outline,
     Region,
     Rule,
     rasterize,
     rasterize_regions,
+    read_annotations,
     read_asap_xml,
     write_asap_xml,
 )
@@ -92,16 +94,37 @@ def test_what_encloses_nothing_is_left_out(write_xml: Callable[..., Path]) -> No
     assert [one.name for one in read_asap_xml(path).outlines] == ["R", "S"]
 
 
+def test_points_alone_are_read_and_a_file_without_annotation_is_counted(
+    write_xml: Callable[..., Path],
+) -> None:
+    left_out: list[LeftOut] = []
+    path = write_xml(annotation([(3, 1)], "Dot"), annotation([(5, 6), (7, 8)], "PointSet"))
+    regions, points = read_annotations(path, left_out.append)
+    assert (regions, [one.yx for one in points], left_out) == ([], [(3, 1), (5, 6), (7, 8)], [])
+    path = write_xml()
+    assert read_annotations(path, left_out.append) == ([], [])
+    assert [(one.path, one.kind, one.why) for one in left_out] == [(path, "file", "without annotation")]
+
+
+def test_what_is_neither_area_nor_point_is_counted_by_its_type(write_xml: Callable[..., Path]) -> None:
+    left_out: list[LeftOut] = []
+    ruler, flat = annotation(SQUARE[:2], "Measurement", name="M"), annotation(SQUARE[:2], name="B")
+    assert read_annotations(write_xml(ruler, flat, ruler), left_out.append) == ([], [])
+    assert [(one.kind, one.why, one.names) for one in left_out] == [
+        ("annotation", "of type Measurement", ("M", "M")),
+        ("outline", "without area", ("B",)),
+    ]
+
+
 @pytest.mark.parametrize(
     ("annotations", "says"),
     [
-        ([], "holds no outline"),
-        ([annotation([(1, 1)], "Dot")], "holds no outline"),
-        ([annotation(SQUARE[:2], name="B")], "holds no outline"),
         ([annotation(SQUARE, "Ellipse")], "annotation 'A': type 'Ellipse' is unknown"),
         ([annotation(SQUARE).replace('X="8"', 'X="8px"', 1)], "annotation 'A': X of a coordinate is '8px'"),
         ([annotation(SQUARE).replace('Y="8"', 'Y="nan"', 1)], "annotation 'A': Y of a coordinate is 'nan'"),
         ([annotation(SQUARE).replace('X="8"', 'X="1,024.5"', 1)], "X of a coordinate is '1,024.5'"),
+        ([annotation(SQUARE).replace('X="8"', 'X="1_0"', 1)], "X of a coordinate is '1_0'"),
+        ([annotation(SQUARE).replace('Y="8"', 'Y="٨"', 1)], "Y of a coordinate is '٨'"),
         ([annotation(SQUARE).replace(' X="8"', "", 1)], "X of a coordinate is ''"),
         ([annotation(SQUARE).replace('Order="2"', 'Order="1"')], "Order '1' is not whole or comes twice"),
         ([annotation(SQUARE, name="").replace('X="8"', 'X=""', 1)], "annotation 'number 0'"),

@@ -59,10 +59,16 @@ def test_written_outlines_are_read_to_the_last_digit_holes_in_the_group_exclusio
     assert (tmp_path / "b.xml").read_bytes() == path.read_bytes()
 
 
+def test_points_alone_are_written_and_come_back(tmp_path: Path) -> None:
+    points = (Point((1.5, 2), "Mitosis"), Point((3, 4)))
+    write_asap_xml(tmp_path / "a.xml", [], points)
+    assert read_asap_xml(tmp_path / "a.xml").points == points
+
+
 @pytest.mark.parametrize(
     ("regions", "says"),
     [
-        ([], "no region to write"),
+        ([], "no region or point to write"),
         ([Region(BOX), Region(BOX[:2])], "region 2: an outline of fewer than three points"),
         ([Region(BOX, (BOX[:1],))], "region 1: an outline of fewer than three points"),
         ([Region(BOX * np.nan)], "region 1: a coordinate is not a finite number"),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from histo_monai.slides.annotations import Point, Region, read_geojson, write_geojson
+from histo_monai.slides.annotations import LeftOut, Point, Region, read_geojson, write_geojson
 
 SQUARE = [[0, 0], [8, 0], [8, 4], [0, 4], [0, 0]]
 HOLE = [[1, 1], [1, 2], [2, 2], [2, 1], [1, 1]]
@@ -185,6 +185,58 @@ def test_lines_are_left_out_and_a_warning_says_how_many(
     assert "2 shapes of type LineString left out: 'feature 1', 'feature 3'" in caplog.text
 
 
+def test_a_collection_of_geometries_is_each_of_them_with_the_class_of_the_feature(
+    write: Callable[[Any], Path],
+) -> None:
+    inner = {"type": "GeometryCollection", "geometries": [{"type": "Point", "coordinates": [3, 4]}]}
+    whole = {"type": "GeometryCollection", "geometries": [POLYGON, inner, POLYGON]}
+    regions, points = read_geojson(write([feature(whole, classification={"name": "Tumor"})]))
+    assert [one.label for one in regions] == ["Tumor", "Tumor"]
+    assert points == [Point((4, 3), "Tumor")]
+    np.testing.assert_array_equal(regions[1].exterior_yx, regions[0].exterior_yx)
+
+
+@pytest.mark.parametrize("geometry", [POLYGON, {"type": "GeometryCollection", "geometries": [POLYGON]}])
+def test_a_geometry_alone_is_a_region_without_class(
+    write: Callable[[Any], Path], geometry: dict[str, Any]
+) -> None:
+    (region,) = read_geojson(write(geometry))[0]
+    assert region.label == ""
+    np.testing.assert_array_equal(
+        region.exterior_yx, read_geojson(write([feature(POLYGON)]))[0][0].exterior_yx
+    )
+
+
+EMPTY: list[Any] = [
+    None,
+    {"type": "Polygon", "coordinates": []},
+    {"type": "MultiPolygon", "coordinates": []},
+    {"type": "Point", "coordinates": []},
+    {"type": "GeometryCollection", "geometries": []},
+    {"type": "GeometryCollection", "geometries": [None, {"type": "MultiPoint", "coordinates": []}]},
+]
+
+
+@pytest.mark.parametrize("geometry", EMPTY)
+def test_a_feature_of_null_or_empty_geometry_is_counted_and_its_children_are_read(
+    write: Callable[[Any], Path], geometry: Any
+) -> None:
+    left_out: list[LeftOut] = []
+    parent = feature(geometry, childObjects=[feature({"type": "Point", "coordinates": [3, 4]})])
+    regions, points = read_geojson(write([feature(POLYGON), parent]), left_out.append)
+    assert (len(regions), [one.yx for one in points]) == (1, [(4, 3)])
+    assert [(one.kind, one.why, one.names) for one in left_out] == [
+        ("feature", "without geometry", ("feature 2",))
+    ]
+
+
+def test_a_file_without_feature_is_counted(write: Callable[[Any], Path]) -> None:
+    left_out: list[LeftOut] = []
+    path = write({"type": "FeatureCollection", "features": []})
+    assert read_geojson(path, left_out.append) == ([], [])
+    assert [(one.path, one.kind, one.why) for one in left_out] == [(path, "file", "without annotation")]
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [
@@ -193,9 +245,11 @@ def test_lines_are_left_out_and_a_warning_says_how_many(
         ({"type": "Topology"}, "not GeoJSON"),
         ("3", "not GeoJSON"),
         ([POLYGON], "feature 1: not a feature"),
-        ([feature(POLYGON), feature(None)], "feature 2: no geometry"),
+        ([feature(POLYGON), feature({"coordinates": SQUARE})], "feature 2: its geometry has no type"),
         ([feature({"type": "Polygon"})], "feature 1: None where a list of outlines"),
-        ([feature({"type": "Polygon", "coordinates": []})], "feature 1: a polygon without an outline"),
+        ([feature({"type": "MultiPolygon", "coordinates": [[]]})], "feature 1: a polygon without an outline"),
+        ([feature({"type": "GeometryCollection", "geometries": 3})], "feature 1: 3.0 where a list of geom"),
+        ([feature({"type": "GeometryCollection", "geometries": [3]})], "feature 1: its geometry has no type"),
         ([feature({"type": "Polygon", "coordinates": SQUARE})], r"feature 1: 0\.0 where a coordinate"),
         (
             '[{"type":"Feature","geometry":{"type":"Point","coordinates":[NaN,1]}}]',
@@ -206,7 +260,7 @@ def test_lines_are_left_out_and_a_warning_says_how_many(
         ([feature({"type": "MultiPolygon", "coordinates": [SQUARE]})], r"feature 1: 0\.0 where a"),
         ([feature(POLYGON, classification=3)], "feature 1: its classification"),
         ([feature(POLYGON, measurements=3)], "feature 1: its measurements"),
-        ([feature(POLYGON, childObjects=[feature(None)])], "feature 1, child 1: no geometry"),
+        ([feature(POLYGON, childObjects=[feature(3)])], "feature 1, child 1: its geometry"),
     ],
 )
 def test_a_bad_file_is_one_line_that_names_file_and_feature(

@@ -27,7 +27,7 @@ class LeftOut:
 
     Attributes:
         path: The file.
-        kind: One of what it is: "outline".
+        kind: One of what it is: "outline", "feature", "file".
         why: "without area".
         names: Of each, as the file or its place in the file names it.
     """

@@ -43,7 +43,7 @@ class Annotations:
 
     Attributes:
         path: The file.
-        outlines: At least one, each with an area, in the order of the file.
+        outlines: Each with an area, in the order of the file; empty where the file has none.
         points: Dots and the points of point sets, labeled with their group; empty where they have none.
     """
 
@@ -57,18 +57,18 @@ def read_asap_xml(path: str | Path, report: Report = log_left_out) -> Annotation
 
     Polygons and rectangles are outlines, and splines are the polygon of their points, as ASAP's own conversion to masks
     takes them. Outlines without area, as of one click too many, are left out. Dots and point sets are points;
-    measurements, and what ASAP calls an annotation of type None, are left out. Groups are read, not judged: what they
-    mean is the dataset's business. Coordinates are taken in the order that `Order` gives; decimals may be written with
-    a point or a comma.
+    measurements, and what ASAP calls an annotation of type None, are left out. A file may hold points alone, or no
+    annotation. Groups are read, not judged: what they mean is the dataset's business. Coordinates are taken in the
+    order that `Order` gives; decimals may be written with a point or a comma.
 
     Args:
         path: The file.
-        report: Takes what was left out for want of area; the log where not given.
+        report: Takes what was left out; the log where not given.
 
     Raises:
-        InputError: the file cannot be read, is not XML, defines entities, is not ASAP's or holds no outline, or an
-            annotation has an unknown type, a group that is no plain text, or a coordinate that is not a number within
-            a billion pixels; names file and annotation.
+        InputError: the file cannot be read, is not XML, defines entities or is not ASAP's, or an annotation has an
+            unknown type, a group that is no plain text, or a coordinate that is not a number within a billion pixels;
+            names file and annotation.
     """
     path = Path(path)
     return parse_asap_xml(read_content(path), path, report)
@@ -82,12 +82,17 @@ def parse_asap_xml(data: bytes, path: Path, report: Report = log_left_out) -> An
     color_of = {
         one.get("Name", ""): _color(one.get("Color")) for one in root.findall("./AnnotationGroups/Group")
     }
-    for number, element in enumerate(root.findall("./Annotations/Annotation")):
+    elements = root.findall("./Annotations/Annotation")
+    if not elements:
+        report(LeftOut(path, "file", "without annotation", (path.name,)))
+    other_types: dict[str, list[str]] = {}
+    for number, element in enumerate(elements):
         name = element.get("Name", "")
         kind = element.get("Type", "")
         group = element.get("PartOfGroup", NO_GROUP)
         where = f"{path}, annotation {short(name or f'number {number}')}"
         if kind in _LEFT_OUT:
+            other_types.setdefault(kind, []).append(name or f"number {number}")
             continue
         if kind not in _AREAS + _POINTS:
             known = ", ".join(_AREAS + _POINTS + _LEFT_OUT)
@@ -100,13 +105,13 @@ def parse_asap_xml(data: bytes, path: Path, report: Report = log_left_out) -> An
             points += [Point((y, x), _label(group), color=color) for y, x in places.tolist()]
         else:
             outlines.append(Outline(name, group, places, color))
+    for kind, names in other_types.items():
+        report(LeftOut(path, "annotation", f"of type {kind}", tuple(names)))
     flat = enclose_area([one.points_yx for one in outlines])
     left_out = tuple(one.name for one, has_area in zip(outlines, flat, strict=True) if not has_area)
     if left_out:
         report(LeftOut(path, "outline", "without area", left_out))
     outlines = [one for one, has_area in zip(outlines, flat, strict=True) if has_area]
-    if not outlines:
-        raise InputError(f"{path}: holds no outline; expected annotations of type {', '.join(_AREAS)}")
     return Annotations(path, tuple(outlines), tuple(points))
 
 
@@ -158,15 +163,16 @@ def _coordinates(annotation: ElementTree.Element, where: str) -> NDArray[np.floa
 
 
 def _number(coordinate: ElementTree.Element, name: str) -> float:
-    """An attribute, NaN where it is missing or no number."""
+    """An attribute, NaN where it is missing or no number; `float` would read 1_0 and digits of other scripts too."""
+    text = coordinate.get(name, "")
     try:
-        return float(coordinate.get(name, "").replace(",", "."))
+        return float(text.replace(",", ".")) if text.isascii() and "_" not in text else math.nan
     except ValueError:
         return math.nan
 
 
 def asap_regions(annotations: Annotations, hole_groups: Sequence[str] = HOLE_GROUPS) -> list[Region]:
-    """Outlines that are no holes, as regions in the order of the file, labeled with their group.
+    """Outlines that are no holes, as regions in the order of the file, labeled with their group; none of no outline.
 
     ASAP does not say whose a hole is: it takes holes from all outlines, so each hole goes to every region that it
     overlaps, and what is inside stays the same. An overlap narrower than 1/512 of the common extent of the two is none.
@@ -180,7 +186,7 @@ def asap_regions(annotations: Annotations, hole_groups: Sequence[str] = HOLE_GRO
     """
     drawn = [one for one in annotations.outlines if one.group not in hole_groups]
     holes = [one.points_yx for one in annotations.outlines if one.group in hole_groups]
-    if not drawn:
+    if holes and not drawn:
         raise InputError(
             f"{annotations.path}: outlines holes only (group {', '.join(hole_groups)}); "
             "expected an outline that they are taken from"
@@ -201,10 +207,10 @@ def write_asap_xml(path: str | Path, regions: Iterable[Region], points: Iterable
     written: ASAP has no place for them.
 
     Raises:
-        InputError: there is no region; one has fewer than three points in an outline, a coordinate that is not a finite
-            number, a label or name with characters that XML cannot hold, a label that is ASAP's word for holes or for
-            no group, or lies in the hole of another, which ASAP would take from it too; names file and region. Nothing
-            is written.
+        InputError: there is nothing to write; a region has fewer than three points in an outline, a coordinate that is
+            not a finite number, a label or name with characters that XML cannot hold, a label that is ASAP's word for
+            holes or for no group, or lies in the hole of another, which ASAP would take from it too; names file and
+            region. Nothing is written.
     """
     path = Path(path)
     regions, points = list(regions), list(points)
@@ -228,8 +234,8 @@ def write_asap_xml(path: str | Path, regions: Iterable[Region], points: Iterable
 
 
 def _check_for_asap(path: Path, regions: Sequence[Region], points: Sequence[Point]) -> None:
-    if not regions:
-        raise InputError(f"{path}: no region to write; ASAP's annotations hold at least one outline")
+    if not regions and not points:
+        raise InputError(f"{path}: no region or point to write; ASAP's annotations hold at least one")
     for number, region in enumerate(regions, start=1):
         where = f"{path}, region {number}"
         outlines = (region.exterior_yx, *region.holes_yx)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -15,14 +14,17 @@ from numpy.typing import NDArray
 
 from histo_monai.errors import InputError
 from histo_monai.slides.annotations.areas import MOST_PX, LeftOut, Report, enclose_area, log_left_out
-from histo_monai.slides.annotations.content import is_plain, is_text, read_content, short
-from histo_monai.slides.annotations.regions import Color, Point, Region, chosen_color, class_color
+from histo_monai.slides.annotations.content import is_text, read_content, short
+from histo_monai.slides.annotations.properties import DERIVED, read_properties
+from histo_monai.slides.annotations.regions import Point, Region, class_color
 from histo_monai.storage import whole_file
 
-_DERIVED = ": "
-"""Between the names of a class that QuPath derives from another: "Tumor: Positive"."""
-
-_OTHER_SHAPES = ("LineString", "MultiLineString", "GeometryCollection")
+_AREAS, _POINTS, _LINES = (
+    ("Polygon", "MultiPolygon"),
+    ("Point", "MultiPoint"),
+    ("LineString", "MultiLineString"),
+)
+_COLLECTION = "GeometryCollection"
 
 _Found = tuple[list[Region], list[Point]]
 
@@ -67,7 +69,7 @@ def _feature(where: str, kind: str, marked: Region | Point, geometry: dict[str, 
         if name:
             properties["name"] = name
     if marked.label:
-        names = marked.label.split(_DERIVED)
+        names = marked.label.split(DERIVED)
         named = {"name": marked.label} if len(names) == 1 else {"names": names}
         properties["classification"] = named | {"color": marked.color or class_color(marked.label)}
     if marked.measurements:
@@ -99,41 +101,46 @@ def _xy(yx: Sequence[float]) -> list[float]:
 def read_geojson(path: str | Path, report: Report = log_left_out) -> _Found:
     """The areas and points of a GeoJSON file as QuPath writes it, in the order of the file.
 
-    A collection of features, a bare list of them, or one feature, each with what hangs below it as `childObjects`. A
-    MultiPolygon gives one region for each of its polygons, a MultiPoint one point for each of its places, all with the
-    same class and measurements. Classes that QuPath derives from others keep its way of writing, "Tumor: Positive".
-    Measurements that are no finite number are left out. Lines, collections of geometries and other shapes enclose
-    nothing: they are left out, and so are outlines and holes without area.
+    A collection of features, a bare list of them, one feature, each with what hangs below it as `childObjects`, or a
+    geometry without a feature. A MultiPolygon gives one region for each of its polygons, a MultiPoint one point for
+    each of its places, a GeometryCollection what each of its geometries gives, all with the same class and
+    measurements. Classes that QuPath derives from others keep its way of writing, "Tumor: Positive". Measurements that
+    are no finite number are left out. Lines and other shapes enclose nothing: they are left out, and so are outlines
+    and holes without area and features without geometry: null, or empty.
 
     Args:
         path: The file.
-        report: Takes what was left out of areas; the log where not given.
+        report: Takes what was left out; the log where not given.
 
     Raises:
-        InputError: the file cannot be read, is not JSON or not GeoJSON, a feature has no geometry, or one with a
-            coordinate that is not a number within a billion pixels, another nesting than its type asks for, or a class
-            that is not one line of plain text; names file and feature.
+        InputError: the file cannot be read, is not JSON or not GeoJSON, a feature has a geometry without type, one with
+            a coordinate that is not a number within a billion pixels, another nesting than its type asks for, or a
+            class that is not one line of plain text; names file and feature.
     """
     path = Path(path)
     regions: list[tuple[str, Region]] = []
     points: list[Point] = []
-    other_shapes: dict[str, list[str]] = {}
-    for where, feature in _features(path, _content(path)):
-        kind, geometry, about = _parts(where, feature)
-        coordinates = geometry.get("coordinates")
-        if kind == "Polygon":
-            regions.append((where, _region(where, coordinates, about)))
-        elif kind == "MultiPolygon":
-            regions += [(where, _region(where, one, about)) for one in _list(where, coordinates, "polygons")]
-        elif kind == "Point":
-            points.append(_point(where, coordinates, about))
-        elif kind == "MultiPoint":
-            points += [_point(where, one, about) for one in _list(where, coordinates, "points")]
-        else:
-            why = f"of type {kind}" if kind in _OTHER_SHAPES else "of unknown type"
-            other_shapes.setdefault(why, []).append(_place_in_file(path, where))
-    for why, names in other_shapes.items():
-        report(LeftOut(path, "shape", why, tuple(names)))
+    left_out: dict[tuple[str, str], list[str]] = {}
+    features = list(_features(path, _content(path)))
+    for where, feature in features:
+        shapes = list(_shapes(where, feature.get("geometry")))
+        about = read_properties(where, feature)
+        if not shapes:
+            left_out.setdefault(("feature", "without geometry"), []).append(_place_in_file(path, where))
+        for kind, coordinates in shapes:
+            if kind in _AREAS:
+                polygons = [coordinates] if kind == "Polygon" else _list(where, coordinates, "polygons")
+                regions += [(where, _region(where, one, about)) for one in polygons]
+            elif kind in _POINTS:
+                places = [coordinates] if kind == "Point" else _list(where, coordinates, "points")
+                points += [_point(where, one, about) for one in places]
+            else:
+                why = f"of type {kind}" if kind in _LINES else "of unknown type"
+                left_out.setdefault(("shape", why), []).append(_place_in_file(path, where))
+    if not features:
+        left_out["file", "without annotation"] = [path.name]
+    for (kind, why), names in left_out.items():
+        report(LeftOut(path, kind, why, tuple(names)))
     return _with_area(path, regions, report), points
 
 
@@ -170,6 +177,8 @@ def _place_in_file(path: Path, where: str) -> str:
 
 def _features(path: Path, content: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every feature and where it stands, children after their parent."""
+    if isinstance(content, dict) and content.get("type") in (*_AREAS, *_POINTS, *_LINES, _COLLECTION):
+        content = {"type": "Feature", "geometry": content}
     if isinstance(content, dict) and content.get("type") == "Feature":
         content = [content]
     elif isinstance(content, dict):
@@ -194,80 +203,19 @@ def _features(path: Path, content: Any) -> Iterator[tuple[str, dict[str, Any]]]:
             ]
 
 
-def _parts(where: str, feature: Mapping[str, Any]) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """Type, geometry, and label, name, measurements and color."""
-    geometry = feature.get("geometry")
-    if not isinstance(geometry, dict) or not isinstance(geometry.get("type"), str):
-        raise InputError(f"{where}: no geometry; draw it again or remove it")
-    properties = feature.get("properties")
-    if not isinstance(properties, dict):
-        properties = {}
-    label = _label(where, properties.get("classification"))
-    return (
-        geometry["type"],
-        geometry,
-        {
-            "label": label,
-            "name": _name(where, properties.get("name")),
-            "measurements": _measurements(where, properties.get("measurements")),
-            "color": chosen_color(label, _color(properties.get("classification"))),
-        },
-    )
-
-
-def _color(classification: Any) -> Color | None:
-    """Of a class, as QuPath writes it: [r, g, b], or before 0.4 a packed number; None where there is none."""
-    if not isinstance(classification, dict):
-        return None
-    given, packed = classification.get("color"), classification.get("colorRGB")
-    if isinstance(packed, float) and packed.is_integer() and abs(packed) < 2**32:
-        given = [float(int(packed) >> shift & 255) for shift in (16, 8, 0)]
-    if not isinstance(given, list) or len(given) != 3 or not all(map(_is_byte, given)):
-        return None
-    red, green, blue = (int(value) for value in given)
-    return red, green, blue
-
-
-def _label(where: str, classification: Any) -> str:
-    names: list[str] = []
-    while classification is not None:
-        parent = None
-        if isinstance(classification, dict):
-            parent = classification.get("parentClass") or None  # QuPath 0.3 and older
-            several = classification.get("names")
-            classification = classification.get("name") or ""
-            if isinstance(several, list) and all(isinstance(name, str) for name in several):
-                classification = _DERIVED.join(filter(str.strip, several))
-        if not isinstance(classification, str):
-            raise InputError(f'{where}: its classification has no name; expected {{"name": "Tumor"}}')
-        if not is_plain(classification.strip()):
-            raise InputError(
-                f"{where}: its class {short(classification)} has control characters; give it another name"
-            )
-        names.append(classification.strip())
-        classification = parent
-    return _DERIVED.join(filter(None, names[::-1]))
-
-
-def _name(where: str, given: Any) -> str:
-    if given is None:
-        return ""
-    if not isinstance(given, str) or not is_text(given):
-        raise InputError(f"{where}: its name is {short(given)}; expected text")
-    return given
-
-
-def _measurements(where: str, given: Any) -> dict[str, float]:
-    """From {name: value}, or from the older [{"name": name, "value": value}]."""
-    if isinstance(given, list) and all(
-        isinstance(one, dict) and isinstance(one.get("name"), str) for one in given
-    ):
-        given = {one["name"]: one.get("value") for one in given}
-    if given is None:
-        return {}
-    if not isinstance(given, dict) or not all(map(is_text, given)):
-        raise InputError(f'{where}: its measurements are no table; expected {{"name": value}}')
-    return {name: float(value) for name, value in given.items() if _is_number(value)}
+def _shapes(where: str, geometry: Any) -> Iterator[tuple[str, Any]]:
+    """Type and coordinates of a geometry, or of each in a collection; none of what is null or has no coordinates."""
+    waiting = [geometry]
+    while waiting:
+        one = waiting.pop()
+        if one is None:
+            continue
+        if not isinstance(one, dict) or not isinstance(one.get("type"), str):
+            raise InputError(f"{where}: its geometry has no type; draw it again or remove it")
+        if one["type"] == _COLLECTION:
+            waiting += _list(where, one.get("geometries"), "geometries")[::-1]
+        elif one.get("coordinates") != []:
+            yield one["type"], one.get("coordinates")
 
 
 def _region(where: str, coordinates: Any, about: Mapping[str, Any]) -> Region:
@@ -314,14 +262,6 @@ def _list(where: str, given: Any, what: str) -> list[Any]:
     if not isinstance(given, list):
         raise InputError(f"{where}: {short(given)} where a list of {what} should be")
     return given
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, float) and math.isfinite(value)
-
-
-def _is_byte(value: Any) -> bool:
-    return isinstance(value, float) and value.is_integer() and 0 <= value <= 255
 
 
 def _is_place(value: Any) -> bool:

@@ -53,10 +53,8 @@ BAD_XML: dict[str, tuple[str | bytes, tuple[str, ...]]] = {
     "a null character": (asap(GOOD).replace("_0", "_\0", 1), ()),
     "bytes that are no UTF-8": (asap(GOOD).encode().replace(b"_0", b"_\xff", 1), ()),
     "an encoding that nobody knows": ('<?xml version="1.0" encoding="klingon"?><ASAP_Annotations/>', ()),
-    "no annotation at all": (START + END, ()),
     "a type that nobody knows": (START + _one("Hexagon", TRIANGLE) + END, ("odd", "Hexagon")),
     "no type": (START + _one("", TRIANGLE) + END, ("odd",)),
-    "an outline without points": (START + _one() + END, ()),
     "a place in words": (START + _one(coordinates=_points((0, 0), ("nine", 9), (9, 9))) + END, ("odd", "nine")),
     "a place of nan": (START + _one(coordinates=_points((0, 0), ("nan", 9), (9, 9))) + END, ("odd", "nan")),
     "an infinite place": (START + _one(coordinates=_points((0, 0), ("1e999", 9), (9, 9))) + END, ("odd",)),
@@ -71,6 +69,8 @@ BAD_XML: dict[str, tuple[str | bytes, tuple[str, ...]]] = {
 }  # fmt: skip
 
 ODD_XML: dict[str, tuple[str | bytes, int | None, tuple[str, ...], int | None]] = {
+    "no annotation at all": (START + END, ACCEPTED, ("1 file without annotation",), 0),
+    "an outline without points": (START + _one() + END, ACCEPTED, ("1 outline without area",), 0),
     "an outline of two points beside a good one": (
         START + _one(coordinates=_points((0, 0), (9, 9))) + asap(GOOD)[len(START) :], ACCEPTED, ("1",), 1,
     ),
@@ -144,9 +144,7 @@ BAD_JSON: dict[str, tuple[str | bytes, tuple[str, ...]]] = {
     "no features": ('{"type": "FeatureCollection"}', ()),
     "features that are a text": ('{"type": "FeatureCollection", "features": "many"}', ()),
     "a feature that is a number": (_collection(17), ("feature 1",)),
-    "a feature without geometry": (_collection(_feature(None)), ("feature 1",)),
     "a geometry without a type": (_collection(_feature({"coordinates": [RING]})), ("feature 1",)),
-    "a polygon without rings": (_collection(_feature(_polygon())), ("feature 1",)),
     "coordinates that are null": (_collection(_feature({"type": "Polygon", "coordinates": None})), ("feature 1",)),
     "coordinates that are a text": (_collection(_feature({"type": "Polygon", "coordinates": "x"})), ("feature 1",)),
     "one pair of brackets too few": (_collection(_feature({"type": "Polygon", "coordinates": RING})), ("feature 1",)),
@@ -179,6 +177,8 @@ BAD_JSON: dict[str, tuple[str | bytes, tuple[str, ...]]] = {
 ODD_JSON: dict[str, tuple[str | bytes, int | None, tuple[str, ...]]] = {
     "a byte order mark": (b"\xef\xbb\xbf" + _collection(GOOD_FEATURE).encode(), ACCEPTED, ()),
     "UTF-16": (_collection(GOOD_FEATURE).encode("utf-16"), ACCEPTED, ()),
+    "a feature without geometry": (_collection(_feature(None), GOOD_FEATURE), ACCEPTED, ("1 feature without",)),
+    "a polygon without rings": (_collection(_feature(_polygon()), GOOD_FEATURE), ACCEPTED, ("1 feature without",)),
     "a bare list": (json.dumps([GOOD_FEATURE]), ACCEPTED, ()),
     "one feature": (json.dumps(GOOD_FEATURE), ACCEPTED, ()),
     "a line beside a polygon": (
