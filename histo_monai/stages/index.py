@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -47,8 +48,6 @@ def run() -> None:
         _LOG.warning("left out: %s", row.problem)
     labels, whole_slides = _labels_and_whole_slides(params, slides, processes)
     unlabeled = _unlabeled(params, slides, whole_slides, labels.table, processes)
-    for warning in labels.warnings:
-        _LOG.warning("%s", warning)
     label_counts = count_patches(labels.table)
     about_labels = {"classes": label_counts.pop("classes"), "warnings": labels.warnings}
     counts = {
@@ -111,12 +110,14 @@ def _labels_and_whole_slides(
     dataset, reading = DATASETS[params.dataset], _reading(params, processes)
     missing = dataset.missing_labels(reading.root)
     labeled = dataset.labeled_patches(reading) if missing is None else LabeledDataset(empty_table())
+    _warn(labeled.warnings)  # Before anything else can fail.
     paths = pd.Series({path: _portable(Path(path)) for path in labeled.table["path"].unique()}, dtype=str)
     labeled = dataclasses.replace(
         labeled, table=labeled.table.assign(path=labeled.table["path"].map(paths).astype(str))
     )
     given = dataset.whole_slides(reading)
     whole_slides, notes = (whole_slide_table([]), []) if given is None else given
+    _warn([line for line in notes if line not in labeled.warnings])
     for column in ("path", "annotation"):
         whole_slides[column] = [_portable(Path(path)) if path else "" for path in whole_slides[column]]
     squares = labeled.table[labeled.table["y"].notna()].assign(mpp=lambda rows: rows["slide_mpp"])
@@ -147,9 +148,15 @@ def _labels_and_whole_slides(
     )
     more = [line for line in (*notes, *left_out, *remarks) if line not in labels.warnings]
     labels = dataclasses.replace(labels, warnings=[*labels.warnings, *more])
+    _warn([line for line in labels.warnings if line not in (*labeled.warnings, *notes)])
     if given is None:
         return labels, corpus_slides(corpus if params.dataset == params.corpus else corpus.iloc[:0])
     return labels, with_splits_of_patches(whole_slides, labels.table)
+
+
+def _warn(lines: Sequence[str]) -> None:
+    for line in lines:
+        _LOG.warning("%s", line)
 
 
 def _unlabeled(

@@ -66,7 +66,10 @@ PARAMS: Mapping[str, Any] = {
     "labels.camelyon16.unlabeled": 0,
     "labels.breastpathq.unlabeled": 0,
     "labels.own.unlabeled": 0,
-    "labels.own.regions": {"mpp": 1.0, "min_fraction": 0.5, "num_per_region": 8},
+    "labels.own.regions": {
+        **{"mpp": 1.0, "min_fraction": 0.5, "num_per_region": 8},
+        **{"ignored_classes": [], "overlaps": "refused"},
+    },
     "pretrain.moco.queue_size": 16,
     "finetune.recipe": {"two_classes": None, "many_classes": None, "scores": None},
     "finetune.own": {

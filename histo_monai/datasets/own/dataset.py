@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from histo_monai.datasets.protocol import Dataset, Reading
 from histo_monai.datasets.settings import CorpusSettings
-from histo_monai.settings.rules import Count, CountOrZero, MicronsPerPixel, Positive, Range
+from histo_monai.settings.rules import Count, CountOrZero, MicronsPerPixel, Positive, Range, Unique
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,11 +19,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RegionLabels:
-    """Patches from outlined regions: µm/px, least part of a patch inside its region, and how many of one region."""
+    """Patches from outlined regions: µm/px, least part of a patch inside its region, and how many of one region.
+
+    Classes in `ignored_classes` give none. Where regions of two classes overlap, `overlaps` says whether that is
+    refused, or the inner one is cut out of the outer one.
+    """
 
     mpp: MicronsPerPixel
     min_fraction: Annotated[float, Range(0.0, 1.0, exclusive_low=True)]
     num_per_region: Count
+    ignored_classes: Annotated[tuple[str, ...], Unique(at_least=0)]
+    overlaps: Literal["refused", "innermost"]
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,8 @@ class Own(Dataset):
             region_mpp=regions.mpp,
             min_region_fraction=regions.min_fraction,
             num_per_region=regions.num_per_region,
+            ignored_classes=regions.ignored_classes,
+            innermost=regions.overlaps == "innermost",
             processes=reading.processes,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,16 @@ import numpy as np
 import pandas as pd
 
 from histo_monai.datasets.own.bounds import check_inside
+from histo_monai.datasets.own.named_files import by_slide, list_files
 from histo_monai.datasets.own.regions import ANNOTATIONS, RegionPlacement, annotation_files, region_patches
 from histo_monai.datasets.own.slides import MPP, YES, check_split, read_slides, with_columns
 from histo_monai.errors import InputError
+from histo_monai.slides.annotations import log_left_out
 from histo_monai.tables.columns import corpus_table, whole_slide_table
 from histo_monai.tables.manifests import first_row, read_numbers, read_table
 from histo_monai.tables.patches import LabeledDataset, labeled_table
+
+_LOG = logging.getLogger(__name__)
 
 LABELED_COLUMNS = (
     *("patch_id", "path", "slide_id", "y", "x", "mpp"),
@@ -34,7 +39,8 @@ def pretraining_slides(root: Path) -> pd.DataFrame:
     `whole_slides`), `sha256` (of the file, see
     `own_slides.check_sha256`).
 
-    Where `coordinates/<slide_id>.h5` is there (CLAM, TRIDENT, `histo-monai features`), patches are drawn from those.
+    Where `coordinates/<slide_id>.h5` is there (CLAM, `histo-monai features`), or `<slide_id>_patches.h5` (TRIDENT),
+    patches are drawn from those.
 
     Returns:
         See `tables.columns.CORPUS_COLUMNS`.
@@ -44,19 +50,18 @@ def pretraining_slides(root: Path) -> pd.DataFrame:
             what its column holds; names file and row. Or coordinates are of no slide.
     """
     table = read_slides(root)
-    files = {path.stem: str(path) for path in sorted((root / COORDINATES).glob("*.h5"))}
-    strange = sorted(set(files) - set(table["slide_id"]))
-    if strange:
-        raise InputError(
-            f"{files[strange[0]]}: slides.csv has no slide_id {strange[0]!r}; name the file as its slide, or take it "
-            "away"
-        )
-    table = table.assign(coordinates=[files.get(name, "") for name in table["slide_id"]])
+    paths, others = list_files(root / COORDINATES, (".h5",))
+    for one in others:
+        log_left_out(one)
+    files = by_slide(paths, table["slide_id"], _ENDINGS)
+    table = table.assign(coordinates=[str(files.get(name, "")) for name in table["slide_id"]])
     rows: list[dict[str, Any]] = table[table["split"] != "test"].to_dict("records")  # type: ignore[assignment]
     return corpus_table(rows)
 
 
 COORDINATES = "coordinates"
+_ENDINGS = ("", "_patches")
+"""TRIDENT writes <slide_id>_patches.h5."""
 
 
 def whole_slides(root: Path) -> tuple[pd.DataFrame, list[str]]:
@@ -67,17 +72,18 @@ def whole_slides(root: Path) -> tuple[pd.DataFrame, list[str]]:
 
     Returns:
         `tables.columns.WHOLE_SLIDE_COLUMNS`, `split` empty where none is given, with the outlines in
-        `annotations/<slide_id>.geojson` or `.xml` where there are any, and no warning.
+        `annotations/<slide_id>.geojson` or `.xml` where there are any, and a warning of other files there.
 
     Raises:
         InputError: see `pretraining_slides`.
     """
     table = read_slides(root)
-    drawn = annotation_files(root)
+    paths, others = annotation_files(root)
+    drawn = by_slide(paths, table["slide_id"])
     table["annotation"] = [str(drawn.get(slide_id, "")) for slide_id in table["slide_id"]]
     table["exhaustive"] = table["exhaustive"] == YES
     rows: list[dict[str, Any]] = table.to_dict("records")  # type: ignore[assignment]
-    return whole_slide_table(rows), []
+    return whole_slide_table(rows), [str(one) for one in others]
 
 
 def labeled_patches(
@@ -87,6 +93,8 @@ def labeled_patches(
     region_mpp: float,
     min_region_fraction: float,
     num_per_region: int,
+    ignored_classes: tuple[str, ...] = (),
+    innermost: bool = False,
     processes: int = 1,
 ) -> LabeledDataset:
     """The patches that `patches.csv` names, and those of the regions that `annotations/` outlines.
@@ -106,6 +114,8 @@ def labeled_patches(
         region_mpp: resolution of the squares of regions, µm/px.
         min_region_fraction: least part of such a square that is inside its region, above 0, up to 1.
         num_per_region: most squares of one region.
+        ignored_classes: classes of regions that give no square, beside those whose name ends in "*".
+        innermost: whether a region of another class inside a region is cut out of it; else such an overlap is refused.
         processes: slides opened at the same time.
 
     Returns:
@@ -116,7 +126,7 @@ def labeled_patches(
         InputError: there are neither patches.csv nor annotations, or they give no patch; a needed value is missing, a
             value is not what its column holds, a slide is not in slides.csv, or a patch reaches outside its slide; the
             same square has two answers; an annotation cannot be read, or regions of different classes overlap; names
-            file and row or region.
+            file and row or region. What was left out of annotations is logged then.
     """
     path = root / "patches.csv"
     if not is_labeled(root):
@@ -124,21 +134,39 @@ def labeled_patches(
             f"{path}: not found; list your labeled patches there: "
             "path|slide_id,y,x[,mpp,label|score,patient_id,split], "
             f"or outline regions in {root / ANNOTATIONS}/<slide_id>.geojson"
+            + "".join(f"; {one}" for one in annotation_files(root)[1])
         )
     listed = _listed_patches(path, patch_px, processes) if os.path.lexists(path) else pd.DataFrame()
     drawn, warnings = pd.DataFrame(), list[str]()
-    if annotation_files(root):
-        placement = RegionPlacement(patch_px, region_mpp, min_region_fraction, num_per_region)
+    if annotation_files(root)[0]:
+        placement = RegionPlacement(
+            patch_px, region_mpp, min_region_fraction, num_per_region, ignored_classes, innermost
+        )
         drawn, warnings = region_patches(root, read_slides(root), placement, processes)
-        if len(listed) and listed["score"].notna().any():
-            raise InputError(f"{path}: holds scores, but {root / ANNOTATIONS} gives labels; keep one kind")
+    try:
+        return LabeledDataset(_one_table(root, listed, drawn), tuple(warnings))
+    except InputError:
+        for line in warnings:
+            _LOG.warning("%s", line)
+        raise
+
+
+def _one_table(root: Path, listed: pd.DataFrame, drawn: pd.DataFrame) -> pd.DataFrame:
+    """The patches of patches.csv and those of annotations, checked against each other."""
+    if len(drawn) and len(listed) and listed["score"].notna().any():
+        raise InputError(
+            f"{root / 'patches.csv'}: holds scores, but {root / ANNOTATIONS} gives labels; keep one kind"
+        )
     table = pd.concat([part for part in (listed, drawn) if len(part)] or [listed], ignore_index=True)
     if table.empty:
-        raise InputError(f"{root / ANNOTATIONS}: gives no patch ({'; '.join(warnings)})")
+        raise InputError(
+            f"{root / ANNOTATIONS}: gives no patch; the warnings above name what is left out. Fix: give regions a "
+            "class and the size of a patch (labels.own.regions), or list squares in patches.csv"
+        )
     _check_mixture(root, table, listed.index)
     table = labeled_table(table)
     _check_one_answer(root, table, listed.index)
-    return LabeledDataset(table, tuple(warnings))
+    return table
 
 
 def _listed_patches(path: Path, patch_px: int, processes: int) -> pd.DataFrame:
@@ -181,7 +209,7 @@ def _checked(path: Path) -> pd.DataFrame:
 def is_labeled(root: Path) -> bool:
     """Whether there is a patches.csv, or a file of annotations."""
     return os.path.lexists(root / "patches.csv") or bool(
-        annotation_files(root)
+        annotation_files(root)[0]
     )  # a link to nowhere is an error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,6 +13,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from histo_monai.datasets.own.named_files import by_slide, list_files
+from histo_monai.datasets.own.nesting import without_inner
 from histo_monai.datasets.own.region_squares import Squares
 from histo_monai.errors import InputError
 from histo_monai.files.processes import map_over_processes
@@ -20,6 +23,8 @@ from histo_monai.slides.annotations import LeftOut, Point, Region, left_out_in_w
 from histo_monai.slides.annotations.boxes import BoxTree
 from histo_monai.slides.annotations.content import short
 from histo_monai.tables.manifests import first_five
+
+_LOG = logging.getLogger(__name__)
 
 ANNOTATIONS = "annotations"
 _SUFFIXES = (".geojson", ".xml")
@@ -36,12 +41,20 @@ class RegionPlacement:
         mpp: Its resolution, µm/px.
         min_fraction: Least part of its field that is inside the region, 0..1.
         num_per_region: Most patches of one region.
+        ignored_classes: Regions and points of these give none.
+        innermost: Whether a region of another class inside a region is cut out of it; else such an overlap is refused.
     """
 
     patch_px: int
     mpp: float
     min_fraction: float
     num_per_region: int
+    ignored_classes: tuple[str, ...] = ()
+    innermost: bool = False
+
+    def ignores(self, label: str) -> bool:
+        """Whether a class gives no patch, by its name or by what QuPath has for that: "*" at its end."""
+        return label.endswith(_IGNORED) or label in self.ignored_classes
 
 
 @dataclass(frozen=True)
@@ -74,7 +87,7 @@ class RegionSurvey:
         squares: Key, label and center (y, x) of each patch.
         barren: Names of what gives none.
         num_unclassified: Regions and points without a class.
-        num_ignored: Those with a class that QuPath ignores.
+        num_ignored: Those with a class that is ignored.
         problem: One line.
         left_out: Of the file, see `annotations.LeftOut`.
     """
@@ -87,26 +100,13 @@ class RegionSurvey:
     left_out: Sequence[LeftOut] = ()
 
 
-def annotation_files(root: Path) -> dict[str, Path]:
-    """`annotations/<slide_id>.geojson` or `.xml` below a folder, by slide_id; none where there is no such folder.
+def annotation_files(root: Path) -> tuple[list[Path], list[LeftOut]]:
+    """`annotations/*.geojson` and `.xml` below a folder, and what else lies there; none where there is no such folder.
 
     Raises:
-        InputError: there is another file, or two of one slide.
+        InputError: see `list_files`.
     """
-    files: dict[str, Path] = {}
-    for path in sorted((root / ANNOTATIONS).glob("*")):
-        if path.name.startswith("."):
-            continue
-        if path.suffix.lower() not in _SUFFIXES or not path.is_file():
-            raise InputError(
-                f"{path}: expected files <slide_id>.geojson or <slide_id>.xml; move it elsewhere"
-            )
-        if path.stem in files:
-            raise InputError(
-                f"{path}: a second file for slide {path.stem!r}, beside {files[path.stem].name}; keep one"
-            )
-        files[path.stem] = path
-    return files
+    return list_files(root / ANNOTATIONS, _SUFFIXES)
 
 
 def region_patches(
@@ -115,7 +115,7 @@ def region_patches(
     """Labeled squares of every classified region and around every classified point.
 
     Which squares a region gives is `Squares.centers_in`. A point gives the square around it. Regions and points without
-    a class, or with one that ends in "*", which QuPath ignores, give none.
+    a class, or with one that is ignored, give none.
 
     Args:
         root: the folder that holds `annotations`.
@@ -129,20 +129,21 @@ def region_patches(
 
     Raises:
         InputError: a file is none of annotations, its slide is not in slides.csv or cannot be opened, no region lies on
-            it, or two regions of different classes overlap in a square; names file and region.
+            it, or two regions of different classes overlap in a square; names file and region. What was left out is
+            logged then.
     """
-    files = annotation_files(root)
-    rows = slides.set_index("slide_id", drop=False)
-    for slide_id, path in files.items():
-        if slide_id not in rows.index:
-            raise InputError(f"{path}: slide {slide_id!r} is not in {root / 'slides.csv'}")
-    of = rows.loc[list(files)]
+    paths, others = annotation_files(root)
+    files = by_slide(paths, slides["slide_id"])
+    of = slides.set_index("slide_id", drop=False).loc[list(files)]
     mpps = [None if np.isnan(mpp) else float(mpp) for mpp in of["mpp"]]
     jobs = ([Path(path) for path in of["path"]], mpps, list(files.values()))
     work = partial(_survey, placement=placement)
     surveys = list(map_over_processes(work, *jobs, processes=processes, title="annotations", unit="slide"))
+    warnings = [*map(str, others), *_warnings(list(files.values()), surveys, placement)]
     problems = [survey.problem for survey in surveys if survey.problem]
     if problems:
+        for line in warnings:
+            _LOG.warning("%s", line)
         more = f"; and {len(problems) - 1} more files" if len(problems) > 1 else ""
         raise InputError(f"{problems[0]}{more}")
     parts = [_rows(slide_id, survey) for slide_id, survey in zip(files, surveys, strict=True)]
@@ -156,7 +157,7 @@ def region_patches(
         mpp=placement.mpp,
         side_px=placement.patch_px,
     )
-    return table, _warnings(list(files.values()), surveys, placement)
+    return table, warnings
 
 
 def _rows(slide_id: str, survey: RegionSurvey) -> pd.DataFrame:
@@ -171,7 +172,10 @@ def _warnings(
     lines = left_out_in_words([one for survey in surveys for one in survey.left_out])
     for why, nums in (
         ("have no class yet", [survey.num_unclassified for survey in surveys]),
-        ('have a class that ends in "*", which QuPath ignores', [survey.num_ignored for survey in surveys]),
+        (
+            'have a class that is ignored ("*" at its end, or labels.own.regions.ignored_classes)',
+            [survey.num_ignored for survey in surveys],
+        ),
     ):
         counts = [f"{num} in {path.name}" for path, num in zip(files, nums, strict=True) if num]
         if counts:
@@ -190,14 +194,14 @@ def _survey(path: Path, mpp: float | None, annotation: Path, placement: RegionPl
     try:
         regions, points = read_annotations(annotation, left_out.append)
     except InputError as error:
-        return RegionSurvey(problem=str(error))
+        return RegionSurvey(problem=str(error), left_out=left_out)
     try:
         with open_slide(path, mpp) as slide:
             size_yx, level_mpps = slide.size_yx, slide.level_mpps
         choose_level(level_mpps, placement.mpp)
         return replace(take_squares(regions, points, level_mpps[0], size_yx, placement), left_out=left_out)
     except (InputError, OSError) as error:
-        return RegionSurvey(problem=f"{annotation}: {error}")
+        return RegionSurvey(problem=f"{annotation}: {error}", left_out=left_out)
 
 
 def _claims(regions: Sequence[Region], points: Sequence[Point], side_px: float) -> list[_Claim]:
@@ -232,13 +236,16 @@ def take_squares(
     side_px = placement.patch_px * placement.mpp / slide_mpp
     squares = Squares(side_px, size_yx, placement.min_fraction)
     claims = _claims(regions, points, side_px)
-    given = [claim for claim in claims if claim.region.label and not claim.region.label.endswith(_IGNORED)]
+    given = [claim for claim in claims if claim.region.label and not placement.ignores(claim.region.label)]
     num_unclassified = sum(not claim.region.label for claim in claims)
     lows = np.array([claim.region.exterior_yx.min(axis=0) for claim in given]).reshape(-1, 2)
     highs = np.array([claim.region.exterior_yx.max(axis=0) for claim in given]).reshape(-1, 2)
     if given and not ((lows < squares.size_yx) & (highs > 0)).all(axis=1).any():
         height, width = squares.size_yx
         raise InputError(f"nothing of it lies on the slide ({width} × {height} px); is it of another slide?")
+    if placement.innermost:
+        carved = without_inner([claim.region for claim in given])
+        given = [replace(claim, region=region) for claim, region in zip(given, carved, strict=True)]
     centers = squares.centers_in([claim.region for claim in given], placement.num_per_region)
     _check_one_class(given, lows, highs, centers, squares)
     placed = [
@@ -274,6 +281,8 @@ def _check_one_class(
         if len(both):
             first, (y, x) = both[0], places[square][both[0]]
             raise InputError(
-                f"{pair[0][first].name} and {pair[1][first].name} overlap in the patch around y {y:.0f}, x {x:.0f}; "
-                "cut one out of the other, or give them one class"
+                f"{pair[0][first].name} and {pair[1][first].name} overlap in the patch around y {y:.0f}, x {x:.0f}. "
+                'Fix: where one is no class but a region of interest or tissue, let its name end in "*", or list it in '
+                "labels.own.regions.ignored_classes; where one lies inside the other, labels.own.regions.overlaps: "
+                "innermost cuts it out; else cut one out of the other, or give them one class"
             )

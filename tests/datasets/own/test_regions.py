@@ -154,7 +154,7 @@ def test_what_has_no_class_or_one_that_qupath_ignores_is_counted_and_left_out(ta
         "annotations: 2 regions or points have no class yet and are left out: 2 in a.geojson"
         in (rows.warnings[0])
     )
-    assert "1 regions or points have a class that ends in" in rows.warnings[1]
+    assert "1 regions or points have a class that is ignored" in rows.warnings[1]
 
 
 def test_a_point_with_a_class_is_one_patch_around_it(take: Take) -> None:
@@ -232,8 +232,8 @@ def _write(name: str, text: str) -> Callable[[Path], Any]:
 @pytest.mark.parametrize(
     ("spoil", "changes", "says"),
     [
-        (_rename("c.geojson"), {}, r"c\.geojson: slide 'c' is not in .*slides\.csv"),
-        (_rename("a.json"), {}, r"a\.json: expected files <slide_id>\.geojson"),
+        (_rename("c.geojson"), {}, r"c\.geojson: slides\.csv has no slide_id 'c'"),
+        (_rename("a.json"), {}, r"annotations: 1 file without the ending .* left out: 'a\.json'"),
         (_write("a.xml", ""), {}, r"a\.xml: a second file for slide 'a', beside a\.geojson"),
         (_write("a.geojson", "{"), {}, r"a\.geojson: not JSON"),
         (_write("a.geojson", "[]"), {}, "annotations: gives no patch"),
