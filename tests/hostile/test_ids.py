@@ -37,7 +37,11 @@ for call in json.loads(sys.argv[1]):
 
 
 def run_all(folder: Path, calls: list[list[str]]) -> str:
-    environment = os.environ | {"PYTHONIOENCODING": "ascii", "HISTO_MONAI_DEVICE": "cpu", "HISTO_MONAI_WORKERS": "0"}
+    environment = os.environ | {
+        "PYTHONIOENCODING": "ascii",
+        "HISTO_MONAI_DEVICE": "cpu",
+        "HISTO_MONAI_WORKERS": "0",
+    }
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, json.dumps(calls)],
         cwd=folder,
@@ -76,7 +80,9 @@ def write_odd_slides() -> None:
         slides.append(f"{slide_id},{slide_id}.tif,{slide_id},{('tumor', 'normal')[i % 2]},{split}")
         for k, (y, x) in enumerate(((150, 150), (150, 250), (350, 150), (350, 250))):
             patch_id = slide_id if k == 0 else f"{slide_id}.{k}"
-            patches.append(f"{patch_id},{slide_id},{y},{x},1,{('tumor', 'normal')[(y + x) // 100 % 2]},{split}")
+            patches.append(
+                f"{patch_id},{slide_id},{y},{x},1,{('tumor', 'normal')[(y + x) // 100 % 2]},{split}"
+            )
     write_text(OWN / "slides.csv", "\n".join(slides) + "\n")
     write_text(OWN / "patches.csv", "\n".join(patches) + "\n")
 
