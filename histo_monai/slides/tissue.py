@@ -74,7 +74,8 @@ def tissue_mask(rgb: NDArray[np.uint8]) -> NDArray[np.bool_]:
     is_colored = is_dense & ~is_gray & ~is_ink
     absorbs_green = green < np.minimum(red, blue) - _GREEN_MARGIN
     is_he = is_colored.any() and (is_colored & absorbs_green).sum() >= _LEAST_HE * is_colored.sum()
-    if not is_he and is_dense.mean() > _LEAST_DENSE and glass.min() < 255:
+    has_glass = glass.min() < 255 or (rgb.min(axis=2) >= _PURE_WHITE).mean() > _LEAST_DENSE
+    if not is_he and is_dense.mean() > _LEAST_DENSE and has_glass:
         is_stained = _of_any_stain(balanced, has_image)
     return _clean(is_stained & has_image) & has_image
 

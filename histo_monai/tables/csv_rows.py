@@ -16,7 +16,7 @@ from histo_monai.files.trees import read_bytes
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _SEPARATOR_IS_A_COMMA = "sep=,"
 """A first line by which Excel knows the separator."""
-_OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs"}
+_OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
 def read_rows(path: Path) -> pd.DataFrame:
@@ -93,7 +93,7 @@ def _records(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
 
 def _check_header(path: Path, header: list[str]) -> None:
     for separator, name in _OTHER_SEPARATORS.items():
-        if len(header) == 1 and separator in header[0]:
+        if len(header) == 1 and (separator in header[0] or header == [f"sep={separator}".strip()]):
             raise InputError(f"{path}: is separated by {name} ({separator!r}); save it with commas")
     if "" in header:
         raise InputError(

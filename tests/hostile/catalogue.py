@@ -8,6 +8,7 @@ from tests.hostile.kinds import (
     archives,
     calls,
     folders,
+    ids,
     leaks,
     manifests,
     models,
@@ -31,6 +32,7 @@ _MODULES = (
     calls,
     folders,
     public,
+    ids,
 )
 KINDS = tuple(dict.fromkeys(case.kind for module in _MODULES for case in module.cases()))
 
