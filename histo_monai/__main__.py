@@ -19,6 +19,7 @@ from histo_monai.datasets.registry import DATASETS
 from histo_monai.environment import torchrun_rank
 from histo_monai.errors import InputError
 from histo_monai.params import check_run, load_params
+from histo_monai.process.console import escape_unencodable
 from histo_monai.process.failures import machine_failure
 from histo_monai.process.garbage import lasting
 from histo_monai.process.logs import log_to_stderr
@@ -75,6 +76,7 @@ _WITH_METHOD = ("pretrain", "embed", *_WITH_SEED)
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a stage or command: 0 if all is well, 1 if not (bad input: with a line on stderr), 2 for a wrong call."""
+    escape_unencodable()
     parser = _parser()
     arguments = vars(parser.parse_args(argv))
     name = arguments.pop("name")

@@ -8,10 +8,9 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-import pandas as pd
-
 from histo_monai import artifacts
 from histo_monai.checkup.finding import Finding
+from histo_monai.files.csv_values import read_texts
 from histo_monai.params import Params
 from histo_monai.storage import OutputError
 from histo_monai.storage.atomic import check_replaceable
@@ -110,7 +109,7 @@ def outputs(params: Params | None) -> Iterator[Finding]:
 
 
 def _num_rows(path: Path) -> int:
-    return len(pd.read_csv(path)) if path.is_file() else 0
+    return len(read_texts(path, ["slide_id"])) if path.is_file() else 0
 
 
 def _gb(num_bytes: int) -> str:

@@ -21,7 +21,9 @@ from histo_monai import artifacts
 from histo_monai.checkup import samples
 from histo_monai.checkup.finding import Finding, Status
 from histo_monai.errors import InputError
+from histo_monai.files.csv_values import read_texts
 from histo_monai.params import Params
+from histo_monai.tables.csv_rows import read_rows
 
 TIMEOUT_S = 20.0
 _LIBRARIES = {
@@ -68,7 +70,7 @@ def own_slides(_params: Params | None) -> Iterator[Finding]:
         if not table.is_file():
             continue
         around = table.parent if table == manifest else Path()
-        rows = pd.read_csv(table, dtype=str, keep_default_na=False)
+        rows = read_rows(table) if table == manifest else read_texts(table, ["path", "mpp"])
         for row in rows.to_dict("records"):
             path = around / str(row.get("path", ""))
             mpp = pd.to_numeric(row.get("mpp", ""), errors="coerce")

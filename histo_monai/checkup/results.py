@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from histo_monai import artifacts
 from histo_monai.checkup.finding import Finding
 from histo_monai.environment import code_version
 from histo_monai.errors import InputError
+from histo_monai.files.csv_values import read_texts
 from histo_monai.networks.checkpoint import load_model
 from histo_monai.params import load_params
 from histo_monai.provenance import FILES, SEAL, image_digest, package_versions, params_sha256
@@ -207,9 +206,7 @@ def _slides(tables: Iterable[Path]) -> dict[str, str]:
     paths: dict[str, str] = {}
     for table in tables:
         with contextlib.suppress(OSError, ValueError):
-            wanted = pd.read_csv(
-                table, usecols=["slide_id", "path"], dtype=str, keep_default_na=False
-            ).drop_duplicates()
+            wanted = read_texts(table, ["slide_id", "path"]).drop_duplicates()
             paths |= {str(row.slide_id): str(row.path) for row in wanted.itertuples()}
     return paths
 

@@ -19,6 +19,7 @@ import torch.distributed as dist
 from torch.multiprocessing.spawn import ProcessExitedException, start_processes
 
 from histo_monai.errors import InputError
+from histo_monai.process.console import escape_unencodable
 from histo_monai.process.logs import log_to_stderr
 from histo_monai.process.memory import keep_freed_memory
 
@@ -134,6 +135,7 @@ def _in_rank(
 ) -> None:
     """Meet the others and work. Not by Ignite's launcher: it takes a GPU wherever there is one."""
     keep_freed_memory()
+    escape_unencodable()
     log_to_stderr(logging.INFO if says and local_rank == 0 else logging.ERROR)
     device = device_of_rank(device, local_rank, ranks)
     if device.type == "cuda":

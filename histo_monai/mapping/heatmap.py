@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from histo_monai.errors import InputError
+from histo_monai.files.csv_values import read_varied_csv
 from histo_monai.mapping.grid import Grid
 from histo_monai.mapping.origin import MADE_FROM, Origin
 from histo_monai.storage import read_json, whole_file, write_json
@@ -94,7 +95,7 @@ def read_heatmap(path: str | Path) -> Heatmap:
     path = Path(path)
     try:
         about = read_json(path.with_suffix(".json"), "it describes the scores")
-        table = pd.read_csv(path)
+        table = read_varied_csv(path, stage="heatmap")
         models = list(about["models"])
         wanted = [*PLACE_COLUMNS, *models]
         if list(table.columns) != wanted or len(table) != about["num_cells"]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 
 import pandas as pd
+
+from histo_monai.files.csv_values import parse_csv
 
 _METRICS = {
     ("breastpathq", "test", "icc_a"): "icc_a",
@@ -49,8 +50,8 @@ def paper_numbers() -> pd.DataFrame:
     Columns: table, dataset, method, stage (finetune, consistency), alpha, mu, n_aug (of the ablations; elsewhere
     missing: 7 and 7), metric, value, ci_low, ci_high.
     """
-    text = resources.files("histo_monai.reports").joinpath("paper.csv").read_text(encoding="utf-8")
-    return pd.read_csv(io.StringIO(text))
+    content = resources.files("histo_monai.reports").joinpath("paper.csv").read_bytes()
+    return parse_csv(content, na_values=[""])
 
 
 def is_papers_experiment(

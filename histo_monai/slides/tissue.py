@@ -17,6 +17,12 @@ _PINK = 8
 _INK_SATURATION = 0.3
 _INK_MARGIN = 0.06
 _SPECK = 1e-4
+_DENSE, _LEAST_DENSE = 0.85, 0.002
+_LEAST_HE = 0.5
+_GREEN_MARGIN = 0.02
+_PALEST, _DENSEST = 0.06, 0.12
+_MARKER_SATURATION = 0.65
+_EDGE_PX = 5
 
 
 def tissue_mask(rgb: NDArray[np.uint8]) -> NDArray[np.bool_]:
@@ -30,6 +36,10 @@ def tissue_mask(rgb: NDArray[np.uint8]) -> NDArray[np.bool_]:
       a field full of tissue keeps its pale parts although Otsu would cut them off.
     * Green and blue marker is not tissue: stained tissue is redder than it is green. Red marker is not told
       from blood.
+    * Hematoxylin and eosin absorb green most. Where less than half of all dense color does, the slide bears another
+      stain (silver, immunohistochemistry, a blue counterstain): then gray and blue are tissue too, except for strong
+      blue and green (marker) and for edges and scratches less than five pixels wide. Where no color is left at all,
+      as on an empty slide, broad shadows are not told from silver.
     * Specks and pinholes below one ten-thousandth of the picture are dropped and filled.
 
     Otsu 1979, "A threshold selection method from gray-level histograms".
@@ -50,15 +60,36 @@ def tissue_mask(rgb: NDArray[np.uint8]) -> NDArray[np.bool_]:
         return np.zeros(rgb.shape[:2], bool)
     # A little smoothing first: JPEG colors single pixels of the glass.
     smooth = np.asarray(cv2.GaussianBlur(rgb, (0, 0), 1.0), np.uint8)
-    balanced = smooth.astype(np.float32) / _background(smooth, has_image)
-    red, green, blue = np.moveaxis(np.minimum(balanced, 1.0), 2, 0)
+    glass = _background(smooth, has_image)
+    balanced = np.minimum(smooth.astype(np.float32) / glass, 1.0)
+    red, green, blue = np.moveaxis(balanced, 2, 0)
     brightest = np.maximum(np.maximum(red, green), blue)
     darkest = np.minimum(np.minimum(red, green), blue)
     saturation = 1 - darkest / np.maximum(brightest, 1e-3)
     is_gray = brightest - darkest < _GRAY  # The noise of dark gray is saturated, but hardly colored.
     threshold = np.clip(_otsu(saturation[has_image]), _FAINTEST, _STRONGEST)
     is_ink = (saturation > _INK_SATURATION) & (green > red + _INK_MARGIN)
-    return _clean((saturation > threshold) & has_image & ~is_gray & ~is_ink) & has_image
+    is_stained = (saturation > threshold) & ~is_gray & ~is_ink
+    is_dense = has_image & (darkest < _DENSE)
+    is_colored = is_dense & ~is_gray & ~is_ink
+    absorbs_green = green < np.minimum(red, blue) - _GREEN_MARGIN
+    is_he = is_colored.any() and (is_colored & absorbs_green).sum() >= _LEAST_HE * is_colored.sum()
+    has_glass = glass.min() < 255 or (rgb.min(axis=2) >= _PURE_WHITE).mean() > _LEAST_DENSE
+    if not is_he and is_dense.mean() > _LEAST_DENSE and has_glass:
+        is_stained = _of_any_stain(balanced, has_image)
+    return _clean(is_stained & has_image) & has_image
+
+
+def _of_any_stain(balanced: NDArray[np.float32], has_image: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """What absorbs light of any color, on a picture relative to its glass."""
+    brightest, darkest = balanced.max(axis=2), balanced.min(axis=2)
+    absorbed = 1 - darkest
+    threshold = np.clip(_otsu(absorbed[has_image]), _PALEST, _DENSEST)
+    is_marker = (brightest - darkest > _MARKER_SATURATION * brightest) & (balanced[..., 0] <= darkest)
+    square = np.ones((_EDGE_PX, _EDGE_PX), np.uint8)
+    is_marker = cv2.dilate(is_marker.astype(np.uint8), square, iterations=2) > 0
+    is_dense = (absorbed > threshold) & has_image & ~is_marker
+    return cv2.morphologyEx(is_dense.astype(np.uint8), cv2.MORPH_OPEN, square) > 0
 
 
 def _background(rgb: NDArray[np.uint8], has_image: NDArray[np.bool_]) -> NDArray[np.float32]:

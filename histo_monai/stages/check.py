@@ -23,6 +23,7 @@ from histo_monai.reports.check.survey import SCORED, Survey, class_colors
 from histo_monai.slides import open_slide
 from histo_monai.storage import read_json, whole_folder, write_json
 from histo_monai.tables.columns import read_centers, read_surveyed_slides, read_whole_slides
+from histo_monai.tables.manifests import first_five
 from histo_monai.tables.patches import read_patches
 from histo_monai.tables.slide_classes import classes_to_learn
 
@@ -35,6 +36,8 @@ NO_FEATURES = "or let no encoder look at slides (whole_slides.methods: [])"
 NO_LABELS = (
     "no patch is labeled: slides can be pretrained on (dvc repro pretrain), and nothing can be fine-tuned"
 )
+_LITTLE_TISSUE = 0.005
+"""Of the area of a slide: less is a warning, and its picture is on the page."""
 _SIDE_PX = 640
 """Longer side of a slide's picture, at most."""
 
@@ -59,18 +62,23 @@ def run() -> None:
         (draft / PICTURES).mkdir()
         shown = _shown(every, params.check.num_pictures)
         surveys = _surveys(every, centers, patches, params.index.tissue_mpp, colors)
-        pictures = [draft / PICTURES / f"{i}.jpg" if i in shown else None for i in range(len(every))]
+        pictures = [draft / PICTURES / f"{i}.jpg" for i in range(len(every))]
+        in_full = [i in shown for i in range(len(every))]
         processes = num_cpus()
-        looks = map_over_processes(
-            _look, surveys, pictures, processes=processes, title="slides", unit="slide"
+        looks = list(
+            map_over_processes(
+                _look, surveys, pictures, in_full, processes=processes, title="slides", unit="slide"
+            )
         )
-        every["mpp"] = list(looks)
+        every["mpp"] = [mpp for mpp, _ in looks]
+        bare = [i for i, (_, tissue) in enumerate(looks) if tissue < _LITTLE_TISSUE]
+        shown = sorted({*shown, *bare})
         finest = every.set_index("path")["mpp"].reindex(whole["path"]).tolist()
         problems = problems_ahead(patches, whole, finest, ahead) if len(patches) else []
         remarks = remarks_ahead(patches, whole, ahead) if len(patches) else []
         too_coarse, about_slides = _learned_from_slides(params, whole, finest, no_patches=patches.empty)
         problems, remarks = [*problems, *too_coarse], [*remarks, *about_slides]
-        remarks += _unmapped(params, whole)
+        remarks += [*_unmapped(params, whole), *_bare(every.iloc[bare])]
         remarks += warnings
         named = {every["slide_id"][i]: f"{PICTURES}/{i}.jpg" for i in shown}
         page = check_page(Checked(problems, remarks, every, named, centers, patches, colors))
@@ -175,9 +183,21 @@ def _surveys(
     return surveys
 
 
-def _look(survey: Survey, picture: Path | None) -> float:
-    """µm/px of a slide; and its picture, where one is asked for."""
+def _look(survey: Survey, picture: Path, is_shown: bool) -> tuple[float, float]:
+    """µm/px of a slide and the fraction of it that is tissue; its picture, if it is shown or has next to no tissue."""
     with open_slide(survey.path, survey.mpp) as slide:
-        if picture is not None:
-            image.imsave(picture, survey.drawn(slide, slide.thumbnail_mpp(_SIDE_PX)))
-        return slide.mpp
+        tissue = survey.tissue(slide)
+        fraction = float(tissue.mean())
+        if is_shown or fraction < _LITTLE_TISSUE:
+            image.imsave(picture, survey.drawn(slide, slide.thumbnail_mpp(_SIDE_PX), tissue))
+        return slide.mpp, fraction
+
+
+def _bare(slides: pd.DataFrame) -> list[str]:
+    if slides.empty:
+        return []
+    names = first_five([str(name) for name in slides["slide_id"]])
+    return [
+        f"{len(slides)} slides show next to no tissue (less than {_LITTLE_TISSUE:.1%}): {names}; look at their "
+        "pictures: what is not pale there counts as tissue, and only that is mapped"
+    ]

@@ -19,6 +19,7 @@ from histo_monai.baselines.arms import MAJORITY
 from histo_monai.comparison.rows import Row
 from histo_monai.environment import num_cpus
 from histo_monai.errors import InputError
+from histo_monai.files.csv_values import read_varied_csv
 from histo_monai.files.processes import map_over_processes
 from histo_monai.idle import REASON, why_idle
 from histo_monai.loading.reader import PatchReader
@@ -39,6 +40,7 @@ from histo_monai.storage import read_json, whole_folder
 from histo_monai.tables.columns import read_surveyed_slides, read_whole_slides
 from histo_monai.tables.patches import read_patches
 from histo_monai.tables.predictions import Predictions, read_predictions
+from histo_monai.tables.slide_scores import ID_COLUMNS
 
 _LOG = logging.getLogger(__name__)
 
@@ -96,11 +98,10 @@ def _splits(told: Mapping[str, Any]) -> list[SplitTable]:
     """The tables of the comparison, the one to look at first foremost."""
     if not told["about"]:
         return []
-    table = pd.read_csv(artifacts.COMPARISON / "table.csv", dtype={"method": str, "training": str})
-    tests = pd.read_csv(artifacts.COMPARISON / "tests.csv")
-    table["model"] = [
-        Row(*names).id for names in table[["method", "training"]].fillna("").itertuples(index=False)
-    ]
+    names = ("split", "metric", "method", "training", "first", "second")
+    table = read_varied_csv(artifacts.COMPARISON / "table.csv", names, stage="compare")
+    tests = read_varied_csv(artifacts.COMPARISON / "tests.csv", names, stage="compare")
+    table["model"] = [Row(*names).id for names in table[["method", "training"]].itertuples(index=False)]
     parts = [
         SplitTable(split, about, table[table["split"] == split], tests[tests["split"] == split])
         for split, about in told["about"].items()
@@ -181,7 +182,8 @@ def _training(draft: Path, main: Run) -> Section:
     )
     pairs = _copied(draft, main.student_folder / artifacts.PAIRS, "pairs.png")
     student, finetuned = (
-        pd.read_csv(folder / artifacts.CURVES) for folder in (main.student_folder, main.finetuned)
+        read_varied_csv(folder / artifacts.CURVES, stage=stage)
+        for folder, stage in ((main.student_folder, "consistency"), (main.finetuned, "finetune"))
     )
     return training_section(student, finetuned, main.name, pairs, [*of_start(choice["start_share"]), why])
 
@@ -190,7 +192,7 @@ def _pretraining(draft: Path, params: Params) -> Section:
     curves, pictures = {}, []
     for method in params.methods:
         folder = encoder_folder(method, params.pretrain.seeds[0])
-        curves[folder.name] = pd.read_csv(folder / artifacts.CURVES)
+        curves[folder.name] = read_varied_csv(folder / artifacts.CURVES, stage="pretrain")
         if len(curves[folder.name]) and (folder / artifacts.ANSWERS).is_file():
             path = _copied(draft, folder / artifacts.ANSWERS, f"answers-{folder.name}.png")
             pictures.append(Picture(path, f"Questions and answers of {folder.name}", folder.name))
@@ -198,14 +200,12 @@ def _pretraining(draft: Path, params: Params) -> Section:
 
 
 def _whole_slides(draft: Path, params: Params, main: Run) -> Section:
-    counted = pd.read_csv(main.heatmaps / artifacts.MAPPED_CSV, dtype={"slide_id": str})
+    counted = read_varied_csv(main.heatmaps / artifacts.MAPPED_CSV, ["slide_id"], stage="heatmap")
     num_cells = counted.set_index("slide_id")["num_cells"] if len(counted) else pd.Series(dtype=int)
     whole = read_whole_slides(artifacts.WHOLE_SLIDES_CSV)
     mapped = whole[whole["slide_id"].isin(num_cells.index)]
     mapped = mapped.assign(num_cells=num_cells.reindex(mapped["slide_id"]).to_numpy(int))
-    scores = pd.read_csv(
-        main.diagnosis / artifacts.MAPPED_CSV, dtype={"slide_id": str}, keep_default_na=False
-    )
+    scores = read_varied_csv(main.diagnosis / artifacts.MAPPED_CSV, ID_COLUMNS, stage="aggregate")
     estimates = read_json(main.diagnosis / artifacts.METRICS, "run aggregate again").get("test", {})
     shown = in_order_of_interest(mapped, scores, params.positive).head(params.report.num_slides)
     rows: list[dict[str, Any]] = shown.to_dict("records")  # type: ignore[assignment]  # its keys are texts

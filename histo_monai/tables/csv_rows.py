@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,9 @@ from histo_monai.errors import InputError
 from histo_monai.files.trees import read_bytes
 
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
-_OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs"}
+_SEPARATOR_IS_A_COMMA = "sep=,"
+"""A first line by which Excel knows the separator."""
+_OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
 def read_rows(path: Path) -> pd.DataFrame:
@@ -29,6 +32,8 @@ def read_rows(path: Path) -> pd.DataFrame:
     """
     rows = _records(path, _text(path, read_bytes(path)))
     _, header = next(rows, (0, []))
+    if ",".join(header) == _SEPARATOR_IS_A_COMMA:
+        _, header = next(rows, (0, []))
     if not header:
         raise InputError(f"{path}: not a csv (there is nothing in it)")
     _check_header(path, header)
@@ -52,12 +57,21 @@ def _text(path: Path, data: bytes) -> str:
     except UnicodeDecodeError as error:
         row = data.count(b"\n", 0, error.start) + 1
         raise InputError(
-            f"{path}, row {row}: not UTF-8 (byte 0x{data[error.start]:02x}); save it as csv in UTF-8 (Excel: CSV UTF-8)"
+            f"{path}, row {row}: not UTF-8 ({_odd_bytes(data, error.start)}); save it as csv in UTF-8 (Excel: CSV "
+            "UTF-8, or iconv -f WINDOWS-1252 -t UTF-8)"
         ) from None
     if "\0" in text:
         row = text.count("\n", 0, text.index("\0")) + 1
         raise InputError(f"{path}, row {row}: holds a NUL character; it is no csv, or not in UTF-8")
     return text
+
+
+def _odd_bytes(data: bytes, place: int) -> str:
+    """The first byte that is not UTF-8, and its value in the table as Windows in Western Europe would show it."""
+    start = max(data.rfind(mark, 0, place) for mark in (b",", b";", b"\t", b"\n")) + 1
+    value = re.split(rb"[,;\t\r\n]", data[start : place + 40])[0]
+    shown = value.decode("cp1252", "replace").strip()
+    return f"byte 0x{data[place]:02x}; {shown!r} if it is of Windows' code page 1252"
 
 
 def _records(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
@@ -79,12 +93,12 @@ def _records(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
 
 def _check_header(path: Path, header: list[str]) -> None:
     for separator, name in _OTHER_SEPARATORS.items():
-        if len(header) == 1 and separator in header[0]:
+        if len(header) == 1 and (separator in header[0] or header == [f"sep={separator}".strip()]):
             raise InputError(f"{path}: is separated by {name} ({separator!r}); save it with commas")
     if "" in header:
         raise InputError(
             f"{path}: column {header.index('') + 1} of {len(header)} has no name; remove commas at the end of every row"
         )
-    twice = next((name for place, name in enumerate(header) if name in header[:place]), None)
-    if twice is not None:
-        raise InputError(f"{path}: two columns are named {twice!r}; keep one")
+    columns = pd.Index(header)
+    if not columns.is_unique:
+        raise InputError(f"{path}: two columns are named {columns[columns.duplicated()][0]!r}; keep one")

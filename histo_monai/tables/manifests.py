@@ -9,9 +9,16 @@ import pandas as pd
 
 from histo_monai.errors import InputError
 from histo_monai.storage import check_name
+from histo_monai.storage.names import check_visible
 from histo_monai.tables.csv_rows import read_rows
 
 _NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
+
+
+MISSING = frozenset(
+    ("NA", "N/A", "n/a", "<NA>", "#N/A", "#NA", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "None", "NaT")
+)
+"""What R, Excel, pandas and databases write where a value is missing."""
 
 
 def first_five(problems: Sequence[str]) -> str:
@@ -53,11 +60,16 @@ def read_table(
     for column in needed:
         if (table[column] == "").any():
             raise InputError(f"{path}, row {first_row(table[column] == '')}: {column} is empty")
-    _check_key(path, table, list(needed[:1] if key is None else key))
+    check_key(path, table, list(needed[:1] if key is None else key))
     return table
 
 
-def _check_key(path: Path, table: pd.DataFrame, key: list[str]) -> None:
+def check_key(path: Path, table: pd.DataFrame, key: list[str]) -> None:
+    """Refuse a table of `read_table` in which two rows have one key.
+
+    Raises:
+        InputError: names the file and both rows.
+    """
     if not key or not table.duplicated(key).any():
         return
     second = first_row(table.duplicated(key))
@@ -79,6 +91,32 @@ def check_names(path: Path, column: pd.Series) -> None:
     """
     for row, name in column[column != ""].drop_duplicates().items():
         check_name(name, f"{path}, row {row}: {column.name}")
+
+
+def check_texts(path: Path, column: pd.Series) -> None:
+    """Refuse a text of a column of `read_table` that holds what nobody can see.
+
+    Raises:
+        InputError: see `storage.names.check_visible`; names the file and the row.
+    """
+    for row, text in column[column != ""].drop_duplicates().items():
+        check_visible(text, f"{path}, row {row}: {column.name}")
+
+
+def check_classes(path: Path, column: pd.Series) -> None:
+    """Refuse a name of a class that cannot be seen, or that other programs write where a value is missing.
+
+    Raises:
+        InputError: names the file and the row.
+    """
+    check_texts(path, column)
+    wrong = column.isin(MISSING)
+    if wrong.any():
+        row = first_row(wrong)
+        raise InputError(
+            f"{path}, row {row}: {column.name} is {column[row]!r}, which reads as missing; leave it empty where it is "
+            "unknown, or name the class in another way"
+        )
 
 
 def read_numbers(

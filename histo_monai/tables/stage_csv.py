@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -13,10 +12,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from histo_monai.errors import InputError
-from histo_monai.storage import InputFileError, check_name, read_bytes
+from histo_monai.files.csv_values import csv_pieces, parse_csv, stage_content
+from histo_monai.storage import check_name
 from histo_monai.tables.texts import SharedTexts, come_again
 
-_LIMIT = 2**34
 _PIECE_ROWS = 2**16
 
 
@@ -46,7 +45,7 @@ def read_stage_csv(
             where there is one, the row, which is the line in it (the header is row 1).
     """
     again = f"run `dvc repro {stage}` again"
-    table = _parse(path, _content(path, stage), types, more, again)
+    table = _parse(path, stage_content(path, stage), types, more, again)
     for column, kind in types.items():
         if kind == "float64":
             refuse_rows(path, np.isinf(table[column]), f"{column}: a finite number", again)
@@ -62,19 +61,6 @@ def read_stage_csv(
     return table
 
 
-def _content(path: Path, stage: str) -> bytes:
-    if not path.exists():
-        raise InputError(f"{path}: not found; run `dvc repro {stage}` first")
-    try:
-        content = read_bytes(path, _LIMIT)
-    except InputFileError as error:
-        raise InputError(f"{error}; run `dvc repro {stage}` again") from None
-    if not content.endswith(b"\n"):
-        what = "it is cut off in its last row" if content else "there is nothing in it"
-        raise InputError(f"{path}: not whole ({what}); run `dvc repro {stage}` again")
-    return content
-
-
 def _parse(path: Path, content: bytes, types: Mapping[str, str], more: bool, again: str) -> pd.DataFrame:
     header = content[: content.index(b"\n")].decode(errors="replace").strip("\r").split(",")
     known = header[: len(types)] if more else header
@@ -87,15 +73,13 @@ def _parse(path: Path, content: bytes, types: Mapping[str, str], more: bool, aga
         "dtype": dict(types),
         "index_col": False,
         "low_memory": False,
-        "keep_default_na": False,
         "na_values": {column: [""] for column in numbers},
     }
     try:
         with warnings.catch_warnings(action="error"):  # every row longer than the header, an infinite integer
             if more:  # types that are guessed are guessed from all rows
-                whole: pd.DataFrame = pd.read_csv(io.BytesIO(content), **options)
-                return whole
-            with pd.read_csv(io.BytesIO(content), chunksize=_PIECE_ROWS, **options) as pieces:
+                return parse_csv(content, **options)
+            with csv_pieces(content, _PIECE_ROWS, **options) as pieces:
                 return _joined(pieces, types, content.count(b"\n"))
     except (ValueError, OverflowError, Warning) as error:
         what = " ".join(str(error).split())[:200]

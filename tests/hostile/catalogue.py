@@ -9,6 +9,7 @@ from tests.hostile.kinds import (
     calls,
     corners,
     folders,
+    ids,
     leaks,
     manifests,
     models,
@@ -37,6 +38,7 @@ _MODULES = (
     calls,
     folders,
     public,
+    ids,
 )
 KINDS = tuple(dict.fromkeys(case.kind for module in _MODULES for case in module.cases()))
 

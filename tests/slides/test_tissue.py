@@ -116,3 +116,82 @@ def test_masks_of_real_slides_stay_as_they_were_looked_at(
 
     assert all(part(box) < 0.02 for box in glass_boxes)
     assert all(part(box) > 0.95 for box in tissue_boxes)
+
+
+def _stained(absorbed, *, seed=0, background=(243, 242, 244), least=0.1, most=0.5):
+    """A picture of uneven tissue that absorbs red, green and blue in this proportion (optical density), and where."""
+    rng = np.random.default_rng(seed)
+    inside = np.zeros((300, 450), np.uint8)
+    for y, x, radius in ((100, 120, 60), (170, 300, 80), (220, 90, 40)):
+        cv2.circle(inside, (x, y), radius, 1, -1)
+    inside = inside.astype(bool)
+    field = cv2.GaussianBlur(rng.normal(size=inside.shape), (0, 0), 3)
+    field = (field - field.min()) / np.ptp(field)
+    density = (least + (most - least) * field)[..., None] * np.array(absorbed)
+    picture = np.array(background) * np.where(inside[..., None], 10**-density, 1.0)
+    picture += rng.normal(0, 2, picture.shape)
+    return picture.clip(0, 255).astype(np.uint8), inside
+
+
+STAINS = {
+    "silver": (1, 1, 1),
+    "silver on a tan ground": (0.8, 0.9, 1.1),
+    "a blue counterstain": (1, 0.75, 0.35),
+    "a violet counterstain": (0.65, 0.7, 0.29),
+    "a green counterstain": (0.9, 0.4, 0.6),
+    "brown": (0.27, 0.57, 0.78),
+}
+
+
+@pytest.mark.parametrize("background", [(255, 255, 255), (243, 242, 244), (240, 236, 222), (226, 232, 240)])
+@pytest.mark.parametrize("stain", STAINS)
+def test_other_stains_than_hematoxylin_and_eosin_are_tissue(stain, background):
+    for seed in range(3):
+        picture, inside = _stained(STAINS[stain], seed=seed, background=background)
+        assert overlap(tissue_mask(picture), inside) > 0.92
+
+
+def test_flat_gray_on_pure_white_is_tissue():
+    picture = np.full((200, 300, 3), 255, np.uint8)
+    picture[60:140, 80:220] = 150
+    inside = (picture < 255).all(axis=2)
+    assert overlap(tissue_mask(picture), inside) > 0.9
+
+
+def test_brown_with_a_pale_blue_counterstain_is_tissue_whole():
+    blue, inside = _stained(STAINS["a blue counterstain"], least=0.06, most=0.3)
+    brown, _ = _stained(STAINS["brown"], least=0.3, most=0.8, seed=1)
+    picture = np.where((np.arange(450) // 12 % 3 == 0)[None, :, None], brown, blue)
+    assert overlap(tissue_mask(picture), inside) > 0.92
+
+
+def test_marker_beside_another_stain_is_not_tissue():
+    picture, inside = _stained(STAINS["silver"])
+    marker = np.zeros_like(picture)
+    cv2.line(marker, (10, 280), (430, 290), (30, 60, 190), 6)
+    cv2.line(marker, (200, 10), (420, 20), (20, 140, 60), 6)
+    cv2.line(marker, (10, 20), (150, 10), (15, 15, 18), 6)
+    picture = np.where(marker.any(axis=2)[..., None], marker, picture)
+    mask = tissue_mask(picture)
+    assert overlap(mask, inside) > 0.9
+    assert mask[marker.any(axis=2)].mean() < 0.02
+
+
+@pytest.mark.parametrize("color", [(30, 60, 190), (20, 140, 60), (15, 15, 18)])
+def test_marker_on_a_blank_slide_is_not_tissue(color):
+    picture = glass()
+    cv2.line(picture, (20, 30), (280, 170), color, 8)
+    assert tissue_mask(picture).mean() < 0.01
+
+
+def test_a_gray_border_does_not_hide_that_a_slide_is_of_hematoxylin_and_eosin():
+    picture, inside = with_tissue(glass(), radius=25)
+    picture[:, :60] = (60, 60, 60)
+    mask = tissue_mask(picture)
+    assert overlap(mask, inside) > 0.9
+    assert not mask[:, :58].any()
+
+
+def test_uneven_light_on_a_blank_slide_is_not_tissue():
+    picture = (glass() * np.linspace(0.87, 1, 300)[None, :, None]).astype(np.uint8)
+    assert tissue_mask(picture).sum() == 0

@@ -309,8 +309,11 @@ def test_ids_that_are_nearly_one_and_ids_that_are_missing_are_warnings(cohort: P
     _change(cohort, "s3,", "S2,")
     assert main(["index"]) == 0
     warnings = "\n".join(_metrics()["warnings"])
-    assert "patients that differ only by case or blanks: 'P1' and 'p 1'" in warnings
-    assert "slides that differ only by case or blanks: 'S2' and 's2'; on a disk that ignores case" in warnings
+    assert "patients that look alike: 'P1' and 'p 1'" in warnings
+    assert (
+        "slides that look alike: 'S2' and 's2'; they may be one slide, and on a disk that ignores case"
+        in warnings
+    )
     for who in ("P0", "P1", "p 1", "P3"):
         _change(cohort, f"{who},", ",")
     assert main(["index"]) == 0

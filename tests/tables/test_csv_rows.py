@@ -4,6 +4,7 @@ import csv
 import io
 import os
 import string
+import time
 from pathlib import Path
 
 import pytest
@@ -90,7 +91,10 @@ def test_any_bytes_are_a_table_or_one_line_that_names_the_file(tmp_path: Path, c
             "a,b\n1,2\n".encode("utf-16"),
             r"x\.csv: is encoded in UTF-16; save it as csv in UTF-8 \(Excel: CSV",
         ),
-        ("a,b\n1,ü\n".encode("latin-1"), r"x\.csv, row 2: not UTF-8 \(byte 0xfc\); save it as csv in UTF-8"),
+        (
+            "a,b\n1,ü\n".encode("latin-1"),
+            r"x\.csv, row 2: not UTF-8 \(byte 0xfc; 'ü' if .*1252\); save it as csv in UTF-8",
+        ),
         ("a,b\n1,2\n".encode("utf-16-le"), r"x\.csv, row 1: holds a NUL character"),
         (b"a,b\n1,2\n\n3,\x004\n", r"x\.csv, row 4: holds a NUL character"),
         (b"a;b\n1;2\n", r"x\.csv: is separated by semicolons \(';'\); save it with commas"),
@@ -135,4 +139,37 @@ def test_what_is_no_plain_file_is_named_and_not_waited_for(tmp_path: Path, kind:
     else:
         path.symlink_to("/dev/zero")
     with pytest.raises(ValueError, match=rf"x\.csv: is a .*{kind}.*, not a file"):
+        read_rows(path)
+
+
+def test_a_first_line_that_names_the_comma_is_no_row(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("sep=,\nslide_id,path\na,a.tif\n")
+    table = read_rows(path)
+    assert table.to_dict("records") == [{"slide_id": "a", "path": "a.tif"}]
+    assert table.index.tolist() == [3]  # the line in the file
+
+
+def test_a_first_line_that_names_another_separator_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("sep=;\nslide_id;path\na;a.tif\n")
+    with pytest.raises(ValueError, match=r"x\.csv: is separated by semicolons"):
+        read_rows(path)
+
+
+def test_a_hundred_thousand_columns_are_read_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text(",".join(f"c{i}" for i in range(100_000)) + "\n" + ",".join(["1"] * 100_000) + "\n")
+    began = time.process_time()
+    assert read_rows(path).shape == (1, 100_000)
+    assert time.process_time() - began < 20  # a minute and more where each name is looked for in a list
+
+
+@pytest.mark.parametrize(("place", "value"), [(0, "Müller"), (1, "Straße 3"), (2, "5 µm")])
+def test_a_value_of_code_page_1252_is_shown_as_windows_would(tmp_path: Path, place: int, value: str) -> None:
+    path = tmp_path / "x.csv"
+    cells = ["a", "b", "c"]
+    cells[place] = value
+    path.write_bytes(f"x,y,z\n1,2,3\n{','.join(cells)}\n".encode("cp1252"))
+    with pytest.raises(ValueError, match=rf"x\.csv, row 3: not UTF-8 .*'{value}'"):
         read_rows(path)

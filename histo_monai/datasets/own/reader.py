@@ -17,8 +17,16 @@ from histo_monai.datasets.own.slides import MPP, YES, check_split, read_slides, 
 from histo_monai.errors import InputError
 from histo_monai.slides.annotations import log_left_out
 from histo_monai.tables.columns import corpus_table, whole_slide_table
-from histo_monai.tables.manifests import first_row, read_numbers, read_table
+from histo_monai.tables.manifests import (
+    check_classes,
+    check_key,
+    check_texts,
+    first_row,
+    read_numbers,
+    read_table,
+)
 from histo_monai.tables.patches import LabeledDataset, labeled_table
+from histo_monai.tables.texts import come_again
 
 _LOG = logging.getLogger(__name__)
 
@@ -180,6 +188,8 @@ def _listed_patches(path: Path, patch_px: int, processes: int) -> pd.DataFrame:
     rows = pd.Series([f"-row{number:07d}" for number in table.index], index=table.index)
     names = table["path"].where(~of_slide, table["slide_id"] + rows)
     table["patch_id"] = table["patch_id"].where(table["patch_id"] != "", names)
+    if come_again(table, ["patch_id"]).any():
+        check_key(path, table, ["patch_id"])
     table.loc[~of_slide, "path"] = [str(root / name) for name in table.loc[~of_slide, "path"]]
     table.loc[~of_slide, ["y", "x"]] = np.nan
     return table.assign(side_px=table["side_px"].fillna(0))
@@ -202,6 +212,8 @@ def _checked(path: Path) -> pd.DataFrame:
     ):
         table[name] = read_numbers(path, table[name], low, high, expected, whole=name == "side_px")
     _check_labels(path, table)
+    for name in ("patch_id", "patient_id"):
+        check_texts(path, table[name])
     check_split(path, table["split"])
     return table
 
@@ -247,12 +259,7 @@ def _where(root: Path, table: pd.DataFrame, listed: pd.Index, place: int) -> str
 
 
 def _check_labels(path: Path, table: pd.DataFrame) -> None:
-    odd = ~table["label"].map(str.isprintable)
-    if odd.any():
-        row = first_row(odd)
-        raise InputError(
-            f"{path}, row {row}: label is {table.loc[row, 'label']!r}; a class has a name of one line, in letters"
-        )
+    check_classes(path, table["label"])
     has_label, has_score = table["label"] != "", table["score"].notna()
     if has_label.any() and has_score.any():
         row = first_row(has_label if has_score.iloc[0] else has_score)

@@ -11,7 +11,15 @@ from histo_monai.errors import InputError
 from histo_monai.files.processes import map_over_processes
 from histo_monai.storage.reading import check_regular
 from histo_monai.tables.columns import SPLITS
-from histo_monai.tables.manifests import check_names, first_five, first_row, read_numbers, read_table
+from histo_monai.tables.manifests import (
+    check_classes,
+    check_names,
+    check_texts,
+    first_five,
+    first_row,
+    read_numbers,
+    read_table,
+)
 
 COLUMNS = ("slide_id", "path", "patient_id", "mpp", "label", "split", "exhaustive", "sha256")
 YES, NO = "yes", "no"
@@ -36,6 +44,8 @@ def read_slides(root: Path) -> pd.DataFrame:
         )
     table = with_columns(read_table(manifest, needed=("slide_id", "path"), known=COLUMNS), COLUMNS)
     check_names(manifest, table["slide_id"])
+    check_texts(manifest, table["patient_id"])
+    check_classes(manifest, table["label"])
     check_split(manifest, table["split"])
     bare = table["split"] == ""
     if bare.any() and not bare.all():

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from histo_monai.index.audit.ids import similar_ids
+from histo_monai.index.audit.ids import named_missing, similar_ids
 from histo_monai.index.audit.leaks import (
     PRETRAINING,
     check_leaks,
@@ -142,10 +142,13 @@ def _similar(table: pd.DataFrame, corpus: pd.DataFrame, whole_slides: pd.DataFra
         [one for some in every for one in some[column].unique()] for column in ("slide_id", "patient_id")
     )
     return [
+        *named_missing(patients),
         *similar_ids(
             patients, "patients", "if they are one, its patches may be in two splits: write it in one way"
         ),
         *similar_ids(
-            slides, "slides", "on a disk that ignores case their maps would be one file: rename one"
+            slides,
+            "slides",
+            "they may be one slide, and on a disk that ignores case their maps would be one file: rename one",
         ),
     ]

@@ -46,12 +46,21 @@ class Survey:
     centers_yx: NDArray[np.float64]
     squares: Mapping[str, tuple[NDArray[np.float64], float]]
 
-    def drawn(self, slide: Slide, mpp: float) -> Pixels:
+    def tissue(self, slide: Slide) -> NDArray[np.bool_]:
+        """Where there is tissue on a slide that is open, at `tissue_mpp`.
+
+        Raises:
+            SlideError: The slide is damaged.
+        """
+        return tissue_mask(slide.thumbnail(max(self.tissue_mpp, slide.mpp)))
+
+    def drawn(self, slide: Slide, mpp: float, tissue: NDArray[np.bool_]) -> Pixels:
         """What is no tissue is pale, its border a line; centers are dots, squares have the color of their class.
 
         Args:
             slide: Open.
             mpp: Of the picture, µm per px.
+            tissue: See `tissue`.
 
         Returns:
             Shape (h, w, 3), uint8.
@@ -60,9 +69,8 @@ class Survey:
             SlideError: The slide is damaged.
         """
         thumbnail = slide.thumbnail(mpp)
-        found = tissue_mask(slide.thumbnail(max(self.tissue_mpp, slide.mpp))).astype(np.uint8)
         height, width, _ = thumbnail.shape
-        mask = cv2.resize(found, (width, height), interpolation=cv2.INTER_NEAREST)
+        mask = cv2.resize(tissue.astype(np.uint8), (width, height), interpolation=cv2.INTER_NEAREST)
         picture = thumbnail.astype(np.float32)
         picture[mask == 0] += (255 - picture[mask == 0]) * _DIMMED
         out: Pixels = np.ascontiguousarray(np.rint(picture).astype(np.uint8))

@@ -72,3 +72,43 @@ def test_a_table_that_is_a_folder_is_not_called_missing(folder: Path) -> None:
     (folder / "patches.csv").mkdir()
     with pytest.raises(ValueError, match=r"patches\.csv: is a folder, not a file"):
         own.labeled_patches(folder, patch_px=8, region_mpp=1, min_region_fraction=1, num_per_region=1)
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        "\u200b",
+        "\ufeff",
+        "\u200e",
+        "\u2060",
+        "\u200d",
+        "\u00ad",
+        "\u034f",
+        "\u3164",
+        "\u2800",
+        "\ufe0f",
+        "\U000e0100",
+    ],
+)
+@pytest.mark.parametrize("column", ["slide_id", "patient_id", "label"])
+def test_a_character_that_nobody_sees_is_refused_with_the_way_to_write_it(
+    folder: Path, column: str, hidden: str
+) -> None:
+    row = {"slide_id": "a", "path": "a.tif", "patient_id": "P1", "label": "tumor"}
+    row[column] = f"{row[column][0]}{hidden}{row[column][1:]}x"
+    (folder / "slides.csv").write_text(f"{','.join(row)}\n{','.join(row.values())}\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=rf"slides\.csv, row 2: {column} .*holds") as caught:
+        read_slides(folder)
+    assert ascii(hidden) in str(caught.value)
+
+
+@pytest.mark.parametrize("label", ["NA", "N/A", "nan", "NaN", "NULL", "null", "None", "<NA>"])
+def test_a_label_that_reads_as_missing_is_no_class(folder: Path, label: str) -> None:
+    (folder / "slides.csv").write_text(f"slide_id,path,label\na,a.tif,tumor\nb,b.tif,{label}\n")
+    with pytest.raises(ValueError, match=rf"slides\.csv, row 3: label is '{label}', which reads as missing"):
+        read_slides(folder)
+
+
+def test_none_in_small_letters_is_a_class(folder: Path) -> None:
+    (folder / "slides.csv").write_text("slide_id,path,label\na,a.tif,brisk\nb,b.tif,none\n")
+    assert read_slides(folder)["label"].tolist() == ["brisk", "none"]
