@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 _MONAI = re.compile(r"^[$%@]|[%@](?=#|::)|#")
-_MARKDOWN = re.compile(r"[\\`*|\[\]]|<(?=[A-Za-z/!?])|&(?=#?\w+;)")
+_MARKDOWN = re.compile(r"[\\`*~|\[\]]|<(?=[A-Za-z/!?])|&(?=#?\w+;)|(?<![^\W_])_+|_+(?![^\W_])")
 _LONGEST_WORD = 40
 
 
@@ -36,10 +36,12 @@ def monai(value: Any) -> Any:
 
 def markdown(text: str) -> str:
     """A text in one line of Markdown, or in a cell of its tables: no markup, no HTML, no link, no picture."""
-    return _MARKDOWN.sub(lambda match: _MARKUP.get(match[0], f"\\{match[0]}"), printable(text))
+    return _MARKDOWN.sub(
+        lambda match: _HTML.get(match[0]) or re.sub("(.)", r"\\\1", match[0]), printable(text)
+    )
 
 
-_MARKUP = {"<": "&lt;", "&": "&amp;"}
+_HTML = {"<": "&lt;", "&": "&amp;"}
 
 
 def in_script(value: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import warnings
 
 from histo_monai.escapes import printable
 
@@ -26,4 +27,6 @@ def log_to_stderr(level: int = logging.INFO) -> None:
     logging.basicConfig(level=level, handlers=[handler])
     for name in _NOISY:
         logging.getLogger(name).setLevel(logging.WARNING)
+    # A class in letters that the font lacks is drawn as boxes; the table beside the picture has the name.
+    warnings.filterwarnings("ignore", r"Glyph \d+ .*missing from font", UserWarning)
     logging.getLogger("ignite").setLevel(logging.CRITICAL)  # it logs a traceback of what is raised anyway
