@@ -16,6 +16,7 @@ from tests.hostile.kinds import (
     public,
     slides,
     tables,
+    texts,
 )
 
 _MODULES = (
@@ -31,6 +32,7 @@ _MODULES = (
     calls,
     folders,
     public,
+    texts,
 )
 KINDS = tuple(dict.fromkeys(case.kind for module in _MODULES for case in module.cases()))
 
