@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from histo_monai.errors import InputError
+from histo_monai.slides.annotations.content import is_plain
 
 KEPT = ("method", "head", "architecture", "mpps", "encoder", "source", "corpus")
 """Keys of an encoder that a model that started from it has, too."""
@@ -97,7 +98,9 @@ def _are_mpps(value: Any) -> bool:
 def _are_classes(value: Any) -> bool:
     if value is None:
         return True
-    if not isinstance(value, list) or not all(isinstance(name, str) and name.strip() for name in value):
+    if not isinstance(value, list) or not all(
+        isinstance(name, str) and name.strip() and is_plain(name) for name in value
+    ):
         return False
     return len(value) > 0 and len(set(value)) == len(value)
 
@@ -109,7 +112,10 @@ _SIDE: _Rule = (
     "a whole number of pixels, at least 1",
     lambda value: type(value) is int and 0 < value < 2**16,
 )
-_CLASSES: _Rule = ("names of classes, none twice and none empty, or null for a score", _are_classes)
+_CLASSES: _Rule = (
+    "names of classes, one line each, none twice and none empty, or null for a score",
+    _are_classes,
+)
 _ENCODER: dict[str, _Rule] = {
     "name": ("the name of an architecture", lambda value: isinstance(value, str) and 0 < len(value) < 200),
     "img_px": ("a side in px, 32 to 2048", lambda value: type(value) is int and 32 <= value <= 2048),

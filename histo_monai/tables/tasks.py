@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from histo_monai.errors import InputError
+from histo_monai.escapes import markdown
 
 if TYPE_CHECKING:  # takes a second, which stages without a network spare
     import torch
@@ -62,7 +63,8 @@ def of_one_group(table: pd.DataFrame, split: str) -> list[str]:
     groups = _patient_or_slide(table).unique()
     if len(groups) != 1 or len(table) == 1:
         return []
-    return [f"all {split} patches are of {groups[0]}: intervals resample patches and are silent about others"]
+    one = markdown(str(groups[0]))  # The line becomes one of report.md.
+    return [f"all {split} patches are of {one}: intervals resample patches and are silent about others"]
 
 
 def patient_or_slide(table: pd.DataFrame) -> pd.Series:

@@ -20,6 +20,7 @@ from tests.hostile.kinds import (
     regions,
     slides,
     tables,
+    texts,
 )
 
 _MODULES = (
@@ -39,6 +40,7 @@ _MODULES = (
     folders,
     public,
     ids,
+    texts,
 )
 KINDS = tuple(dict.fromkeys(case.kind for module in _MODULES for case in module.cases()))
 
