@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from histo_monai.errors import InputError
+from histo_monai.files.tensors import in_the_way
 from histo_monai.storage import opened, read_json, sealed, whole_file, write_json
 
 FORMAT = (
@@ -89,13 +90,28 @@ def load_into(module: nn.Module, state: Mapping[str, torch.Tensor], prefix: str,
     """Load the tensors whose names begin with `prefix` into `module`, all of them and nothing else.
 
     Raises:
-        InputError: names or shapes differ; the line names `path` and the first of them.
+        InputError: names, shapes or kinds of numbers differ; the line names `path` and the first of them, or what
+            stands before all names.
     """
     part = {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
     want = module.state_dict()
+    before = in_the_way(state, want)
+    if before and before != prefix and not set(part) & set(want):
+        raise InputError(
+            f"{path}: its tensors stand under {before!r}, not {prefix!r}; save them by these names"
+        )
     odd = sorted(set(part) ^ set(want)) or sorted(n for n in want if want[n].shape != part[n].shape)
     if odd:
         raise InputError(
             f"{path}: does not fit {type(module).__name__}: {prefix}{odd[0]} is missing, extra or misshapen"
         )
+    kinds = sorted(name for name in want if not _same_kind(want[name].dtype, part[name].dtype))
+    if kinds:
+        its, right = part[kinds[0]].dtype, want[kinds[0]].dtype
+        raise InputError(f"{path}: {prefix}{kinds[0]} holds {its}, the network has {right} there; save it so")
     module.load_state_dict(part)
+
+
+def _same_kind(one: torch.dtype, other: torch.dtype) -> bool:
+    """Whether numbers of the second can stand for the first; fractions are rounded to the network's own."""
+    return one == other or (one.is_floating_point and other.is_floating_point)
