@@ -18,6 +18,7 @@ from histo_monai import __version__, artifacts
 from histo_monai.datasets.registry import DATASETS
 from histo_monai.environment import torchrun_rank
 from histo_monai.errors import InputError
+from histo_monai.escapes import printable
 from histo_monai.params import check_run, load_params
 from histo_monai.process.failures import machine_failure
 from histo_monai.process.garbage import lasting
@@ -136,7 +137,7 @@ def _printable(line: str) -> str:
     """What a file or an argument brought along: control characters as escapes, thousands of characters left out."""
     if len(line) > _LONGEST:
         line = f"{line[: _LONGEST - 300]} ... {line[-300:]}"
-    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in line)
+    return printable(line)
 
 
 _LONGEST = 900

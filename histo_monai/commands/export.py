@@ -8,7 +8,7 @@ from pathlib import Path
 from histo_monai import artifacts
 from histo_monai.commands.map import Look
 from histo_monai.errors import InputError
-from histo_monai.export.bundle import write_bundle
+from histo_monai.export.bundle import run_command, write_bundle
 from histo_monai.export.onnx import write_onnx
 from histo_monai.export.trunk import write_trunk
 from histo_monai.params import load_params
@@ -31,14 +31,10 @@ def run(model: str, bundle: str | None, onnx: str | None, trunk: str | None, aut
     if bundle:
         seen = {name: getattr(look, name) for name in ("tissue_mpp", "min_tissue_fraction", "batch_size")}
         write_bundle(Path(model), Path(bundle), seen, authors or "not stated")
-        _LOG.info("%s written: python -m monai.bundle run --config_file %s", bundle, _call(bundle))
+        _LOG.info("%s written: %s --slide SLIDE", bundle, run_command(bundle))
     if onnx:
         write_onnx(Path(model), Path(onnx))
         _LOG.info("%s written, and gives what the network gives", onnx)
     if trunk:
         print(write_trunk(Path(model), Path(trunk)))
         _LOG.info("%s written; the lines above load it", trunk)
-
-
-def _call(bundle: str) -> str:
-    return f"{bundle}/configs/inference.json --bundle_root {bundle} --slide SLIDE"

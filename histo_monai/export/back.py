@@ -11,11 +11,11 @@ import torch
 from histo_monai.errors import InputError
 from histo_monai.export.bundle import DESCRIPTION, WEIGHTS, check_bundle
 from histo_monai.files.tensors import read_tensors
-from histo_monai.networks.checkpoint import load_model, save_model
+from histo_monai.networks.checkpoint import load_model, read_description, save_model
 from histo_monai.networks.task_model import from_task_model, load_encoder
-from histo_monai.storage import file_sha256, own_folder, read_json
+from histo_monai.storage import file_sha256, own_folder
 
-_OF_FILE = ("sha256", "description_sha256", "format")
+_OF_FILE = ("sha256", "format")
 _WRAPPERS = ("module.", "model.", "network.")
 
 
@@ -50,7 +50,7 @@ def take_back(source: Path, folder: Path, like: Path | None) -> Path:
     else:
         weights, beside = source, like.with_suffix(".json")
         load_model(like)
-    about = read_json(beside, "it describes the model")
+    about = read_description(beside)
     name = "encoder" if about.get("kind") == "encoder" else "model"
     bare = {key: value for key, value in about.items() if key not in _OF_FILE}
     with own_folder(folder, [weights, beside]) as draft:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ import torch
 
 from histo_monai.engines.maps.models import patches_mpp
 from histo_monai.errors import InputError
+from histo_monai.escapes import markdown
 from histo_monai.export.metadata import inference, metadata
 from histo_monai.networks.card import model_facts
 from histo_monai.networks.task_model import from_task_model
@@ -34,19 +36,24 @@ def write_bundle(model: Path, folder: Path, look: Mapping[str, float | int], aut
         InputError: the model cannot be used, or does not tell the µm/px of its patches.
         OutputError: the folder holds what was not written so.
     """
+    name = folder.absolute().name
+    if "#" in name or not name.isprintable():
+        raise InputError(
+            f"{folder}: MONAI cannot open a bundle whose name holds '#' or a control character; rename it"
+        )
     network, about = from_task_model(model)
     patches_mpp(about, model)
     beside = model.with_suffix(".json")
     whole = {**about, "sha256": read_json(beside, "it describes the model")["sha256"]}
     with own_folder(folder, [model, beside]) as draft:
-        for name in ("configs", "models", "docs"):
-            (draft / name).mkdir()
+        for part in ("configs", "models", "docs"):
+            (draft / part).mkdir()
         write_json(draft / METADATA, metadata(about, authors))
         write_json(draft / INFERENCE, inference(about, look))
         torch.save(network.state_dict(), draft / WEIGHTS)
         shutil.copyfile(beside, draft / DESCRIPTION)
-        (draft / CARD).write_text(_card(whole, folder.name), encoding="utf-8")
-        (draft / LICENSE).write_text(_license(whole), encoding="utf-8")
+        for path, text in ((CARD, _card(whole, name)), (LICENSE, _license(whole))):
+            (draft / path).write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def _license(about: Mapping[str, Any]) -> str:
@@ -57,23 +64,24 @@ def _license(about: Mapping[str, Any]) -> str:
 
 
 def _card(about: Mapping[str, Any], name: str) -> str:
-    facts = "\n".join(f"| {key} | {value} |" for key, value in model_facts(about).items())
-    return f"""# {name}
+    facts = "\n".join(f"| {key} | {markdown(value)} |" for key, value in model_facts(about).items())
+    return f"""# {markdown(name)}
 
 | | |
 |---|---|
 {facts}
 
 ## Map a slide
-    pip install histo_monai
-    python -m monai.bundle run --config_file {name}/{INFERENCE} --bundle_root {name} --slide slide.svs
+    pip install 'histo_monai[export]'
+    {run_command(name)} --slide ./slide.svs
 
-writes `{name}/eval/slide.csv` (scores of cells and where they lie) and `slide.tif` (a map that opens over the slide in
-QuPath). `--mpp 0.25` for slides that do not tell their resolution, `--stride_um` for smaller cells, `--output_dir` for
-another place.
+writes `eval/slide.csv` in the bundle (scores of cells and where they lie) and `slide.tif` (a map that opens over the
+slide in QuPath). `--mpp 0.25` for slides that do not tell their resolution, `--stride_um` for smaller cells,
+`--output_dir` for another place. MONAI runs an argument that begins with `$` as code and reads `@` and `%` as
+references: begin paths with `./` or `/`.
 
 ## Back
-`histo-monai import {name} --folder model` gives `model.safetensors`, as it was exported, or as MONAI has trained it
+`histo-monai import BUNDLE --folder model` gives `model.safetensors`, as it was exported, or as MONAI has trained it
 since.
 
 ## Limits
@@ -86,6 +94,13 @@ _LIMIT = {
     True: "Probabilities are not calibrated unless the results of its project say so.",
     False: "Scores are cut to 0..1.",
 }
+
+
+def run_command(bundle: str) -> str:
+    """The shell command that runs a bundle, without the slide; after `./` no name is code or a number to MONAI."""
+    root = bundle if Path(bundle).is_absolute() else f"./{bundle}"
+    config = shlex.quote(f"{root}/{INFERENCE}")
+    return f"python -m monai.bundle run --config_file {config} --bundle_root {shlex.quote(root)}"
 
 
 def check_bundle(folder: Path) -> None:

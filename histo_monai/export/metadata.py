@@ -6,8 +6,7 @@ import importlib.metadata
 from collections.abc import Mapping
 from typing import Any
 
-from histo_monai import __version__
-from histo_monai.engines.maps.models import mapped_classes
+from histo_monai import __version__, escapes
 from histo_monai.networks.card import INTENDED, pretraining
 
 SCHEMA = (
@@ -22,6 +21,8 @@ _REFERENCE = (
 
 def metadata(about: Mapping[str, Any], authors: str) -> dict[str, Any]:
     """metadata.json of MONAI's bundle specification: every field that it demands, and those that a card has.
+
+    MONAI's parser reads it beside the config: texts are escaped for it.
 
     Args:
         about: the JSON of a fine-tuned model or a student.
@@ -40,8 +41,12 @@ def metadata(about: Mapping[str, Any], authors: str) -> dict[str, Any]:
         "channel_def": {str(number): name for number, name in enumerate(names)},
     }
     what = f"probabilities of {', '.join(names)}" if classes else "a score"
-    metrics = {k: v for k, v in (about.get("metrics") or {}).items() if k.startswith("validation")}
-    return {
+    metrics = {
+        key: value
+        for key, value in (about.get("metrics") or {}).items()
+        if key.startswith("validation") and isinstance(value, int | float)
+    }
+    content = {
         "schema": SCHEMA,
         "version": "1.0.0",
         "changelog": {"1.0.0": "exported"},
@@ -72,17 +77,22 @@ def metadata(about: Mapping[str, Any], authors: str) -> dict[str, Any]:
             "post_processed_outputs": {"pred": {**outputs, "value_range": [0, 1]}},
         },
     }
+    return escapes.monai(content)
 
 
 def inference(about: Mapping[str, Any], look: Mapping[str, float | int]) -> dict[str, Any]:
     """inference.json: `python -m monai.bundle run` over it maps the slide that is named as `--slide`.
 
+    No text of a user stands in it: MONAI's parser runs texts. Names and classes come from the description beside the
+    weights, which the config names.
+
     Args:
         about: as above.
         look: tissue_mpp, min_tissue_fraction and batch_size of a map.
     """
-    classes = list(about["classes"] or [])
-    after = {"softmax": True, "dim": 1} if classes else {"other": "$lambda x: x.float().clamp(0.0, 1.0)"}
+    after = (
+        {"softmax": True, "dim": 1} if about["classes"] else {"other": "$lambda x: x.float().clamp(0.0, 1.0)"}
+    )
     parts = "histo_monai.export.parts"
     return {
         "imports": ["$import torch"],
@@ -93,12 +103,8 @@ def inference(about: Mapping[str, Any], look: Mapping[str, float | int]) -> dict
         "output_dir": "$@bundle_root + '/eval'",
         "workers": 0,
         "device": "$torch.device('cuda:0' if torch.cuda.is_available() else 'cpu')",
-        "network_def": {
-            "_target_": f"{parts}.task_network",
-            "encoder": dict(about["encoder"]),
-            "head": about["head"],
-            "num_outputs": len(classes) or 1,
-        },
+        "description": "$@bundle_root + '/models/model.json'",
+        "network_def": {"_target_": f"{parts}.task_network", "description": "@description"},
         "network": "$@network_def.to(@device)",
         "loader": {
             "_target_": f"{parts}.TissueLoader",
@@ -124,8 +130,7 @@ def inference(about: Mapping[str, Any], look: Mapping[str, float | int]) -> dict
                 "_target_": f"{parts}.MapWriter",
                 "loader": "@loader",
                 "folder": "@output_dir",
-                "classes": classes,
-                "mapped": list(mapped_classes(classes, None)),
+                "description": "@description",
             },
         ],
         "evaluator": {

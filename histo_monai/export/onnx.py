@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import warnings
 from collections.abc import Iterator, Mapping
@@ -39,7 +40,7 @@ def write_onnx(model: Path, path: Path) -> None:
     """Write a graph.
 
     "patches" (n, 3, P, P), float32, 0..1, n free -> "probabilities" (n, K), "score" (n, 1) or "features" (n, D).
-    The file's properties tell the µm/px and the side of the patches, and the classes.
+    The file's properties tell the µm/px and the side of the patches, and the classes (a list in JSON).
 
     Args:
         model: model.safetensors of a fine-tuned model or a student, or encoder.safetensors.
@@ -139,7 +140,7 @@ def _add_properties(path: Path, about: Mapping[str, Any]) -> None:
     told = {
         "patch_px": about["patch_px"],
         "mpp": about.get("mpp") or ", ".join(f"{mpp:g}" for mpp in about["mpps"]),
-        "classes": ", ".join(about.get("classes") or []),
+        "classes": json.dumps(about.get("classes") or []),
         "encoder": about["encoder"]["name"],
         "pixels": "RGB, 0..1; normalization is part of the graph",
     }

@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from ignite.engine import Engine, Events
 
-from histo_monai.engines.maps.models import MapPlan
+from histo_monai.engines.maps.models import MapPlan, mapped_classes
 from histo_monai.engines.maps.stream import SlidePatches
+from histo_monai.escapes import file_words
 from histo_monai.mapping.heatmap import Heatmap, column_of, write_heatmap
 from histo_monai.mapping.tiff_map import write_map
-from histo_monai.networks.encoder import encoder_from
-from histo_monai.networks.task_model import TaskModel
+from histo_monai.networks.task_model import TaskModel, task_model_from
 from histo_monai.storage import check_folder, check_outputs
 
 COLUMN = "model"
 """Of the csv, beside the places of cells; of several classes `model:<class>`."""
 
 
-def task_network(encoder: Mapping[str, Any], head: str, num_outputs: int) -> TaskModel:
-    """A network of a task, its weights random.
+def task_network(description: str) -> TaskModel:
+    """The network of a bundle, its weights random.
 
     Args:
-        encoder: as in the JSON beside a model: name, img_px, num_features, mean, std, weights.
-        head: "linear" or "pair".
-        num_outputs: K, classes; 1 for a score.
+        description: The JSON beside its weights. What a user has written stands there alone: MONAI's parser runs texts
+            of a config.
+
+    Raises:
+        InputError: It is not as it was saved, or describes no model of a task.
     """
-    return TaskModel(encoder_from(encoder), head, num_outputs)
+    return task_model_from(Path(description))[0]
+
+
+def _path(text: str) -> Path:
+    """A path that went through MONAI's parser, which writes "::" for "#"."""
+    path = Path(text)
+    return path if path.exists() else Path(text.replace("::", "#"))
 
 
 class TissueLoader:
@@ -71,7 +78,7 @@ class TissueLoader:
     ) -> None:
         stride_um = patch_px * patch_mpp if stride_um is None else stride_um
         plan = MapPlan(patch_px, patch_mpp, stride_um, tissue_mpp, min_tissue_fraction, batch_size)
-        self.slide = Path(slide)
+        self.slide = _path(slide)
         self.patches = SlidePatches.find(self.slide, mpp, plan)
         self._device, self._workers = torch.device(device), workers
 
@@ -88,26 +95,27 @@ class MapWriter:
     """A handler of MONAI's evaluators: gathers predictions of cells, and writes the map when all are seen.
 
     <slide>.csv and .json: scores of cells and their grid; <slide>.tif, of several classes <slide>.<class>.tif: maps
-    that open over the slide in QuPath.
+    that open over the slide in QuPath. Classes stand in names of files as `escapes.file_words` writes them.
 
     Args:
         loader: of the slide.
         folder: where to write.
-        classes: of the model, in the order of its outputs; none for a score.
-        mapped: those to be mapped; of a score none.
+        description: see `task_network`; its classes are mapped, tumor alone where that is one of two.
 
     Raises:
+        InputError: see `task_network`.
         OutputError: a file of that name is there already.
     """
 
-    def __init__(
-        self, loader: TissueLoader, folder: str, classes: Sequence[str], mapped: Sequence[str]
-    ) -> None:
+    def __init__(self, loader: TissueLoader, folder: str, description: str) -> None:
         self._patches = loader.patches
+        classes = task_model_from(Path(description))[1]["classes"]
+        mapped = mapped_classes(classes, None)
         self._path = Path(folder) / f"{loader.slide.stem}.csv"
-        self._columns = [list(classes).index(name) for name in mapped] if classes else [0]
+        self._columns = [classes.index(name) for name in mapped] if classes else [0]
         self._names = [column_of(COLUMN, name) for name in mapped] if len(mapped) > 1 else [COLUMN]
-        suffixes = [f".{name}.tif" for name in mapped] if len(mapped) > 1 else [".tif"]
+        words = file_words(mapped).values()
+        suffixes = [f".{word}.tif" for word in words] if len(mapped) > 1 else [".tif"]
         self._maps = [self._path.with_suffix(suffix) for suffix in suffixes]
         check_folder(self._path.parent)
         check_outputs([self._path, self._path.with_suffix(".json"), *self._maps], [loader.slide], written={})

@@ -57,7 +57,7 @@ def write_trunk(model: Path, path: Path) -> str:
     return "\n".join(
         [
             f"network = {build}",
-            f'network.load_state_dict(safetensors.torch.load_file("{path}"))',
+            f"network.load_state_dict(safetensors.torch.load_file({json.dumps(str(path))}))",
             f"mean, std = (torch.tensor(x).view(3, 1, 1) for x in ({mean}, {std}))",
             f"features = network.eval()((patches - mean) / std)  # RGB, 0..1, (n, 3, {about['patch_px']}, "
             f"{about['patch_px']}) -> (n, {encoder.num_features})",

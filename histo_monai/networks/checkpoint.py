@@ -57,7 +57,7 @@ def load_model(path: str | Path) -> tuple[dict[str, torch.Tensor], dict[str, Any
     if not path.is_file():
         raise InputError(f"{path}: no such model; run the stage that makes it, or `dvc pull`")
     beside = path.with_suffix(".json")
-    description = _description(beside)
+    description = read_description(beside)
     content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != description.pop("sha256", None):
         raise InputError(f"{path}: not the bytes that {beside.name} describes (SHA-256 differs); {_MEND}")
@@ -73,7 +73,12 @@ def load_model(path: str | Path) -> tuple[dict[str, torch.Tensor], dict[str, Any
     return tensors, description
 
 
-def _description(path: Path) -> dict[str, Any]:
+def read_description(path: Path) -> dict[str, Any]:
+    """The JSON beside a model as it was saved, the digest of the tensors' file (`sha256`) in it, that of itself not.
+
+    Raises:
+        InputError: it is missing, is not JSON, has another format than this code reads, or is not as it was saved.
+    """
     description = read_json(path, f"it describes the model; {_MEND}")
     written_as = description.get("format")
     if written_as != FORMAT:
@@ -81,6 +86,10 @@ def _description(path: Path) -> dict[str, Any]:
         mend = "update histo_monai" if newer else "run the stage that makes it again"
         raise InputError(f"{path}: format {written_as!r}, this version reads {FORMAT}; {mend}")
     whole = opened(description, _SEAL)
+    if _SEAL not in description:
+        raise InputError(
+            f"{path}: has no seal ({_SEAL}), so nobody knows whether it is as it was saved; {_MEND}"
+        )
     if whole is None:
         raise InputError(f"{path}: not the description that was saved (SHA-256 differs); {_MEND}")
     return whole

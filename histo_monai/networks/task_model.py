@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from histo_monai.errors import InputError
-from histo_monai.networks.checkpoint import load_into, load_model
+from histo_monai.networks.checkpoint import load_into, load_model, read_description
 from histo_monai.networks.description import KEPT, check_encoder, check_task_model
 from histo_monai.networks.encoder import Encoder, encoder_from
 from histo_monai.networks.heads import PAIR_FEATURES, PairMLP
@@ -156,11 +156,25 @@ def from_task_model(path: str | Path) -> tuple[TaskModel, dict[str, Any]]:
     """
     path = Path(path)
     state, description = load_model(path)
-    check_task_model(description, HEADS, path)
-    encoder = _encoder(description, path)
-    model = TaskModel(encoder, description["head"], num_outputs(description["classes"]))
+    model = _task_model(description, path)
     load_into(model, state, "", path)
     return model, description
+
+
+def task_model_from(path: Path) -> tuple[TaskModel, dict[str, Any]]:
+    """The network that a JSON beside a fine-tuned model or a student describes, its weights random, and the JSON.
+
+    Raises:
+        InputError: the JSON is missing, not as it was saved, or not of a model of a task; names it.
+    """
+    description = read_description(path)
+    return _task_model(description, path), description
+
+
+def _task_model(description: Mapping[str, Any], path: Path) -> TaskModel:
+    check_task_model(description, HEADS, path)
+    encoder = _encoder(description, path)
+    return TaskModel(encoder, description["head"], num_outputs(description["classes"]))
 
 
 def load_encoder(path: str | Path) -> tuple[Encoder, dict[str, Any]]:

@@ -8,6 +8,8 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 
+from histo_monai import escapes
+
 RIGHT, WRONG, PLAIN = "#1a7f37", "#b2182b", "#777777"
 
 _GAP, _LINE = 0.06, 0.13
@@ -69,5 +71,6 @@ class Sheet:
     def pixels(self) -> np.ndarray:
         """The picture, Shape (H, W, 3), uint8."""
         canvas = FigureCanvasAgg(self._figure)
+        escapes.figure(self._figure)
         canvas.draw()
         return np.asarray(canvas.buffer_rgba())[..., :3].copy()

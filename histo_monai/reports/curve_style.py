@@ -11,6 +11,7 @@ import matplotlib as mpl
 import pandas as pd
 from matplotlib.figure import Figure
 
+from histo_monai import escapes
 from histo_monai.comparison.rows import Row
 from histo_monai.errors import InputError
 from histo_monai.reports.drawing import INK, PALE
@@ -122,6 +123,7 @@ def save(figure: Figure, stem: Path) -> tuple[Path, Path]:
     """
     stem.parent.mkdir(parents=True, exist_ok=True)
     png, svg = (stem.with_name(f"{stem.name}.{suffix}") for suffix in ("png", "svg"))
+    escapes.figure(figure)
     figure.draw_without_rendering()  # The layout settles in a second pass where names are long.
     with mpl.rc_context({"svg.hashsalt": "histo_monai"}):
         figure.savefig(png, dpi=150, metadata={"Software": None})

@@ -8,6 +8,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
+from histo_monai import escapes
+
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """Okabe & Ito 2008: colors that color-blind eyes tell apart."""
 INK, GRAY, PALE = "#333333", "#767676", "#b0b0b0"
@@ -35,6 +37,7 @@ def plain(axis: Axes) -> None:
 def drawn(figure: Figure) -> np.ndarray:
     """The pixels of a figure, (H, W, 3) uint8."""
     canvas = FigureCanvasAgg(figure)
+    escapes.figure(figure)
     figure.draw_without_rendering()  # The layout settles in a second pass where names are long.
     canvas.draw()
     return np.asarray(canvas.buffer_rgba())[..., :3].copy()

@@ -209,7 +209,7 @@ def _agreement(truth: np.ndarray, predicted: np.ndarray) -> str:
     icc = intraclass_correlation(np.column_stack([truth, predicted]))
     return (
         f"ICC(2,1) {icc.value:.3f} ({icc.low:.3f}–{icc.high:.3f})\n"
-        f"$P_K$ {prediction_probability(truth, predicted):.3f}"
+        f"Pₖ {prediction_probability(truth, predicted):.3f}"
         f"   MAE {mean_absolute_error(truth, predicted):.3f}   n = {len(truth):,}"
     )
 

@@ -124,7 +124,11 @@ def test_a_bundle_maps_a_slide_with_the_same_scores(model: Path, slide: Path, tm
     several = sorted(f"{slide.stem}.{name.removeprefix('model:')}.tif" for name in ours.values)
     assert maps == wanted.get("".join(ours.values), several)
     with pytest.raises(OutputError, match="exists, and this command did not write it"):
-        MapWriter(TissueLoader(str(slide), SIDE, MPP, **LOOK), str(bundle / "eval"), [], [])
+        MapWriter(
+            TissueLoader(str(slide), SIDE, MPP, **LOOK),
+            str(bundle / "eval"),
+            str(bundle / "models/model.json"),
+        )
 
 
 @pytest.mark.slow
@@ -140,7 +144,7 @@ def test_onnx_gives_the_same_numbers_on_patches_and_on_a_slide(
     loader = TissueLoader(str(slide), SIDE, MPP, **LOOK)  # type: ignore[arg-type]  # one is a whole number
     ours = _map(model, slide)
     about = {entry.key: entry.value for entry in onnx.load(graph).metadata_props}
-    classes = about["classes"].split(", ") if about["classes"] else []
+    classes = json.loads(about["classes"])
     found = np.empty((len(ours.cells), len(classes) or 1), np.float32)
     for batch in loader:
         found[batch["cell"].numpy()] = predict(graph, batch["image"].numpy())
@@ -174,6 +178,7 @@ def test_metadata_has_every_field_that_the_specification_demands(model: Path, tm
         str(tmp_path / "bundle/configs/metadata.json"),
         str(tmp_path / "bundle/configs/inference.json"),
         device="cpu",
+        bundle_root=str(tmp_path / "bundle"),
     )
     del about["authors"]
     (tmp_path / "worse.json").write_text(json.dumps(about))

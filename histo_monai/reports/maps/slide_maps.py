@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from matplotlib import image
 from numpy.typing import NDArray
 
 from histo_monai.diagnosis.detections import find_detections, find_regions
+from histo_monai.escapes import file_words
 from histo_monai.mapping.heatmap import Heatmap, column_of
 from histo_monai.mapping.tiff_map import write_map
 from histo_monai.reports.maps.mosaic import mask_picture
@@ -23,8 +23,6 @@ from histo_monai.storage import whole_file
 
 Pixels = NDArray[np.uint8]
 
-_LONGEST = 40
-"""Characters of a class in the name of a file."""
 FEWEST_PX, MOST_PX = 640, 1600
 """Of an overlay's longer side: a smaller slide is shown finer, as far as it goes, and a larger one coarser."""
 
@@ -67,15 +65,7 @@ class MapStyle:
         """Class (empty for a map of one class, or of a score) -> what the name of its map has before the suffix."""
         if len(self.classes) < 2:
             return {"": ""}
-        parts: dict[str, str] = {}
-        for label in self.classes:
-            word = re.sub(r"[^\w-]+", "_", label).strip("_")[:_LONGEST] or "class"
-            taken = {part.casefold() for part in parts.values()}
-            number = next(
-                n for n in range(1, len(self.classes) + 2) if _part(word, n).casefold() not in taken
-            )
-            parts[label] = _part(word, number)
-        return parts
+        return {label: f".{word}" for label, word in file_words(self.classes).items()}
 
 
 @dataclass(frozen=True)
@@ -127,10 +117,6 @@ class SlidePicture:
     def blended(self, heatmap: Heatmap, model: str, classes: Sequence[str]) -> Pixels:
         """The thumbnail under the map, with the reference's outline."""
         return blend(self.thumbnail, self.mpp, heatmap, model, regions=self.reference, classes=classes)
-
-
-def _part(word: str, number: int) -> str:
-    return f".{word}" if number == 1 else f".{word}-{number}"
 
 
 def write_slide_maps(

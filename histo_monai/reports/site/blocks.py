@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +10,8 @@ from typing import Any, ClassVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
+
+from histo_monai.escapes import in_script
 
 TEMPLATE, STYLE, SCRIPT, VIEWER_SCRIPT = "page.html", "report.css", "report.js", "viewer.js"
 HERE = Path(__file__).resolve().parent
@@ -181,8 +182,8 @@ def render(title: str, subtitle: str, sections: Sequence[Section], scripts: Sequ
         subtitle=subtitle,
         sections=sections,
         scripts=scripts,
-        charts=_in_script(charts),
-        slides=_in_script([dict(entry) for viewer in slides for entry in viewer.slides]),
+        charts=in_script(charts),
+        slides=in_script([dict(entry) for viewer in slides for entry in viewer.slides]),
     )
 
 
@@ -194,8 +195,3 @@ def _marked(text: str) -> Markup:
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if i % 2 else part for i, part in enumerate(parts)
     )
-
-
-def _in_script(value: Any) -> str:
-    """JSON that cannot end the element of the page that it stands in."""
-    return json.dumps(value, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from histo_monai.escapes import in_script
 from histo_monai.mapping.heatmap import Heatmap
 from histo_monai.reports.site.tiles import FORMAT, TILE_PX, Pyramid
 from histo_monai.slides.annotations import Point, Region
@@ -81,7 +81,7 @@ def slide_script(
         "outlines": [_outline(region, scale) for region in largest],
         "detections": {name: _places(points, scale) for name, points in detections.items()},
     }
-    return f"histoSlide({_json(slide_id)},{_json(content)});\n"
+    return f"histoSlide({in_script(slide_id)},{in_script(content)});\n"
 
 
 def _packed(raster: NDArray[np.float32]) -> str:
@@ -113,7 +113,3 @@ def _places(points: Sequence[Point], scale: float) -> list[dict[str, float]]:
 
 def _side(region: Region) -> float:
     return float((region.exterior_yx.max(axis=0) - region.exterior_yx.min(axis=0)).max())
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
