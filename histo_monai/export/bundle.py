@@ -14,7 +14,7 @@ from histo_monai.engines.maps.models import patches_mpp
 from histo_monai.errors import InputError
 from histo_monai.escapes import markdown
 from histo_monai.export.metadata import inference, metadata
-from histo_monai.networks.card import model_facts
+from histo_monai.networks.card import CARD_SHAPE, model_facts
 from histo_monai.networks.task_model import from_task_model
 from histo_monai.storage import own_folder, read_json, write_json
 
@@ -44,7 +44,7 @@ def write_bundle(model: Path, folder: Path, look: Mapping[str, float | int], aut
     network, about = from_task_model(model)
     patches_mpp(about, model)
     beside = model.with_suffix(".json")
-    whole = {**about, "sha256": read_json(beside, "it describes the model")["sha256"]}
+    whole = read_json(beside, "run its stage again", {**CARD_SHAPE, "dataset": str, "stage": str})
     with own_folder(folder, [model, beside]) as draft:
         for part in ("configs", "models", "docs"):
             (draft / part).mkdir()

@@ -79,7 +79,7 @@ def read_description(path: Path) -> dict[str, Any]:
     Raises:
         InputError: it is missing, is not JSON, has another format than this code reads, or is not as it was saved.
     """
-    description = read_json(path, f"it describes the model; {_MEND}")
+    description = read_json(path, f"it describes the model; {_MEND}", {})
     written_as = description.get("format")
     if written_as != FORMAT:
         newer = isinstance(written_as, int) and written_as > FORMAT
