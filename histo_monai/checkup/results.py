@@ -95,7 +95,8 @@ def _record(path: Path) -> tuple[list[Finding], dict[str, Any] | None]:
     try:
         content = read_json(path, _AGAIN, {})
     except InputFileError as error:
-        return [Finding("FAIL", str(path), str(error).removeprefix(f"{path}: "))], None
+        message = str(error).removeprefix(f"{path}: ").removesuffix(f"; {_AGAIN}")
+        return [Finding("FAIL", str(path), message, _AGAIN)], None
     record = opened(content, RECORD_SEAL)
     if record is None:
         why = (

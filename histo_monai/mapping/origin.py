@@ -27,9 +27,9 @@ CSV_SHA256 = "csv_sha256"
 
 ORIGIN_SHAPE = {
     "slide_bytes": COUNT,
-    "slide_sample_sha256": SHA256,
+    "slide_sample_sha256": str,
     "slide_mpp": POSITIVE,
-    "model_sha256": {str: SHA256},
+    "model_sha256": {str: str},
     "classes": [str],
     "settings": {str: float},
 }

@@ -7,6 +7,7 @@ from tests.hostile.kinds import (
     annotations,
     archives,
     calls,
+    doors,
     folders,
     leaks,
     manifests,
@@ -29,6 +30,7 @@ _MODULES = (
     tables,
     models,
     calls,
+    doors,
     folders,
     public,
 )
