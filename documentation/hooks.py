@@ -21,7 +21,13 @@ API = {
     "slides": ["slides"],
     "slides.annotations": ["slides.annotations"],
     "transforms": ["transforms.views", "transforms.supervised", "transforms.randaugment"],
-    "networks": ["networks.task_model", "networks.encoder", "networks.weights", "networks.heads"],
+    "networks": [
+        "networks.task_model",
+        "networks.encoder",
+        "networks.weights",
+        "files.tensors",
+        "networks.heads",
+    ],
     "losses": ["losses"],
     "metrics": ["metrics"],
     "comparison": [

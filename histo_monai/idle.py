@@ -81,4 +81,6 @@ def why_idle(folder: Path) -> str:
     Raises:
         InputError: there is no metrics.json that can be read.
     """
-    return str(read_json(folder / artifacts.METRICS, "run its stage again").get(REASON, ""))
+    return str(
+        read_json(folder / artifacts.METRICS, "run its stage again", {f"{REASON}?": str}).get(REASON, "")
+    )

@@ -26,11 +26,32 @@ from histo_monai.errors import InputError
 from histo_monai.params import Params
 from histo_monai.process.precision import asked_precision
 from histo_monai.settings.reader import as_tree
-from histo_monai.storage import file_sha256, identify, sealed, write_json
+from histo_monai.storage import RECORD_SEAL, file_sha256, identify, sealed, write_json
+from histo_monai.storage.shapes import COUNT, SHA256
+from histo_monai.storage.shapes import FILES as FILES_SHAPE
 
-SEAL = "record_sha256"
 FILES = "files"
-"""Keys of a record: its digest, and the digests of the files that it lists."""
+"""Key of a record: the digests of the files that it lists."""
+
+PROVENANCE_SHAPE = {
+    "git_commit": (str, None),
+    "git_dirty": (bool, None),
+    "code_sha256": str,
+    "params_sha256": (str, None),
+    "inputs": {str: SHA256},
+    "slides": {str: SHA256},
+    "images?": {"num_files": COUNT, "sha256": SHA256},
+    "packages": {str: (str, None)},
+    "precision?": str,
+}
+"""Of what `made_from` gives, see `storage.shapes`."""
+
+RECORD_SHAPE = {
+    FILES: FILES_SHAPE,
+    "provenance?": PROVENANCE_SHAPE,
+    "slide?": {"path": str, "size": COUNT, "mtime_ns": int, "sample_sha256": SHA256},
+}
+"""Of metrics.json and of the records of `storage.outputs`."""
 
 PACKAGES = (
     *("torch", "torchvision", "monai", "pytorch-ignite", "cucim", "openslide-python", "numpy", "pandas"),
@@ -120,7 +141,7 @@ def write_metrics(
     if summary is not None:
         write_json(folder / artifacts.SUMMARY, summary)
     record = {**metrics, "provenance": dict(provenance), FILES: output_digests(folder)}
-    write_json(folder / artifacts.METRICS, sealed(record, SEAL))
+    write_json(folder / artifacts.METRICS, sealed(record, RECORD_SEAL))
 
 
 def output_digests(folder: Path) -> dict[str, str]:

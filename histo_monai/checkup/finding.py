@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
+from histo_monai.escapes import printable
+
 Status = Literal["PASS", "WARN", "FAIL"]
 
 
@@ -30,7 +32,8 @@ class Finding:
     def line(self, width: int = 0) -> str:
         """For a terminal; `width` characters for `what`."""
         remedy = f"; {self.remedy}" if self.remedy else ""
-        return " ".join(f"{self.status}  {self.what:<{width}}  {self.message}{remedy}".splitlines())
+        line = " ".join(f"{self.status}  {self.what:<{width}}  {self.message}{remedy}".splitlines())
+        return printable(line)
 
 
 def print_findings(findings: Sequence[Finding], *, as_json: bool) -> int:

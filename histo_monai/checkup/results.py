@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +15,9 @@ from histo_monai.errors import InputError
 from histo_monai.files.csv_values import read_texts
 from histo_monai.networks.checkpoint import load_model
 from histo_monai.params import load_params
-from histo_monai.provenance import FILES, SEAL, image_digest, package_versions, params_sha256
-from histo_monai.storage import file_sha256, identify, opened
+from histo_monai.provenance import FILES, RECORD_SHAPE, image_digest, package_versions, params_sha256
+from histo_monai.storage import RECORD_SEAL, InputFileError, file_sha256, identify, opened, read_json
+from histo_monai.storage.shapes import misfit
 from histo_monai.tables.patches import read_patches
 
 RECORDS = (artifacts.METRICS, "written.json", "*.map.json")
@@ -69,9 +69,8 @@ def _is_lost(path: Path) -> bool:
     """Whether a JSON describes a model that is not there."""
     if path.with_suffix(".safetensors").is_file():
         return False
-    with contextlib.suppress(OSError, ValueError, RecursionError):
-        description = json.loads(path.read_bytes())
-        return isinstance(description, dict) and "description_sha256" in description
+    with contextlib.suppress(InputFileError):
+        return "description_sha256" in read_json(path, "", {})
     return False
 
 
@@ -93,16 +92,22 @@ class _Checked:
 def _record(path: Path) -> tuple[list[Finding], dict[str, Any] | None]:
     """Problems of a record, or one line that it has none; the provenance that it names."""
     try:
-        content = json.loads(path.read_bytes())
-        record = opened(content, SEAL) if isinstance(content, dict) else None
-    except (OSError, ValueError, RecursionError) as error:
-        return [Finding("FAIL", str(path), f"cannot be read ({error})", _AGAIN)], None
+        content = read_json(path, _AGAIN, {})
+    except InputFileError as error:
+        message = str(error).removeprefix(f"{path}: ").removesuffix(f"; {_AGAIN}")
+        return [Finding("FAIL", str(path), message, _AGAIN)], None
+    record = opened(content, RECORD_SEAL)
     if record is None:
-        why = "not the record that was written (SHA-256 differs)" if SEAL in content else "is not sealed"
+        why = (
+            "not the record that was written (SHA-256 differs)" if RECORD_SEAL in content else "is not sealed"
+        )
         return [Finding("FAIL", str(path), why, _AGAIN)], None
-    files, provenance = record.get(FILES), record.get("provenance", {})
-    if not isinstance(files, dict) or not isinstance(provenance, dict):
-        return [Finding("FAIL", str(path), "lists no files, or not as a record does", _AGAIN)], None
+    fault = misfit(record, RECORD_SHAPE)
+    if fault:
+        return [
+            Finding("FAIL", str(path), f"sealed, but not as this project writes it: {fault}", _AGAIN)
+        ], None
+    files, provenance = record[FILES], record.get("provenance", {})
     checked = _Checked()
     for name, digest in files.items():
         _check_file(checked, path, path.parent / name, digest)
@@ -175,12 +180,12 @@ def _check_images(checked: _Checked, record: Path, recorded: Mapping[str, Any], 
 def _check_map(checked: _Checked, path: Path, record: Mapping[str, Any]) -> None:
     """The slide of a map, where it still lies where it lay."""
     slide = record.get("slide")
-    if not isinstance(slide, dict) or "sample_sha256" not in slide:
+    if slide is None:
         return
     try:
-        now = identify(Path(str(slide.get("path")))).sample_sha256
-    except OSError:
-        checked.missing.append(str(slide.get("path")))
+        now = identify(Path(slide["path"])).sample_sha256
+    except (OSError, ValueError):
+        checked.missing.append(slide["path"])
         return
     right = now == slide["sample_sha256"]
     checked.add("slide", right, path, f"made from another {slide['path']} than lies there", "map it again")

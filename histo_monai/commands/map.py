@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import shutil
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,7 @@ from histo_monai.environment import Environment, read_environment, torchrun_rank
 from histo_monai.errors import InputError
 from histo_monai.mapping.blocks import whole_stride
 from histo_monai.mapping.heatmap import read_heatmap
-from histo_monai.mapping.origin import MADE_FROM, Origins, slide_identity
+from histo_monai.mapping.origin import MADE_FROM, ORIGIN_SHAPE, Origins, slide_identity
 from histo_monai.networks.task_model import from_task_model
 from histo_monai.params import Params, load_params
 from histo_monai.params.slide_sections import DetectionParams
@@ -36,6 +35,7 @@ MARK = ".map"
 """Stands before the suffix of every file that is written: no slide is called so."""
 
 DRAWN_AS = "drawn_as"
+_SHAPE = {MADE_FROM: ORIGIN_SHAPE, DRAWN_AS: {str: object}}
 LOCK, UNFINISHED = ".map.lock", ".map.unfinished"
 
 
@@ -216,7 +216,7 @@ def _left_to_do(
     to_map, to_draw = [], []
     for job in jobs:
         path = _record(folder, job)
-        record = storage.read_record(path)
+        record = storage.read_record(path, _SHAPE)
         if record is None:
             to_map.append(job)
             continue
@@ -237,7 +237,7 @@ def _check_one_look(folder: Path, jobs: Sequence[SlideJob], origins: Origins) ->
     ours = {_record(folder, job).name for job in jobs}
     now = origins.of(jobs[0].path, jobs[0].mpp, jobs[0].models)
     for path in sorted(folder.glob(f"*{MARK}.json")):
-        record = storage.read_record(path) if path.name not in ours else None
+        record = storage.read_record(path, _SHAPE) if path.name not in ours else None
         odd = now.other_look(record[MADE_FROM]) if record else []
         if odd:
             raise InputError(
@@ -251,7 +251,7 @@ def _publish(
 ) -> None:
     """Draw a mapped slide, and put all of it in its place."""
     work = folder / UNFINISHED
-    about = json.loads((work / f"{job.slide_id}.json").read_bytes())
+    about = storage.read_json(work / f"{job.slide_id}.json", f"remove {work}", {MADE_FROM: ORIGIN_SHAPE})
     heatmap = read_heatmap(work / f"{job.slide_id}.csv")
     picture = SlidePicture.read(job.path, heatmap, style, [])
     title = job.slide_id.removesuffix(MARK)

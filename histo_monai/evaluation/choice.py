@@ -40,6 +40,14 @@ class Choice:
         return {"chosen": self.chosen, "measure": self.measure, "difference": self.difference.as_dict()}
 
 
+CHOICE_SHAPE = {
+    "chosen": str,
+    "measure?": str,
+    "difference?": {"value": float, "low?": (float, None), "high?": (float, None)},
+    "start_share?": float,
+}
+
+
 def read_choice(path: Path) -> dict[str, Any]:
     """What `Choice.as_dict` gave, from JSON.
 
@@ -47,7 +55,7 @@ def read_choice(path: Path) -> dict[str, Any]:
         InputError: the file is missing, or is another; names it.
     """
     mend = "run the consistency stage again"
-    choice = read_json(path, mend, keys=("chosen",))
+    choice = read_json(path, mend, CHOICE_SHAPE)
     if choice["chosen"] not in MODELS:
         names = " or ".join(MODELS)
         raise InputError(f"{path}: chosen is {repr(choice['chosen'])[:80]}, expected {names}; {mend}")

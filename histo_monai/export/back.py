@@ -10,9 +10,9 @@ import torch
 
 from histo_monai.errors import InputError
 from histo_monai.export.bundle import DESCRIPTION, WEIGHTS, check_bundle
+from histo_monai.files.tensors import read_tensors
 from histo_monai.networks.checkpoint import load_model, read_description, save_model
 from histo_monai.networks.task_model import from_task_model, load_encoder
-from histo_monai.networks.weights import read_tensors
 from histo_monai.storage import file_sha256, own_folder
 
 _OF_FILE = ("sha256", "format")

@@ -14,7 +14,7 @@ from histo_monai.engines.maps.models import patches_mpp
 from histo_monai.errors import InputError
 from histo_monai.escapes import markdown
 from histo_monai.export.metadata import inference, metadata
-from histo_monai.networks.card import model_facts
+from histo_monai.networks.card import CARD_SHAPE, model_facts
 from histo_monai.networks.checkpoint import read_description
 from histo_monai.networks.task_model import from_task_model
 from histo_monai.storage import own_folder, write_json
@@ -45,7 +45,7 @@ def write_bundle(model: Path, folder: Path, look: Mapping[str, float | int], aut
     network, about = from_task_model(model)
     patches_mpp(about, model)
     beside = model.with_suffix(".json")
-    whole = read_description(beside)
+    whole = read_description(beside, {**CARD_SHAPE, "dataset": str, "stage": str})
     with own_folder(folder, [model, beside]) as draft:
         for part in ("configs", "models", "docs"):
             (draft / part).mkdir()

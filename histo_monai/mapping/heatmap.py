@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from histo_monai.errors import InputError
 from histo_monai.files.csv_values import read_varied_csv
 from histo_monai.mapping.grid import Grid
-from histo_monai.mapping.origin import MADE_FROM, Origin
-from histo_monai.storage import read_json, whole_file, write_json
+from histo_monai.mapping.origin import CSV_SHA256, MADE_FROM, Origin
+from histo_monai.storage import RECORD_SEAL, file_sha256, read_json, sealed, whole_file, write_json
+from histo_monai.storage.shapes import COUNT, POSITIVE
 
 PLACE_COLUMNS = ("row", "column", "y", "x", "tissue")
 """Columns of a csv of scores before those of the models: cell, its center in level-0 pixels, its tissue fraction."""
@@ -24,6 +25,14 @@ def column_of(model: str, label: str = "") -> str:
     """Name of the column with a model's values: that of the model, and of the class where several are mapped."""
     return f"{model}:{label}" if label else model
 
+
+_SHAPE = {
+    "stride_um": POSITIVE,
+    "slide_mpp": POSITIVE,
+    "size_yx": [COUNT],
+    "models": [str],
+    "num_cells": COUNT,
+}
 
 SEEN = "_seen"
 """Ends the name of a column that holds predictions of a model for a slide that it was trained on."""
@@ -59,8 +68,8 @@ class Heatmap:
 def write_heatmap(path: Path, heatmap: Heatmap, origin: Origin | None = None) -> None:
     """Write a csv of scores and beside it the same name with `.json`, the grid; each appears whole or not at all.
 
-    The json is written last: where it stands, the csv is complete. Columns: `PLACE_COLUMNS` and those of the values;
-    centers with two decimals, values with six digits.
+    The json is written last: where it stands, the csv is complete. It holds the SHA-256 of the csv, and its own.
+    Columns: `PLACE_COLUMNS` and those of the values; centers with two decimals, values with six digits.
 
     Args:
         path: The csv. A json that is there already goes first, so that it never stands beside another csv.
@@ -82,8 +91,9 @@ def write_heatmap(path: Path, heatmap: Heatmap, origin: Origin | None = None) ->
         "models": list(heatmap.values),
         "num_cells": len(heatmap.cells),
         **({MADE_FROM: origin.as_dict()} if origin else {}),
+        CSV_SHA256: file_sha256(path),
     }
-    write_json(path.with_suffix(".json"), about)
+    write_json(path.with_suffix(".json"), sealed(about, RECORD_SEAL))
 
 
 def read_heatmap(path: str | Path) -> Heatmap:
@@ -94,7 +104,7 @@ def read_heatmap(path: str | Path) -> Heatmap:
     """
     path = Path(path)
     try:
-        about = read_json(path.with_suffix(".json"), "it describes the scores")
+        about = read_json(path.with_suffix(".json"), "it describes the scores", _SHAPE)
         table = read_varied_csv(path, stage="heatmap")
         models = list(about["models"])
         wanted = [*PLACE_COLUMNS, *models]

@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from histo_monai.slides import SlideError, open_slide
-from histo_monai.storage import FileIdentity, file_sha256, identify
+from histo_monai.storage import (
+    RECORD_SEAL,
+    FileIdentity,
+    InputFileError,
+    file_sha256,
+    identify,
+    opened,
+    read_json,
+)
+from histo_monai.storage.shapes import COUNT, POSITIVE, SHA256
 
 MADE_FROM = "made_from"
 """Key of the origin in the json of a map."""
+
+CSV_SHA256 = "csv_sha256"
+"""Key of the digest of the csv in the json of a map."""
+
+ORIGIN_SHAPE = {
+    "slide_bytes": COUNT,
+    "slide_sample_sha256": str,
+    "slide_mpp": POSITIVE,
+    "model_sha256": {str: str},
+    "classes": [str],
+    "settings": {str: float},
+}
+"""Of `Origin.as_dict`, see `storage.shapes`."""
 
 
 @dataclass(frozen=True)
@@ -109,12 +130,14 @@ def slide_identity(path: Path) -> FileIdentity:
 
 
 def read_origin(path: Path) -> dict[str, Any] | None:
-    """What a map was made from, by the json beside its csv; None where it is not known, or the map is not whole."""
+    """What a map was made from, by the json beside its csv; None where it is not known, or either is not as written."""
     if not (path.is_file() and path.with_suffix(".csv").is_file()):
         return None
     try:
-        about = json.loads(path.read_bytes())
-        origin = about[MADE_FROM]
-    except (ValueError, RecursionError, KeyError, TypeError):
+        about = read_json(path, "", {MADE_FROM: ORIGIN_SHAPE, CSV_SHA256: SHA256})
+    except InputFileError:
         return None
-    return origin if isinstance(origin, dict) else None
+    is_whole = opened(about, RECORD_SEAL) is not None
+    return (
+        about[MADE_FROM] if is_whole and file_sha256(path.with_suffix(".csv")) == about[CSV_SHA256] else None
+    )

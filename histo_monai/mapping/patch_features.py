@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 
 from histo_monai.errors import InputError
 from histo_monai.mapping.grid import Grid
-from histo_monai.mapping.origin import MADE_FROM, Origin
-from histo_monai.storage import whole_file
+from histo_monai.mapping.origin import MADE_FROM, ORIGIN_SHAPE, Origin
+from histo_monai.storage import parse_json, whole_file
 
 _MAGNIFICATION_AT_1_UM = 10.0
 """Of an objective whose pixels are 1 µm: 40 x is 0.25 µm/px, 20 x 0.5."""
@@ -163,8 +163,16 @@ class FeatureFile:
         )
 
     def made_from(self) -> Mapping[str, Any]:
-        """`Origin.as_dict` of what it was made from."""
-        return json.loads(self._file["features"].attrs[MADE_FROM])
+        """`Origin.as_dict` of what it was made from.
+
+        Raises:
+            InputError: It does not state it.
+        """
+        text = self._file["features"].attrs.get(MADE_FROM)
+        where = f"{self.path}: {MADE_FROM}"
+        return parse_json(
+            text if isinstance(text, str) else "", where, "remove it and run again", ORIGIN_SHAPE
+        )
 
     def _read(self, name: str) -> NDArray[Any]:
         try:
@@ -183,5 +191,5 @@ def read_made_from(path: Path) -> Mapping[str, Any] | None:
     try:
         with FeatureFile(path) as file:
             return file.made_from()
-    except (InputError, KeyError, ValueError):
+    except InputError:
         return None

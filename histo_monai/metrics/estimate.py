@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+ESTIMATE_SHAPE = {"value": (float, None), "low": (float, None), "high": (float, None), "n": int}
+"""Of `Estimate.as_dict`, see `storage.shapes`."""
+
 
 @dataclass(frozen=True)
 class Estimate:

@@ -12,6 +12,26 @@ INTENDED = (
 _UNTRAINED = ("random", "pretrained")
 """Methods that leave the weights as they were at the start."""
 
+CARD_SHAPE = {
+    "kind": str,
+    "method": str,
+    "source": str,
+    "corpus": str,
+    "patch_px": int,
+    "encoder": {
+        "name": str,
+        "num_features": int,
+        "stages?": (int, None),
+        "weights?": ({"sha256": str, "license": (str, None)}, None),
+    },
+    "classes?": ([str], None),
+    "mpp?": (float, None),
+    "mpps?": [float],
+    "metrics?": ({str: object}, None),
+    "params?": ({"stain?": (float, None)}, None),
+}
+"""Of what `model_facts` takes, see `storage.shapes`."""
+
 
 def pretraining(about: Mapping[str, Any]) -> str:
     """What a model's encoder learned from, in words; `about` as below."""

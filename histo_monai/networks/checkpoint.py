@@ -13,7 +13,9 @@ import torch
 from torch import nn
 
 from histo_monai.errors import InputError
+from histo_monai.files.tensors import in_the_way
 from histo_monai.storage import opened, read_json, sealed, whole_file, write_json
+from histo_monai.storage.shapes import Shape
 
 FORMAT = (
     3  # 3: the description names the encoder; since 2 it holds the digest of the tensors' file, and its own
@@ -72,13 +74,14 @@ def load_model(path: str | Path) -> tuple[dict[str, torch.Tensor], dict[str, Any
     return tensors, description
 
 
-def read_description(path: Path) -> dict[str, Any]:
+def read_description(path: Path, shape: Shape = object) -> dict[str, Any]:
     """The JSON beside a model as it was saved, the digest of the tensors' file (`sha256`) in it, that of itself not.
 
     Raises:
-        InputError: it is missing, is not JSON, has another format than this code reads, or is not as it was saved.
+        InputError: it is missing, is not JSON, has another shape or another format than this code reads, or is not as
+            it was saved.
     """
-    description = read_json(path, f"it describes the model; {_MEND}")
+    description = read_json(path, f"it describes the model; {_MEND}", shape)
     written_as = description.get("format")
     if written_as != FORMAT:
         newer = isinstance(written_as, int) and written_as > FORMAT
@@ -98,13 +101,28 @@ def load_into(module: nn.Module, state: Mapping[str, torch.Tensor], prefix: str,
     """Load the tensors whose names begin with `prefix` into `module`, all of them and nothing else.
 
     Raises:
-        InputError: names or shapes differ; the line names `path` and the first of them.
+        InputError: names, shapes or kinds of numbers differ; the line names `path` and the first of them, or what
+            stands before all names.
     """
     part = {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
     want = module.state_dict()
+    before = in_the_way(state, want)
+    if before and before != prefix and not set(part) & set(want):
+        raise InputError(
+            f"{path}: its tensors stand under {before!r}, not {prefix!r}; save them by these names"
+        )
     odd = sorted(set(part) ^ set(want)) or sorted(n for n in want if want[n].shape != part[n].shape)
     if odd:
         raise InputError(
             f"{path}: does not fit {type(module).__name__}: {prefix}{odd[0]} is missing, extra or misshapen"
         )
+    kinds = sorted(name for name in want if not _same_kind(want[name].dtype, part[name].dtype))
+    if kinds:
+        its, right = part[kinds[0]].dtype, want[kinds[0]].dtype
+        raise InputError(f"{path}: {prefix}{kinds[0]} holds {its}, the network has {right} there; save it so")
     module.load_state_dict(part)
+
+
+def _same_kind(one: torch.dtype, other: torch.dtype) -> bool:
+    """Whether numbers of the second can stand for the first; fractions are rounded to the network's own."""
+    return one == other or (one.is_floating_point and other.is_floating_point)

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from histo_monai.errors import InputError
+from histo_monai.files.tensors import Tensors, check_file, read_tensors
 from histo_monai.networks.encoder import HALF, Color, Encoder, architecture, build_encoder
 from histo_monai.networks.heads import PairMLP
 from histo_monai.networks.settings import EncoderSettings
-from histo_monai.networks.weights import Tensors, check_file, fit, read_tensors
+from histo_monai.networks.weights import fit
 from histo_monai.storage import file_sha256
 
 

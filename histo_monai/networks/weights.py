@@ -1,32 +1,23 @@
-"""Files of published weights -> the tensors of a trunk. Loading one never runs code, and never loads by halves."""
+"""Tensors of published weights -> those of a trunk, under whatever prefix they stand; nothing is loaded by halves."""
 
 from __future__ import annotations
 
-import argparse
 import logging
 import math
-import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import safetensors
-import safetensors.torch
 import torch
 from torch import nn
 
 from histo_monai.errors import InputError
+from histo_monai.files.tensors import Tensors, in_the_way
 from histo_monai.networks.encoder import Color
-from histo_monai.storage.reading import check_regular
 
 _LOG = logging.getLogger(__name__)
 
-Tensors = dict[str, torch.Tensor]
-
-PICKLED = (".pt", ".pth", ".ckpt", ".tar", ".bin")
-_NESTED = ("teacher", "state_dict", "model_state_dict", "model")
-"""Keys below which checkpoints keep the tensors, the first that is there."""
 _PREFERRED = ("teacher", "momentum_encoder")
 _AFTER = ("student", "encoder_k")
 _PREFIXES = (
@@ -59,74 +50,6 @@ class Fitted:
     trunk: Tensors
     pair_mlp: Tensors | None
     normalization: tuple[Color, Color] | None
-
-
-def check_file(path: Path) -> None:
-    """Refuse what cannot be a file of weights, before it is read.
-
-    Raises:
-        InputError: it is missing, no regular file, or has another suffix than `.safetensors` and `PICKLED`.
-    """
-    if path.suffix not in (".safetensors", *PICKLED):
-        raise InputError(
-            f"{path}: a file of weights ends in .safetensors ({', '.join(PICKLED)} where it must be)"
-        )
-    try:
-        check_regular(path)
-    except OSError as error:
-        raise InputError(
-            f"{path}: cannot be read ({error.strerror}); put the file of encoder.weights there, or set it to null"
-        ) from None
-
-
-def read_tensors(path: Path) -> Tensors:
-    """All tensors of a file of weights, by their names in it.
-
-    Args:
-        path: `.safetensors`, or one of `PICKLED`, of which torch reads what is no code (`weights_only`) and the plain
-            `argparse.Namespace` that many checkpoints carry.
-
-    Raises:
-        InputError: see `check_file`; or it is not whole, holds code, or holds no tensors.
-    """
-    check_file(path)
-    tensors = _safetensors(path) if path.suffix == ".safetensors" else _pickled(path)
-    if not tensors:
-        raise InputError(f"{path}: holds no tensors by name; save the state_dict of the network")
-    return tensors
-
-
-def _safetensors(path: Path) -> Tensors:
-    try:
-        return safetensors.torch.load_file(path)
-    except safetensors.SafetensorError as error:
-        raise InputError(
-            f"{path}: not a whole safetensors file ({_one_line(error)}); fetch it again"
-        ) from None
-
-
-def _pickled(path: Path) -> Tensors:
-    try:
-        with torch.serialization.safe_globals([argparse.Namespace]), warnings.catch_warnings(action="ignore"):
-            content = torch.load(path, map_location="cpu", weights_only=True)
-    except MemoryError:
-        raise
-    except Exception as error:  # a pickle that is cut off or not one can end in any error
-        raise InputError(
-            f"{path}: not a whole file of tensors, or it holds code, which is never run ({_one_line(error)}); fetch it "
-            "again, or save its state_dict as .safetensors where you trust it"
-        ) from None
-    for _ in _NESTED:
-        inner = [key for key in _NESTED if isinstance(content, Mapping) and _is_tree(content.get(key))]
-        if inner:
-            content = content[inner[0]]
-    if not isinstance(content, Mapping):
-        return {}
-    return {str(name): value for name, value in content.items() if isinstance(value, torch.Tensor)}
-
-
-def _is_tree(value: Any) -> bool:
-    return isinstance(value, Mapping)
 
 
 def fit(tensors: Mapping[str, torch.Tensor], trunk: nn.Module, pair_mlp: nn.Module, path: Path) -> Fitted:
@@ -163,8 +86,8 @@ def fit(tensors: Mapping[str, torch.Tensor], trunk: nn.Module, pair_mlp: nn.Modu
     missing, unknown = [name for name in wanted if name not in matched], sorted(set(rest) - set(known))
     if missing or unknown:
         raise InputError(
-            f"{path}: does not fit the encoder: {_some(missing)} missing, {_some(unknown)} left over; set encoder.name "
-            "to the architecture of the file"
+            f"{path}: does not fit the encoder: {_some(missing)} missing, {_some(unknown)} left over; "
+            f"{_remedy(tensors, wanted, prefix)}"
         )
     matched = _resized(matched, trunk)
     given = {layer: tensors[name] for name, layer in pairs.items()}
@@ -174,6 +97,21 @@ def fit(tensors: Mapping[str, torch.Tensor], trunk: nn.Module, pair_mlp: nn.Modu
     left = f"; left out: {', '.join(heads[:_SHOWN])} ({len(known)} tensors)" if known else ""
     _LOG.info("%s: %d tensors%s%s", path, len(matched) + len(given), under, left)
     return Fitted(matched, given or None, normalization)
+
+
+def _remedy(names: Iterable[str], wanted: Iterable[str], known: str) -> str:
+    """What stands in the way of an encoder's names in a file, and how it is moved out of it."""
+    prefix = in_the_way(names, wanted)
+    if prefix and prefix != known:
+        return (
+            f"the encoder stands under {prefix!r}: save its tensors without that, or under {_PREFIXES[1]!r}"
+        )
+    positions = [name for name in names if _bare(name).split(".")[0].isdecimal()]
+    if positions:
+        return (
+            f"names such as {positions[0]!r} are positions in a Sequential: save them by the names of layers"
+        )
+    return "set encoder.name to the architecture of the file"
 
 
 def _best_prefix(tensors: Iterable[str], wanted: Iterable[str]) -> str:
@@ -260,7 +198,3 @@ def _check_shapes(tensors: Tensors, wanted: Mapping[str, torch.Tensor], path: Pa
 
 def _some(names: list[str]) -> str:
     return f"{len(names)}" + (f" ({', '.join(names[:_SHOWN])})" if names else "")
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:160] or type(error).__name__

@@ -51,7 +51,9 @@ def run() -> None:
     params = load_params(artifacts.PARAMS)
     slides, whole = read_surveyed_slides(artifacts.SLIDES_CSV), read_whole_slides(artifacts.WHOLE_SLIDES_CSV)
     patches, centers = read_patches(artifacts.PATCHES_CSV), read_centers(artifacts.CENTERS_CSV)
-    warnings = read_json(artifacts.LABELS_JSON, "run `dvc repro index` again", ["warnings"])["warnings"]
+    warnings = read_json(artifacts.LABELS_JSON, "run `dvc repro index` again", {"warnings": [str]})[
+        "warnings"
+    ]
     tables = [artifacts.SLIDES_CSV, artifacts.CENTERS_CSV, artifacts.WHOLE_SLIDES_CSV, artifacts.LABELS_JSON]
     tables += [artifacts.PATCHES_CSV, artifacts.UNLABELED_CSV]
     provenance = made_from(params, tables, [slides, whole])

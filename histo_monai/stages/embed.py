@@ -117,7 +117,7 @@ def _jobs(slides: pd.DataFrame, models: Mapping[str, Path]) -> list[SlideJob]:
 def _take_over(folder: Path, done: Path, code: str) -> None:
     """What the stage left before, by the same code: of slides that are as they were nothing is looked at again."""
     about = folder / artifacts.METRICS
-    if not about.is_file() or read_json(about, "remove it").get(CODE) != code:
+    if not about.is_file() or read_json(about, "remove it", {f"{CODE}?": str}).get(CODE) != code:
         return
     done.mkdir(parents=True, exist_ok=True)
     for path in folder.glob(f"*{FeatureWork.suffix}"):

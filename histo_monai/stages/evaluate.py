@@ -14,7 +14,6 @@ from histo_monai import artifacts
 from histo_monai.artifacts import Run
 from histo_monai.assembly import Assembly
 from histo_monai.engines.task import Task
-from histo_monai.errors import InputError
 from histo_monai.evaluation.arms import predict_arms
 from histo_monai.evaluation.choice import read_choice
 from histo_monai.evaluation.estimates import (
@@ -134,9 +133,7 @@ def _plain(estimates: Estimates) -> dict[str, dict[str, Any]]:
 
 def _warnings(path: Path) -> list[str]:
     mend = "run the index stage again"
-    warnings = read_json(path, mend, keys=("warnings",))["warnings"]
-    if not isinstance(warnings, list) or not all(isinstance(warning, str) for warning in warnings):
-        raise InputError(f"{path}: warnings is {repr(warnings)[:80]}, expected a list of texts; {mend}")
+    warnings: list[str] = read_json(path, mend, {"warnings": [str]})["warnings"]
     return warnings
 
 

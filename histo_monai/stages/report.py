@@ -23,8 +23,10 @@ from histo_monai.files.csv_values import read_varied_csv
 from histo_monai.files.processes import map_over_processes
 from histo_monai.idle import REASON, why_idle
 from histo_monai.loading.reader import PatchReader
+from histo_monai.metrics.estimate import ESTIMATE_SHAPE
+from histo_monai.networks.card import CARD_SHAPE
 from histo_monai.params import Params, load_params
-from histo_monai.provenance import made_from, write_metrics
+from histo_monai.provenance import PROVENANCE_SHAPE, made_from, write_metrics
 from histo_monai.reports.site.about import cards_section, data_section, run_section
 from histo_monai.reports.site.answers import answers_section, cases, path_of
 from histo_monai.reports.site.assets import PAGE, without_libraries, write_page
@@ -35,8 +37,9 @@ from histo_monai.reports.site.training import of_start, pretraining_section, tra
 from histo_monai.reports.site.vendor import found
 from histo_monai.reports.site.whole import in_order_of_interest, slides_section
 from histo_monai.reports.tables import SplitTable
-from histo_monai.roles import FINETUNED, STUDENT
+from histo_monai.roles import FINETUNED, MODELS, STUDENT
 from histo_monai.storage import read_json, whole_folder
+from histo_monai.storage.shapes import COUNT, Rule
 from histo_monai.tables.columns import read_surveyed_slides, read_whole_slides
 from histo_monai.tables.patches import read_patches
 from histo_monai.tables.predictions import Predictions, read_predictions
@@ -47,6 +50,19 @@ _LOG = logging.getLogger(__name__)
 PICTURES, SLIDES = "pictures", "slides"
 NO_LIBRARIES = without_libraries("charts and the viewer of slides", "dvc repro -s -f report")
 
+_COMPARISON = {"title": str, "about": {str: str}, "warnings": [str], "provenance": PROVENANCE_SHAPE}
+_LABELS, _CHECKED = {"warnings?": [str]}, {"remarks?": [str]}
+_COUNTS = {"patches_train?": COUNT}
+_TRAINED = {"num_labeled?": COUNT, "num_unlabeled?": COUNT}
+_CHOICE = {
+    "chosen": Rule(" or ".join(MODELS), lambda value: value in tuple(MODELS)),
+    "measure": str,
+    "difference": {**ESTIMATE_SHAPE, "value": float},
+    "start_share": float,
+}
+_DIAGNOSIS = {"test?": {str: {str: (ESTIMATE_SHAPE, float)}}}
+"""Shapes of what other stages leave, see `storage.shapes`."""
+
 
 def run() -> None:
     """Write data/report: index.html, and beside it assets/, pictures/, cases/, slides/; metrics.json.
@@ -55,7 +71,7 @@ def run() -> None:
         InputError: what a stage before it leaves is missing, or is not what it leaves.
     """
     params = load_params(artifacts.PARAMS)
-    told = read_json(artifacts.COMPARISON / artifacts.METRICS, "run `dvc repro compare` again", ["about"])
+    told = read_json(artifacts.COMPARISON / artifacts.METRICS, "run `dvc repro compare` again", _COMPARISON)
     main = _main_run(params)
     predictions = _predictions(main)
     libraries = found()
@@ -113,9 +129,9 @@ def _splits(told: Mapping[str, Any]) -> list[SplitTable]:
 def _results(
     told: Mapping[str, Any], predictions: Predictions | None, main: Run, warnings: Sequence[str]
 ) -> Section:
-    labels = read_json(artifacts.LABELS_JSON, "run `dvc repro index` again")
-    counts = read_json(artifacts.INDEX / artifacts.METRICS, "run `dvc repro index` again")
-    trained = read_json(main.student_folder / artifacts.METRICS, "run consistency again")
+    labels = read_json(artifacts.LABELS_JSON, "run `dvc repro index` again", _LABELS)
+    counts = read_json(artifacts.INDEX / artifacts.METRICS, "run `dvc repro index` again", _COUNTS)
+    trained = read_json(main.student_folder / artifacts.METRICS, "run consistency again", _TRAINED)
     used = trained.get("num_labeled", 0)
     unlabeled = trained.get("num_unlabeled", used) - used
     of_all = f"{used:,} of {counts.get('patches_train', 0):,} labels were used"
@@ -167,7 +183,7 @@ def _training(draft: Path, main: Run) -> Section:
     choice = read_json(
         main.student_folder / artifacts.CHOICE,
         "run consistency again",
-        ["chosen", "difference", "start_share"],
+        _CHOICE,
     )
     difference = choice["difference"]
     ends = (
@@ -206,7 +222,9 @@ def _whole_slides(draft: Path, params: Params, main: Run) -> Section:
     mapped = whole[whole["slide_id"].isin(num_cells.index)]
     mapped = mapped.assign(num_cells=num_cells.reindex(mapped["slide_id"]).to_numpy(int))
     scores = read_varied_csv(main.diagnosis / artifacts.MAPPED_CSV, ID_COLUMNS, stage="aggregate")
-    estimates = read_json(main.diagnosis / artifacts.METRICS, "run aggregate again").get("test", {})
+    estimates = read_json(main.diagnosis / artifacts.METRICS, "run aggregate again", _DIAGNOSIS).get(
+        "test", {}
+    )
     shown = in_order_of_interest(mapped, scores, params.positive).head(params.report.num_slides)
     rows: list[dict[str, Any]] = shown.to_dict("records")  # type: ignore[assignment]  # its keys are texts
     radius_um = params.heatmap.detection.radius_um
@@ -229,13 +247,12 @@ def _data(draft: Path) -> Section:
     whole = read_whole_slides(artifacts.WHOLE_SLIDES_CSV)
     corpus = read_surveyed_slides(artifacts.SLIDES_CSV).assign(label="")
     slides = pd.concat([whole, corpus])[["slide_id", "path", "split", "label"]].drop_duplicates("path")
-    counts = read_json(artifacts.INDEX / artifacts.METRICS, "run `dvc repro index` again")
-    audit = read_json(artifacts.LABELS_JSON, "run `dvc repro index` again").get("warnings", [])
+    counts = read_json(artifacts.INDEX / artifacts.METRICS, "run `dvc repro index` again", _COUNTS)
+    audit = read_json(artifacts.LABELS_JSON, "run `dvc repro index` again", _LABELS).get("warnings", [])
     remarks = []
     if (artifacts.CHECK / artifacts.METRICS).is_file():
-        remarks = read_json(artifacts.CHECK / artifacts.METRICS, "run `dvc repro check` again").get(
-            "remarks", []
-        )
+        checked = read_json(artifacts.CHECK / artifacts.METRICS, "run `dvc repro check` again", _CHECKED)
+        remarks = checked.get("remarks", [])
     drawn = sorted((artifacts.CHECK / SLIDES).glob("*.jpg"), key=lambda path: int(path.stem))
     pictures = [
         Picture(_copied(draft, path, f"slide-{path.name}"), "A slide, its tissue and what is sampled")
@@ -249,7 +266,7 @@ def _data(draft: Path) -> Section:
 def _cards(main: Run) -> dict[str, Mapping[str, Any]]:
     described: dict[str, Mapping[str, Any]] = {}
     for name, path in main.models.items():
-        about = read_json(path.with_suffix(".json"), "run its stage again")
+        about = read_json(path.with_suffix(".json"), "run its stage again", ({REASON: str}, CARD_SHAPE))
         if REASON not in about:
             described[f"{main.name}, {name}"] = about
     return described

@@ -16,11 +16,12 @@ from histo_monai.storage.outputs import (
     read_record,
     written_before,
 )
-from histo_monai.storage.reading import InputFileError, read_bytes, read_json, read_text
-from histo_monai.storage.seal import file_sha256, opened, sealed
+from histo_monai.storage.reading import InputFileError, parse_json, read_bytes, read_json, read_text
+from histo_monai.storage.seal import RECORD_SEAL, file_sha256, opened, sealed
 
 __all__ = [
     "MAX_NAME_BYTES",
+    "RECORD_SEAL",
     "DiskFullError",
     "FileIdentity",
     "HandlePool",
@@ -39,6 +40,7 @@ __all__ = [
     "identify",
     "opened",
     "own_folder",
+    "parse_json",
     "publish",
     "read_bytes",
     "read_json",

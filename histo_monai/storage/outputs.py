@@ -6,7 +6,6 @@ record lists, byte for byte, is ever replaced.
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,12 +15,14 @@ from typing import Any
 
 from histo_monai.storage.atomic import whole_folder, write_json
 from histo_monai.storage.errors import OutputError
-from histo_monai.storage.seal import file_sha256, opened, sealed
+from histo_monai.storage.reading import InputFileError, read_json
+from histo_monai.storage.seal import RECORD_SEAL, file_sha256, opened, sealed
+from histo_monai.storage.shapes import FILES, Shape
 
 RECORD = "written.json"
 """Name of the record in a folder that `own_folder` replaces."""
 
-_FILES, _SEAL = "files", "record_sha256"
+_FILES = "files"
 _LONGEST_NAME = 240  # Bytes; file systems take 255, and a draft's name is longer.
 _ELSEWHERE = "move it away, or write to another folder"
 
@@ -113,18 +114,21 @@ def write_record(path: Path, content: Mapping[str, Any], files: Mapping[str, str
         content: What else there is to say.
         files: Names, relative to the record's folder -> SHA-256.
     """
-    bare = {name: value for name, value in content.items() if name != _SEAL}
-    write_json(path, sealed({**bare, _FILES: dict(files)}, _SEAL))
+    bare = {name: value for name, value in content.items() if name != RECORD_SEAL}
+    write_json(path, sealed({**bare, _FILES: dict(files)}, RECORD_SEAL))
 
 
-def read_record(path: Path) -> dict[str, Any] | None:
-    """What `write_record` wrote, `files` among it; None where there is no such file, or not as it was written."""
+def read_record(path: Path, shape: Mapping[str, Shape] | None = None) -> dict[str, Any] | None:
+    """What `write_record` wrote, `files` among it; None where there is no such file, or not as it was written.
+
+    Args:
+        path: The record.
+        shape: Of what else it says, see `storage.shapes`.
+    """
     try:
-        record = json.loads(path.read_bytes()) if path.is_file() else None
-    except (ValueError, RecursionError):
+        return opened(read_json(path, "", {_FILES: FILES, **(shape or {})}), RECORD_SEAL)
+    except InputFileError:
         return None
-    content = opened(record, _SEAL) if isinstance(record, dict) else None
-    return content if content is not None and isinstance(content.get(_FILES), dict) else None
 
 
 def written_before(record: Path) -> dict[Path, str]:

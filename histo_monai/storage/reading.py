@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from histo_monai.errors import InputError
+from histo_monai.storage.shapes import Shape, misfit
 
 JSON_LIMIT = 2**26
 """Bytes of a JSON file that is read, 64 MiB: the largest that this project writes has some hundred kB."""
@@ -80,31 +80,40 @@ def read_text(path: Path, limit: int) -> str:
         ) from None
 
 
-def read_json(path: Path, mend: str, keys: Iterable[str] = ()) -> dict[str, Any]:
+def read_json(path: Path, mend: str, shape: Shape) -> dict[str, Any]:
     """The object in a JSON file.
 
     Args:
         path: the file.
         mend: what to do where it is not what it should be; the end of the message.
-        keys: that it must have.
+        shape: that it must have, see `storage.shapes`.
 
     Raises:
-        InputFileError: see `read_text`; or it is not JSON, is no object, has a key twice or lacks one.
+        InputFileError: see `read_text`; or it is not JSON, has a key twice, or another shape.
     """
     try:
-        content = json.loads(read_text(path, JSON_LIMIT), object_pairs_hook=_each_once)
+        text = read_text(path, JSON_LIMIT)
     except InputFileError as error:
         raise InputFileError(f"{error}; {mend}") from None
+    return parse_json(text, path, mend, shape)
+
+
+def parse_json(text: str, where: object, mend: str, shape: Shape) -> dict[str, Any]:
+    """The object in a text of JSON; as `read_json`."""
+    try:
+        content = json.loads(text, object_pairs_hook=_each_once)
     except RecursionError:
-        raise InputFileError(f"{path}: not JSON that this project writes (nested too deep); {mend}") from None
+        raise InputFileError(
+            f"{where}: not JSON that this project writes (nested too deep); {mend}"
+        ) from None
     except ValueError as error:  # also of a number with thousands of digits
         what = " ".join(str(error).split())
-        raise InputFileError(f"{path}: not JSON that this project writes ({what[:200]}); {mend}") from None
+        raise InputFileError(f"{where}: not JSON that this project writes ({what[:200]}); {mend}") from None
     if not isinstance(content, dict):
-        raise InputFileError(f"{path}: expected an object with keys, got {type(content).__name__}; {mend}")
-    missing = [key for key in keys if key not in content]
-    if missing:
-        raise InputFileError(f"{path}: has no key {missing[0]!r}; {mend}")
+        raise InputFileError(f"{where}: expected an object with keys, got {type(content).__name__}; {mend}")
+    fault = misfit(content, shape)
+    if fault:
+        raise InputFileError(f"{where}: {fault}; {mend}")
     return content
 
 

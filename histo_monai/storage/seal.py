@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+RECORD_SEAL = "record_sha256"
+"""Key of the digest in the records of results; that of models has another."""
+
 
 def sealed(content: Mapping[str, Any], key: str) -> dict[str, Any]:
     """The content with the digest of itself added as its last entry, `key`."""

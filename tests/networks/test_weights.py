@@ -19,10 +19,10 @@ from timm.models.vision_transformer import checkpoint_filter_fn
 from torch import nn
 from torchvision.transforms.functional import normalize
 
+from histo_monai.files.tensors import read_tensors
 from histo_monai.networks.encoder import IMAGENET_MEAN, IMAGENET_STD, Encoder
 from histo_monai.networks.heads import PairMLP
 from histo_monai.networks.start import EncoderStart
-from histo_monai.networks.weights import read_tensors
 
 PX = 32
 State = dict[str, torch.Tensor]
@@ -220,6 +220,7 @@ def _without(*names: str) -> Callable[[State], State]:
     return lambda state: {name: x for name, x in state.items() if not name.startswith(names)}
 
 
+_POSITION = {"conv1": 0, "bn1": 1, "layer1": 4, "layer2": 5, "layer3": 6, "layer4": 7, "fc": 9}
 ODD: dict[str, tuple[Callable[[State], Any], str]] = {
     "one missing": (_without("layer4.1.bn2.bias"), r"1 \(layer4.1.bn2.bias\) missing, 0 left over"),
     "a block missing": (
@@ -237,6 +238,19 @@ ODD: dict[str, tuple[Callable[[State], Any], str]] = {
         lambda state: state | {"layer4.2.conv1.weight": torch.zeros(1)},
         r"0 missing, 1 \(layer4.2.conv1.weight\) left over",
     ),
+    "below a prefix nobody knows": (_under("model.resnet."), r"stands under 'model\.resnet\.'"),
+    "below a word after known ones": (
+        _under("module.backbone._orig_mod."),
+        r"under 'module\.backbone\._orig_mod\.'",
+    ),
+    "as torch compiles it": (_under("_orig_mod."), r"stands under '_orig_mod\.'"),
+    "by position": (
+        lambda state: {
+            f"backbone.{_POSITION[name.split('.')[0]]}.{name.partition('.')[2]}": x
+            for name, x in state.items()
+        },
+        r"'backbone\.0\.weight' are positions",
+    ),
     "another network": (lambda state: {"a.weight": torch.zeros(1)}, "missing, 1 .a.weight. left over"),
     "a wrong shape": (
         lambda state: state | {"conv1.weight": torch.zeros(64, 3, 3, 3)},
@@ -250,8 +264,8 @@ ODD: dict[str, tuple[Callable[[State], Any], str]] = {
     "no tensors": (lambda state: {"epoch": 3}, "holds no tensors by name"),
     "a list": (lambda state: list(state.values()), "holds no tensors by name"),
     "a tensor": (lambda state: state["bn1.bias"], "holds no tensors by name"),
-    "code": (lambda state: {"state_dict": state, "run": Runs()}, "holds code, which is never run"),
-    "a module": (lambda state: nn.Linear(2, 2), "holds code, which is never run"),
+    "code": (lambda state: {"state_dict": state, "run": Runs()}, r"posix\.system beside its tensors"),
+    "a module": (lambda state: nn.Linear(2, 2), r"torch\.nn\.modules\.linear\.Linear beside its tensors"),
 }
 
 

@@ -256,7 +256,7 @@ def test_the_page_is_served_to_this_machine_alone(project: Path) -> None:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
-            address = re.match(r"(http://127\.0\.0\.1:\d+/) ", line)
+            address = re.match(r"(http://127\.0\.0\.1:\d+/[\w-]{22}/) ", line)
             assert address, line
             with urllib.request.urlopen(address[1], timeout=10) as answer:
                 assert answer.read() == (project / "data/report/index.html").read_bytes()

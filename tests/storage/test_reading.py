@@ -18,6 +18,8 @@ LIES: dict[str, tuple[bytes, str]] = {
     "null": (b"null", "expected an object with keys, got NoneType"),
     "a key twice": (b'{"warnings": [], "a": {"b": 1, "b": 2}}', "key 'b' stands in it twice"),
     "a key missing": (b'{"other": 1}', "has no key 'warnings'"),
+    "no list": (b'{"warnings": {}}', "warnings is an object with keys, expected a list"),
+    "no texts": (b'{"warnings": ["a", 1]}', "warnings[1] is 1, expected text"),
     "brackets": (b"[" * 200_000, "nested too deep"),
     "objects": (b'{"a":' * 200_000, "nested too deep"),
     "a long number": (b'{"warnings": ' + b"9" * 5000 + b"}", "Exceeds the limit"),
@@ -31,7 +33,7 @@ def test_json_that_lies_is_one_line_with_the_file_and_the_remedy(kind: str, tmp_
     path = tmp_path / "labels.json"
     path.write_bytes(content)
     with pytest.raises(InputFileError) as caught:
-        read_json(path, MEND, keys=["warnings"])
+        read_json(path, MEND, {"warnings": [str]})
     message = str(caught.value)
     assert message.startswith(f"{path}: ")
     assert says in message
@@ -43,7 +45,7 @@ def test_json_that_lies_is_one_line_with_the_file_and_the_remedy(kind: str, tmp_
 def test_what_is_json_is_read(tmp_path: Path) -> None:
     path = tmp_path / "labels.json"
     path.write_bytes(b'\xef\xbb\xbf{"warnings": ["\xc3\xa9"]}')
-    assert read_json(path, MEND, keys=["warnings"]) == {"warnings": ["é"]}
+    assert read_json(path, MEND, {"warnings": [str]}) == {"warnings": ["é"]}
 
 
 def test_pipes_devices_and_folders_are_refused_unopened(tmp_path: Path) -> None:

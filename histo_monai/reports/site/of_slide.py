@@ -20,8 +20,11 @@ from histo_monai.reports.site.viewer import SlideEntry, slide_script
 from histo_monai.roles import MODELS
 from histo_monai.slides import open_slide
 from histo_monai.slides.annotations import read_geojson
+from histo_monai.storage import read_json
+from histo_monai.storage.shapes import COUNT, POSITIVE
 
 _DONE = "pyramid.json"
+_PYRAMID = {"width": COUNT, "height": COUNT, "mpp": POSITIVE}
 VERSION = 1
 """Of the tiles; another makes them anew."""
 
@@ -90,7 +93,8 @@ class Tiling:
         tiles, kept = self.page / name, self.before / name
         if (kept / _DONE).is_file():
             shutil.copytree(kept, tiles, copy_function=_linked, dirs_exist_ok=True)
-            return Pyramid(**json.loads((tiles / _DONE).read_text(encoding="utf-8"))), name
+            about = read_json(tiles / _DONE, f"remove {self.before}", _PYRAMID)
+            return Pyramid(about["width"], about["height"], about["mpp"]), name
         with open_slide(slide.path, slide.mpp) as opened:
             pyramid = Pyramid.of(opened, self.mpp, self.max_side_px)
             write_tiles(opened, pyramid, tiles)
