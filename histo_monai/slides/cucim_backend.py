@@ -125,7 +125,9 @@ class CucimBackend(TiffBackend):
         self._downsamples = [float(value) for value in resolutions["level_downsamples"]]
         sizes_yx = [(int(h), int(w)) for w, h in resolutions["level_dimensions"]]
         tiles_yx = [(int(h), int(w)) for w, h in resolutions["level_tile_sizes"]]
-        self._numbers = [_number_of(page, sizes_yx, tiles_yx) for page in levels]
+        # Positions are of cuCIM's own level 0, which is a wide macro where the slide is narrower.
+        is_same = sizes_yx[0][0] <= levels[0].size_yx[0] and sizes_yx[0][1] <= levels[0].size_yx[1]
+        self._numbers = [_number_of(page, sizes_yx, tiles_yx) if is_same else None for page in levels]
         for page, number in zip(levels, self._numbers, strict=True):
             if number is None and (page is levels[0] or why_not_pillow(page)):
                 height, width = page.size_yx

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from histo_monai.slides.backends import Backend
 from histo_monai.slides.errors import SlideError
 from histo_monai.slides.geometry import level_downsample
-from histo_monai.slides.openslide_backend import OpenSlideBackend
+from histo_monai.slides.openslide_backend import OpenSlideBackend, openslide_format
 from histo_monai.slides.tiff import (
     MAX_SIDE_PX,
     Level,
@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 _BY_PAGES = ("generic-tiff", "aperio")
 """OpenSlide's formats whose levels are a TIFF's pages as they are."""
+
+_PHILIPS = "philips"
 
 _SAMPLES = {2: "signed integer", 3: "float"}
 _MOST_BITS = 16
@@ -83,26 +85,34 @@ def open_without_cucim(path: Path, pages: Sequence[Page], levels: Sequence[Level
         SlideError: If neither reads it.
     """
     _check_samples(path, levels)
+    kind = openslide_format(path)
+    if (
+        not levels
+        and is_tiff(path)
+        and path.suffix.lower() != ".ndpi"
+        and kind in (*_BY_PAGES, _PHILIPS, None)
+    ):
+        pages = read_pages(path)
+        levels = find_levels(path, pages)
+        _check_samples(path, levels)
+    is_for_pillow = bool(levels) and why_not_pillow(levels[0].page) is None
     try:
         backend = _open_with_openslide(path, why)
     except SlideError:
-        if not levels or why_not_pillow(levels[0].page):
+        if not is_for_pillow:
             raise
     else:
-        if backend.properties.get("openslide.vendor") not in _BY_PAGES or not is_tiff(path):
+        if kind not in _BY_PAGES:
             downsamples = _levels_of_vendor(path, backend, pages)
             return Opened(backend, downsamples, with_level_0_first(pages, levels), backend.properties)
-        pages = pages or read_pages(path)
-        levels = levels or find_levels(path, pages)
-        _check_samples(path, levels)
         numbered = _numbered(backend, levels)
         is_full = bool(numbered) and numbered[0][1] is levels[0]
-        if is_full and (len(numbered) == len(levels) or why_not_pillow(levels[0].page)):
+        if is_full and (len(numbered) == len(levels) or not is_for_pillow):
             properties = backend.properties if levels[0].page is pages[0] else {}
             downsamples = keep_alike(path, backend, numbered)
             return Opened(backend, downsamples, with_level_0_first(pages, levels), properties)
         backend.close()
-        if why_not_pillow(levels[0].page):
+        if not is_for_pillow:
             (height, width), number = levels[0].page.size_yx, levels[0].page.number
             what = f"its full resolution is image {number} ({width} x {height} px), which OpenSlide does not give"
             raise SlideError(path, f"{what} (cuCIM: {why}); save that image as a file of its own")

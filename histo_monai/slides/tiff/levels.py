@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from histo_monai.slides.tiff.tables import Page
 logger = logging.getLogger(__name__)
 
 _REDUCED, _MASK = 1, 4
-_LEAST_STEP = 1.05
+LEAST_STEP = 1.05
 """Levels are at least this much coarser than the next finer one."""
 
 _SMALL_PX = 2**20
@@ -41,7 +42,7 @@ class Level:
 def find_levels(path: Path, pages: Sequence[Page]) -> list[Level]:
     """The levels of a slide, finest first; the first is its full resolution, whatever its place in the file.
 
-    Tiled pages that are no levels are left out with a warning.
+    Tiled pages that are no levels are left out with a warning. Of several of one size all are given.
 
     Args:
         path: The file, for messages.
@@ -53,17 +54,17 @@ def find_levels(path: Path, pages: Sequence[Page]) -> list[Level]:
     if not full.is_tiled:
         return [Level(full)]
     others = [page for page in pages if page.is_tiled and page is not full]
-    found, left_out = [Level(full)], []
-    # Of two pages of one size the first of the file; those that state what they are come last.
     others += [page for page in full.sub_pages if page.is_tiled]
     others.sort(key=lambda page: (-_area(page), page.number in associated, page.number))
+    found, left_out = [Level(full)], []
     for page in others:
         is_other = page.subfile_type & _MASK or page.number in associated - {full.number}
         level = None if is_other else _as_level(full, page)
-        if level is None or level.downsample < _LEAST_STEP * found[-1].downsample:
+        if level is None or level.downsample < LEAST_STEP:
             left_out.append(page)
         else:
-            found.append(level)
+            is_alone = sum(one.size_yx == page.size_yx for one in others) == 1
+            found.append(level if is_alone else dataclasses.replace(level, is_doubtful=True))
     if left_out:
         shown = ", ".join(
             f"{page.number} ({page.size_yx[1]} x {page.size_yx[0]} px)" for page in left_out[:_SHOWN]

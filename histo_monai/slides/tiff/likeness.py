@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from histo_monai.slides.backends import Backend
 from histo_monai.slides.errors import SlideError
 from histo_monai.slides.resample import area_resample
-from histo_monai.slides.tiff.levels import Level
+from histo_monai.slides.tiff.levels import LEAST_STEP, Level
 from histo_monai.slides.tiff.tables import Page
 
 logger = logging.getLogger(__name__)
@@ -30,7 +30,8 @@ _LEAST_CORRELATION = 0.6
 def keep_alike(path: Path, backend: Backend, levels: Sequence[tuple[int, Level]]) -> dict[int, float]:
     """The downsamples of the levels that show the slide, by their number for the backend, finest first.
 
-    A level whose size leaves doubt, and that looks like something else, is left out with a warning.
+    A level whose size leaves doubt, and that looks like something else, is left out with a warning, as is a second one
+    of one size.
 
     Args:
         path: The file, for messages.
@@ -40,11 +41,16 @@ def keep_alike(path: Path, backend: Backend, levels: Sequence[tuple[int, Level]]
     result = {levels[0][0]: levels[0][1].downsample}
     for number, level in levels[1:]:
         finer = next(reversed(result.items()))
-        if level.is_doubtful and not _looks_alike(backend, finer, (number, level.downsample), level.page):
+        is_new = level.downsample >= LEAST_STEP * finer[1]
+        is_other = level.is_doubtful and not _looks_alike(
+            backend, finer, (number, level.downsample), level.page
+        )
+        if is_other or not is_new:
             height, width = level.page.size_yx
             logger.warning(
-                "slide %s: left out as a level, because it looks like something else: tiled image %d (%d x %d px)",
-                path, level.page.number, width, height,
+                "slide %s: left out as a level, because %s: tiled image %d (%d x %d px)",
+                path, "it looks like something else" if is_other else "there is one of its size",
+                level.page.number, width, height,
             )  # fmt: skip
         else:
             result[number] = level.downsample
