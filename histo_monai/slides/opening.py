@@ -177,6 +177,10 @@ def _open_with_openslide(path: Path, why: str) -> OpenSlideBackend:
     try:
         backend = OpenSlideBackend(path)
     except openslide.OpenSlideError as error:
+        folder = path.with_suffix("")
+        if path.suffix.lower() == ".mrxs" and not (folder / "Slidedat.ini").is_file():
+            what = f"needs the folder {folder.name} beside it, with Slidedat.ini and the pixels (Data*.dat)"
+            raise SlideError(path, f"{what}; copy that folder too") from error
         raise SlideError(
             path,
             f"not a slide that cuCIM ({why}) or OpenSlide ({error}) reads; expected a tiled pyramidal image",

@@ -27,6 +27,8 @@ MAX_SIDE_PX = 2**20
 MAX_TILE_PX = 2**26
 """8192 x 8192; slides have 240 to 4096 a side."""
 
+_MAX_TILE_SIDE_PX = 2**15
+
 _MAX_PAGES = 4096
 _MAX_TAGS = 4096
 _MAX_TILES = 2**25
@@ -176,7 +178,7 @@ def _check_page(path: Path, number: int, page: Page, file_size: int) -> None:
         raise SlideError(
             path, f"image {number} states {width} x {height} px, more or less than a slide; copy it again"
         )
-    if tile_height * tile_width > MAX_TILE_PX:
+    if tile_height * tile_width > MAX_TILE_PX or max(tile_height, tile_width) > _MAX_TILE_SIDE_PX:
         raise SlideError(
             path,
             f"image {number} states tiles of {tile_width} x {tile_height} px, of which one is too large to be read "
