@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Protocol
 
-from histo_monai.settings.rules import Count, CountOrZero, MicronsPerPixel, Mpps, Positive, Range, Seed
+from histo_monai.settings.rules import Count, CountOrZero, Mpps, Positive, Range, Seed, SlideMpp
 
 
 @dataclass(frozen=True)
@@ -64,4 +64,4 @@ class PhantomSettings:
     num_test_slides: CountOrZero
     num_patches: Count
     slide_side_px: Annotated[int, Range(256)]
-    slide_mpp: MicronsPerPixel
+    slide_mpp: SlideMpp

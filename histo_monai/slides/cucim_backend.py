@@ -6,11 +6,10 @@ cuCIM takes positions as (x, y) in level-0 pixels and rounds them down to whole 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
-import sys
 import tempfile
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,69 +19,35 @@ from numpy.typing import NDArray
 
 from histo_monai.errors import InputError
 from histo_monai.process.quiet import quiet_library
-from histo_monai.process.threads import in_order
 from histo_monai.slides.complaints import Complaints
-from histo_monai.slides.resample import WHITE
-from histo_monai.slides.tiff import (
-    ADOBE_DEFLATE,
-    DEFLATE,
-    JPEG,
-    JPEG2000,
-    LZW,
-    UNCOMPRESSED,
-    Page,
-    TileGuard,
-)
-from histo_monai.slides.tile_cache import tile_cache
+from histo_monai.slides.tiff import JPEG, JPEG2000, LZW, Page, TiffBackend, why_not_decoded, why_not_pillow
 
 SUFFIXES = (".svs", ".tif", ".tiff")
 """Names of files that cuCIM reads."""
 
-_RGB, _YCBCR = 2, 6
-_COLORS = {
-    **dict.fromkeys((UNCOMPRESSED, LZW, DEFLATE, ADOBE_DEFLATE), (_RGB,)),
-    **dict.fromkeys((JPEG, *JPEG2000), (_RGB, _YCBCR)),
-}
-"""TIFF's photometric interpretations that cuCIM reads, by codec."""
-
-_ERRORS = (RuntimeError, ValueError, OverflowError, IndexError, MemoryError)
-"""What cuCIM raises where a file is damaged."""
-
-_RUN = 4
-"""Tiles that a thread decodes before it asks for more: to ask takes a tenth of the time that one takes."""
-
-_TOGETHER_BYTES = 32 * 2**20
-"""Of regions that are put together at a time."""
+_REVERSED = 2
 
 _Place = tuple[int, int]
 
 _is_loaded = False
 
 
-def why_not_cucim(path: Path, pages: list[Page]) -> str | None:
-    """Why cuCIM is not asked to read a file, or None."""
+def why_not_cucim(path: Path, pages: Sequence[Page]) -> str | None:
+    """Why cuCIM is not asked to read a file, or None; of its pages the first is level 0."""
     if path.suffix.lower() not in SUFFIXES or not pages:
         return f"it reads tiled TIFF ({', '.join(SUFFIXES)}) only"
     for page in pages:
         # cuCIM asks libtiff for the predictor of every image; its libtiff knows none but LZW's, and ends the process.
         if page.predictor is not None and page.compression != LZW:
             return f"it does not open files with a predictor for TIFF compression {page.compression}"
-    return _why_not_decoded(pages[0])
+    return _why_not_page(pages[0])
 
 
-def _why_not_decoded(page: Page) -> str | None:
+def _why_not_page(page: Page) -> str | None:
     """Why cuCIM would not read an image as it is meant, or None."""
-    if not page.is_tiled:
-        return "the image is not tiled"
-    if page.num_channels != 3 or page.bits != 8 or not page.is_unsigned or page.is_planar:
-        return f"the image has {page.num_channels} channels of {page.bits} bits, not 3 of 8, interleaved"
-    if page.compression not in _COLORS:
-        return f"it does not decode TIFF compression {page.compression}"
-    if page.photometric not in _COLORS[page.compression]:
-        return f"it does not read the colors of photometric interpretation {page.photometric}"
-    if page.predictor not in (None, 1, 2):
-        return f"it does not undo predictor {page.predictor}"
-    return None
+    if page.fill_order == _REVERSED and page.compression not in (JPEG, *JPEG2000):
+        return "it does not undo a reversed order of bits (FillOrder 2)"
+    return why_not_decoded(page)
 
 
 _GPUS = ("/dev/nvidiactl", "/dev/dxg")
@@ -140,13 +105,17 @@ def open_cucim(path: Path) -> Any:
         return image
 
 
-class CucimBackend:
-    """A slide in cuCIM."""
+class CucimBackend(TiffBackend):
+    """A slide in cuCIM. Levels that cuCIM does not list, such as those of SubIFDs, are decoded by Pillow."""
 
     name = "cucim"
 
-    def __init__(self, path: Path, pages: Sequence[Page]) -> None:
+    def __init__(self, path: Path, levels: Sequence[Page]) -> None:
         """Open a file and decode one tile of every level, so that an unreadable one shows now.
+
+        Args:
+            path: The file.
+            levels: The pages to read, that of level 0 first.
 
         Raises:
             ImportError, RuntimeError, ValueError: If cuCIM is absent or cannot read the file.
@@ -154,136 +123,57 @@ class CucimBackend:
         self._image = open_cucim(path)
         resolutions = self._image.resolutions
         self._downsamples = [float(value) for value in resolutions["level_downsamples"]]
-        self.level_sizes_yx = tuple((int(h), int(w)) for w, h in resolutions["level_dimensions"])
+        sizes_yx = [(int(h), int(w)) for w, h in resolutions["level_dimensions"]]
         tiles_yx = [(int(h), int(w)) for w, h in resolutions["level_tile_sizes"]]
-        levels = [
-            _page_of(size, tile, pages) for size, tile in zip(self.level_sizes_yx, tiles_yx, strict=True)
-        ]
-        self._guard = TileGuard(path, levels)
-        self._opening = object()  # a file that is opened again may be another by then
-        for level in range(len(levels)):
-            if self._guard.is_written(level, (0, 0)):
-                self._guard.check(level, (0, 0))
-                self._decode(level, (0, 0))
-
-    def read_regions(
-        self, level: int, corners_yx: Sequence[_Place], size_yx: _Place
-    ) -> Iterator[NDArray[np.uint8]]:
-        """See `backends.Backend`."""
-        self._guard.check_unchanged()
-        together = max(1, _TOGETHER_BYTES // (3 * size_yx[0] * size_yx[1]))
-        for first in range(0, len(corners_yx), together):
-            yield from self._assemble(level, corners_yx[first : first + together], size_yx)
-
-    def _assemble(self, level: int, corners_yx: Sequence[_Place], size_yx: _Place) -> list[NDArray[np.uint8]]:
-        """Regions, each tile under them decoded once at most."""
-        regions = [np.empty((*size_yx, 3), np.uint8) for _ in corners_yx]
-        above: dict[_Place, list[int]] = defaultdict(list)
-        for number, corner in enumerate(corners_yx):
-            for place in self._guard.under(level, corner, size_yx):
-                above[place].append(number)
-        for place, tile in self._tiles(level, list(above)):
-            top, left = self._guard.field(level, place)[0]
-            for number in above[place]:
-                _paste(tile, (top - corners_yx[number][0], left - corners_yx[number][1]), regions[number])
-        return regions
-
-    def _tiles(self, level: int, places: Sequence[_Place]) -> Iterator[tuple[_Place, NDArray[np.uint8]]]:
-        """Tiles with their rows and columns: first those that are held."""
-        cache, missing = tile_cache(), []
-        for place in places:
-            tile = cache.get((self._opening, level, place))
-            if tile is not None:
-                yield place, tile
-            elif self._guard.is_written(level, place):
-                missing.append(place)
-            else:  # cuCIM leaves it black in most files
-                size_yx = self._guard.field(level, place)[1]
-                yield place, np.broadcast_to(np.uint8(WHITE), (*size_yx, 3))
-        for place, tile in zip(missing, self._decode_tiles(level, missing), strict=True):
-            cache.put((self._opening, level, place), tile)
-            yield place, tile
-
-    def _decode_tiles(self, level: int, places: Sequence[_Place]) -> Iterator[NDArray[np.uint8]]:
-        """Tiles in the order given, each checked before it is decoded."""
-        for place in places:
-            self._guard.check(level, place)
-        runs = [places[first : first + _RUN] for first in range(0, len(places), _RUN)]
-        decoded = in_order(lambda run: self._decode_quietly(level, run), runs)
-        done, complaint = 0, ""
-        for tiles, complaint in decoded:
-            if complaint:
-                decoded.close()
-                break
-            yield from tiles
-            done += len(tiles)
-        for place in places[done:]:  # what it was about shows when a single thread decodes
-            yield self._decode(level, place)
-        if complaint:
-            print(complaint, file=sys.stderr)
-
-    def _decode_quietly(self, level: int, places: Sequence[_Place]) -> tuple[list[NDArray[np.uint8]], str]:
-        """Tiles, or what the decoder, or that of another thread, complained about meanwhile."""
-        tiles = []
-        for place in places:
-            try:
-                tile, complaint = self._decode_plainly(level, place)
-            except _ERRORS as error:
-                complaint = str(error) or type(error).__name__
-            if complaint:
-                return [], complaint
-            tiles.append(tile)
-        return tiles, ""
-
-    def _decode(self, level: int, place: _Place) -> NDArray[np.uint8]:
-        """A tile, decoded by this thread alone; a complaint that does not come again was not about it."""
-        try:
-            tile, complaint = self._decode_plainly(level, place)
-            again = self._decode_plainly(level, place)[1] if complaint else ""
-        except _ERRORS as error:
-            raise self._guard.damaged(level, place, error) from error
-        if again:
-            raise self._guard.damaged(level, place, again)
-        if complaint:
-            print(complaint, file=sys.stderr)
-        return tile
+        # Positions are of cuCIM's own level 0, which is a wide macro where the slide is narrower.
+        is_same = sizes_yx[0][0] <= levels[0].size_yx[0] and sizes_yx[0][1] <= levels[0].size_yx[1]
+        self._numbers = [_number_of(page, sizes_yx, tiles_yx) if is_same else None for page in levels]
+        for page, number in zip(levels, self._numbers, strict=True):
+            if number is None and (page is levels[0] or why_not_pillow(page)):
+                height, width = page.size_yx
+                raise InputError(f"it does not give the one image of {width} x {height} px")
+        super().__init__(
+            path,
+            [
+                page if number is None else dataclasses.replace(page, size_yx=sizes_yx[number])
+                for page, number in zip(levels, self._numbers, strict=True)
+            ],
+        )
 
     def _decode_plainly(self, level: int, place: _Place) -> tuple[NDArray[np.uint8], str]:
         """The part of a tile that lies in the level, and what the decoder printed meanwhile."""
+        number = self._numbers[level]
+        if number is None:
+            return super()._decode_plainly(level, place)
         (top, left), (height, width) = self._guard.field(level, place)
         # cuCIM divides by the downsample and drops the fraction: the middle of the pixel is safe from that.
-        downsample = self._downsamples[level]
+        downsample = self._downsamples[number]
         where = (int((left + 0.5) * downsample), int((top + 0.5) * downsample))
         with Complaints() as complaints:
-            pixels = np.asarray(self._image.read_region(where, (width, height), level))
+            pixels = np.asarray(self._image.read_region(where, (width, height), number))
         if pixels.shape != (height, width, 3):
             raise InputError(f"level {level} has {pixels.shape[-1]} channels, not 3")
         return pixels, complaints.text
 
     def close(self) -> None:
         """Close the file."""
-        tile_cache().forget(self._opening)
-        self._guard.close()
+        super().close()
         self._image.close()
 
 
-def _paste(tile: NDArray[np.uint8], corner_yx: _Place, region: NDArray[np.uint8]) -> None:
-    """Copy the part of a tile that lies in a region; its corner is counted from the region's."""
-    (top, left), (height, width) = corner_yx, tile.shape[:2]
-    part = tile[max(0, -top) : region.shape[0] - top, max(0, -left) : region.shape[1] - left]
-    region[max(0, top) : top + height, max(0, left) : left + width] = part
+def _number_of(page: Page, sizes_yx: Sequence[_Place], tiles_yx: Sequence[_Place]) -> int | None:
+    """The number of a page among cuCIM's levels; None where cuCIM does not list it, or several like it.
 
-
-def _page_of(size_yx: tuple[int, int], tile_yx: tuple[int, int], pages: Sequence[Page]) -> Page:
-    """The page that is a level of cuCIM's.
-
-    Raises:
-        InputError: If that cannot be determined, or cuCIM would not read it as it is meant.
+    cuCIM states the levels of Philips without the padding to whole tiles.
     """
-    same = [page for page in pages if page.is_tiled and page.size_yx == size_yx]
-    if len(same) != 1 or same[0].tile_yx != tile_yx:
-        raise InputError(f"{len(same)} tiled images of the file have {size_yx[1]} x {size_yx[0]} px, not one")
-    why = _why_not_decoded(same[0])
-    if why is not None:
-        raise InputError(why)
-    return same[0]
+    if _why_not_page(page):
+        return None
+    near = [
+        number
+        for number, (size_yx, tile_yx) in enumerate(zip(sizes_yx, tiles_yx, strict=True))
+        if tile_yx == page.tile_yx
+        and all(0 <= page.size_yx[axis] - size_yx[axis] < tile_yx[axis] for axis in (0, 1))
+    ]
+    exact = [number for number in near if sizes_yx[number] == page.size_yx]
+    numbers = exact or near
+    return numbers[0] if len(numbers) == 1 else None

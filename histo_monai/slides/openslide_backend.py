@@ -7,14 +7,18 @@ is left over.
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from histo_monai.slides.complaints import Complaints
 from histo_monai.slides.errors import SlideError
 from histo_monai.slides.resample import WHITE
+
+logger = logging.getLogger(__name__)
 
 _MARGIN = 8
 _MIX_STEPS = 128  # OpenSlide's painter mixes in steps of 1/128.
@@ -35,7 +39,10 @@ class OpenSlideBackend:
 
         self._path = path
         self._error = openslide.OpenSlideError
-        self._slide = openslide.OpenSlide(str(path))
+        with Complaints() as complaints:  # of GLib, on the terminal
+            self._slide = openslide.OpenSlide(str(path))
+        if complaints.text:
+            logger.debug("slide %s: %s", path, complaints.text)
         self._downsamples = self._slide.level_downsamples
         self.level_sizes_yx = tuple((h, w) for w, h in self._slide.level_dimensions)
         self.properties: dict[str, str] = {}
@@ -59,7 +66,8 @@ class OpenSlideBackend:
         right = min(width, corner_yx[1] + size_yx[1] + _MARGIN)
         y, x = round(top * downsample), round(left * downsample)
         try:
-            image = self._slide.read_region((x, y), level, (right - left, bottom - top))
+            with Complaints():
+                image = self._slide.read_region((x, y), level, (right - left, bottom - top))
         except self._error as error:
             self._reopen()
             place = f"level {level}, rows {top} to {bottom}, columns {left} to {right}"
@@ -81,6 +89,14 @@ class OpenSlideBackend:
     def close(self) -> None:
         """Close the file."""
         self._slide.close()
+
+
+def openslide_format(path: Path) -> str | None:
+    """What OpenSlide calls the format of a file, or None where it knows none."""
+    import openslide
+
+    with Complaints():
+        return openslide.OpenSlide.detect_format(str(path))
 
 
 def _on_white(rgba: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import ceil
 from pathlib import Path
 from types import TracebackType
@@ -17,14 +16,17 @@ from histo_monai.errors import InputError
 from histo_monai.slides.backends import Backend
 from histo_monai.slides.cucim_backend import SUFFIXES, CucimBackend, why_not_cucim
 from histo_monai.slides.errors import SlideError
-from histo_monai.slides.geometry import Box, choose_level, level_downsample
-from histo_monai.slides.openslide_backend import OpenSlideBackend
+from histo_monai.slides.geometry import Box, choose_level
+from histo_monai.slides.opening import (
+    Opened,
+    check_file,
+    open_by_tiles,
+    open_without_cucim,
+    with_level_0_first,
+)
 from histo_monai.slides.resample import WHITE, Window, area_resample, make_patches, plan_window
 from histo_monai.slides.resolution import objective_power, resolve_mpp
-from histo_monai.slides.tiff import MAX_SIDE_PX, Page, is_tiff, read_pages
-from histo_monai.storage.reading import InputFileError, check_regular
-
-logger = logging.getLogger(__name__)
+from histo_monai.slides.tiff import find_levels, is_tiff, read_pages
 
 _STRIP_PX = 16 * 2**20
 _MAX_PX = 2**28
@@ -46,7 +48,7 @@ class Slide:
         level_mpps: µm per pixel of each level, finest first.
         level_sizes_yx: Height and width of each level, pixels; without padding to whole tiles.
         objective_power: Of level 0 (20 for 20x); None where the file states none.
-        backend: "cucim" or "openslide".
+        backend: "cucim", "openslide" or "pillow".
     """
 
     def __init__(
@@ -54,23 +56,19 @@ class Slide:
         path: Path,
         mpp: float,
         backend: Backend,
-        pages: Sequence[Page],
+        downsamples: Mapping[int, float],
         objective_power: float | None = None,
     ) -> None:
         self.path, self.mpp, self.objective_power = path, mpp, objective_power
         self._backend = backend
-        for height, width in backend.level_sizes_yx:
-            if not (0 < height <= MAX_SIDE_PX and 0 < width <= MAX_SIDE_PX):
-                raise SlideError(path, f"states a level of {width} x {height} px, more or less than a slide")
-        self.size_yx = backend.level_sizes_yx[0]
-        tiles = {page.size_yx: page.tile_yx for page in pages if page.is_tiled}
-        self.level_downsamples = tuple(
-            level_downsample(self.size_yx, size_yx, tiles.get(size_yx)) for size_yx in backend.level_sizes_yx
-        )
+        self._numbers = tuple(downsamples)
+        sizes_yx = [backend.level_sizes_yx[number] for number in downsamples]
+        self.size_yx = sizes_yx[0]
+        self.level_downsamples = tuple(downsamples.values())
         # Without the padding to whole tiles that some writers add to a level: it is not the slide.
         self.level_sizes_yx = tuple(
             (min(h, ceil(self.size_yx[0] / downsample)), min(w, ceil(self.size_yx[1] / downsample)))
-            for (h, w), downsample in zip(backend.level_sizes_yx, self.level_downsamples, strict=True)
+            for (h, w), downsample in zip(sizes_yx, self.level_downsamples, strict=True)
         )
         self.level_mpps = tuple(mpp * downsample for downsample in self.level_downsamples)
 
@@ -163,7 +161,7 @@ class Slide:
             )
             for window in windows
         ]
-        read = self._backend.read_regions(level, corners, size_yx)
+        read = self._backend.read_regions(self._numbers[level], corners, size_yx)
         for window, corner, pixels in zip(windows, corners, read, strict=True):
             if corner == window.corner_yx and size_yx == (region_px, region_px):
                 yield pixels
@@ -197,7 +195,7 @@ class Slide:
             count = min(rows, out_h - first)
             top = max(0, int(np.floor(first * scale)) - 1)
             bottom = min(height, int(np.ceil((first + count) * scale)) + 1)
-            (pixels,) = self._backend.read_regions(level, [(top, 0)], (bottom - top, width))
+            (pixels,) = self._backend.read_regions(self._numbers[level], [(top, 0)], (bottom - top, width))
             start = (first * scale - top, 0.0)
             out[first : first + count] = area_resample(pixels, start, (scale, scale), (count, out_w))
         return out
@@ -231,60 +229,28 @@ def open_slide(path: str | Path, mpp: float | None = None) -> Slide:
         SlideError: If the file is missing, empty, truncated or no slide, or states no resolution.
     """
     path = Path(path)
-    _check_file(path)
+    check_file(path)
     # Vendors' own kinds of TIFF (.scn, .bif) OpenSlide knows better, but it trusts them; .ndpi alone bends the tables.
     pages = read_pages(path) if path.suffix.lower() != ".ndpi" and is_tiff(path) else []
     if path.suffix.lower() not in SUFFIXES:
         pages = []
-    why = why_not_cucim(path, pages)
-    backend: Backend | None = None
-    properties: dict[str, str] = {}
+    levels = find_levels(path, pages) if pages else []
+    why = why_not_cucim(path, with_level_0_first(pages, levels))
+    opened: Opened | None = None
     if why is None:
         try:
-            backend = CucimBackend(path, pages)
+            opened = open_by_tiles(path, pages, levels, CucimBackend)
         except SlideError:
             raise
         except (ImportError, RuntimeError, ValueError) as error:
             why = str(error).splitlines()[0]
-    if backend is None:
-        backend = _open_with_openslide(path, str(why))
-        properties = dict(backend.properties)
-    power = objective_power(pages, properties)
-    return Slide(path, resolve_mpp(path, mpp, pages, properties), backend, pages, power)
+    if opened is None:
+        opened = open_without_cucim(path, pages, levels, str(why))
+    mpp = resolve_mpp(path, mpp, opened.pages, opened.properties)
+    power = objective_power(opened.pages, opened.properties)
+    return Slide(path, mpp, opened.backend, opened.downsamples, power)
 
 
 def _place(box: Box) -> tuple[float, float]:
     """Where a box comes in the order of reading."""
     return box.center_yx[0] // _BAND_PX, box.center_yx[1]
-
-
-def _check_file(path: Path) -> None:
-    """Refuse what is no readable file, before anything waits for a pipe or a device."""
-    try:
-        status = check_regular(path)
-        path.open("rb").close()
-    except (FileNotFoundError, NotADirectoryError):
-        raise SlideError(path, "no such file; check the path in the manifest") from None
-    except InputFileError as error:
-        raise SlideError(
-            path, f"{str(error).removeprefix(f'{path}: ')}; check the path in the manifest"
-        ) from None
-    except (OSError, ValueError) as error:  # ValueError: a name with a NUL.
-        why = getattr(error, "strerror", None) or error
-        raise SlideError(path, f"cannot be opened ({why}); check the path and who may read it") from None
-    if status.st_size == 0:
-        raise SlideError(path, "the file is empty; copy or download it again")
-
-
-def _open_with_openslide(path: Path, why: str) -> OpenSlideBackend:
-    import openslide
-
-    try:
-        backend = OpenSlideBackend(path)
-    except openslide.OpenSlideError as error:
-        raise SlideError(
-            path,
-            f"not a slide that cuCIM ({why}) or OpenSlide ({error}) reads; expected a tiled pyramidal image",
-        ) from error
-    logger.info("slide %s: read with OpenSlide, not cuCIM: %s", path, why)
-    return backend

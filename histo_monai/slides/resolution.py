@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from histo_monai.slides.errors import NoResolutionError, SlideError
 from histo_monai.slides.tiff import Page
+from histo_monai.slides.tiff.descriptions import (
+    OmeImage,
+    aperio_mpp,
+    aperio_power,
+    ome_image_of,
+    ome_images,
+    philips_mpp_yx,
+    positive_number,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -19,24 +28,60 @@ _UM_PER_UNIT = {2: 25_400.0, 3: 10_000.0}
 _CONTRADICTION = 0.05
 _SQUARE = 0.05
 
+_MPP_OF_1X = 10.0
+"""0.25 at 40x, 0.5 at 20x."""
 
-def resolve_mpp(path: Path, stated: float | None, pages: list[Page], properties: Mapping[str, str]) -> float:
+_ODD_FOR_POWER = 2.5
+"""Scanners with an adapter have 0.22 at 20x: only what is further from 10 µm / power is odd."""
+
+_TEN_FOLD = 1.5
+"""What is usual for a power differs by as much between scanners."""
+
+_SLIPS = {10.0: "px/cm and px/mm were mixed up", 2.54: "px/inch and px/cm were mixed up"}
+"""Ratios of two statements that have a common cause."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What one source states of level 0.
+
+    Attributes:
+        source: Where it stands.
+        mpp_yx: µm per pixel, down and across.
+    """
+
+    source: str
+    mpp_yx: tuple[float, float]
+
+    @property
+    def mpp(self) -> float:
+        """The mean of both."""
+        return (self.mpp_yx[0] + self.mpp_yx[1]) / 2
+
+
+def resolve_mpp(
+    path: Path, stated: float | None, pages: Sequence[Page], properties: Mapping[str, str]
+) -> float:
     """The resolution of a slide's level 0.
 
     A number in the manifest wins, since somebody wrote it on purpose; where it differs from the file's own by
-    more than 5 % a warning says so. Of the file: Aperio's MPP, then the TIFF resolution tags, then OpenSlide.
+    more than 5 % a warning says so. Of the file: Aperio's MPP, then the spacing of Philips, OME's PhysicalSize, the
+    TIFF resolution tags, OpenSlide. Warnings name two of them that differ by more than 5 %, and what no objective of
+    the stated power has.
 
     Args:
         path: The slide, for messages.
         stated: The manifest's ``mpp``, or None.
-        pages: The TIFF's pages; empty for other formats.
-        properties: OpenSlide's properties; empty where OpenSlide cannot read the file.
+        pages: The TIFF's pages, that of level 0 first; empty for other formats.
+        properties: OpenSlide's properties; empty where OpenSlide did not open the file, or looks at another page.
 
     Raises:
         NoResolutionError: If nothing states a plausible resolution.
         SlideError: If pixels are not square.
     """
-    of_file = _aperio_mpp(pages, properties) or _tag_mpp(path, pages) or _openslide_mpp(path, properties)
+    statements = list(_statements(pages, properties))
+    plausible = [one for one in statements if all(map(_is_plausible, one.mpp_yx))]
+    of_file = _squared(path, plausible[0]) if plausible else None
     if stated is not None:
         if not _is_plausible(stated):
             raise SlideError(
@@ -44,29 +89,98 @@ def resolve_mpp(path: Path, stated: float | None, pages: list[Page], properties:
             )
         if of_file is not None and abs(of_file - stated) > _CONTRADICTION * of_file:
             logger.warning(
-                "slide %s: the manifest says %g µm/px, the file %g; using the manifest", path, stated, of_file
-            )
+                "slide %s: the manifest says %g µm/px, the file %g%s; using the manifest",
+                path, stated, of_file, _slip(stated / of_file),
+            )  # fmt: skip
+        _warn_of_power(path, float(stated), objective_power(pages, properties))
         return float(stated)
     if of_file is None:
+        odd = "".join(f"; {one.source}: {one.mpp:.4g}" for one in statements)
         raise NoResolutionError(
-            path, f"states no resolution ({_range()}); fill the manifest column mpp (µm per level-0 pixel)"
+            path,
+            f"states no resolution ({_range()}{odd}); fill the manifest column mpp (µm per level-0 pixel)",
         )
+    _warn_of_contradiction(path, plausible)
+    _warn_of_power(path, of_file, objective_power(pages, properties))
     return of_file
 
 
 def objective_power(pages: Sequence[Page], properties: Mapping[str, str]) -> float | None:
-    """The objective power of a slide's level 0 (20 for 20x): Aperio's AppMag, then OpenSlide's; None without either.
+    """The objective power of a slide's level 0 (20 for 20x): Aperio's AppMag, OME's, OpenSlide's; None without any.
 
     Args:
-        pages: The TIFF's pages; empty for other formats.
-        properties: OpenSlide's properties; empty where OpenSlide did not open the file.
+        pages: The TIFF's pages, that of level 0 first; empty for other formats.
+        properties: OpenSlide's properties; empty where OpenSlide did not open the file, or looks at another page.
     """
-    match = re.search(r"\|\s*AppMag\s*=\s*([0-9.]+)", pages[0].description if pages else "")
-    try:
-        power = float(match.group(1) if match else properties.get("openslide.objective-power", ""))
-    except ValueError:
-        return None
-    return power if 0 < power < float("inf") else None
+    image = _ome_image(pages)
+    return (
+        (aperio_power(pages[0]) if pages else None)
+        or (image.power if image else None)
+        or positive_number(properties.get("openslide.objective-power"))
+    )
+
+
+def _statements(pages: Sequence[Page], properties: Mapping[str, str]) -> Iterator[Statement]:
+    """All that is stated, plausible or not, the one that counts first."""
+    aperio = aperio_mpp(pages[0]) if pages else None
+    if not (pages and pages[0].description.startswith("Aperio")):
+        aperio = positive_number(properties.get("aperio.MPP"))
+    if aperio:
+        yield Statement("Aperio's description", (aperio, aperio))
+    if pages:
+        philips, image = philips_mpp_yx(_first(pages)), _ome_image(pages)
+        if philips:
+            yield Statement("the description of Philips", philips)
+        if image and image.mpp_yx:
+            yield Statement("the description of OME", image.mpp_yx)
+        tags = pages[0].resolution_yx
+        if tags and min(tags) > 0 and pages[0].resolution_unit in _UM_PER_UNIT:
+            um = _UM_PER_UNIT[pages[0].resolution_unit]
+            yield Statement("the TIFF tags", (um / tags[0], um / tags[1]))
+    y, x = (positive_number(properties.get(f"openslide.mpp-{axis}")) for axis in "yx")
+    if y and x:
+        yield Statement("OpenSlide", (y, x))
+
+
+def _first(pages: Sequence[Page]) -> Page:
+    """The first image of the file, whose description is that of the file for Philips and OME."""
+    return min(pages, key=lambda page: page.number)
+
+
+def _ome_image(pages: Sequence[Page]) -> OmeImage | None:
+    return ome_image_of(pages[0], ome_images([_first(pages)])) if pages else None
+
+
+def _warn_of_contradiction(path: Path, plausible: Sequence[Statement]) -> None:
+    used = plausible[0]
+    for other in plausible[1:]:
+        if abs(other.mpp - used.mpp) > _CONTRADICTION * used.mpp:
+            logger.warning(
+                "slide %s: %s: %g µm/px, %s: %g%s; using %g: if that is wrong, fill the manifest column mpp",
+                path, used.source, used.mpp, other.source, other.mpp, _slip(other.mpp / used.mpp), used.mpp,
+            )  # fmt: skip
+            return
+
+
+def _warn_of_power(path: Path, mpp: float, power: float | None) -> None:
+    if power is None:
+        return
+    ratio = mpp * power / _MPP_OF_1X
+    if not 1 / _ODD_FOR_POWER <= ratio <= _ODD_FOR_POWER:
+        slip = min((10.0, 0.1), key=lambda one: abs(ratio - one) / one)
+        is_slip = 1 / _TEN_FOLD <= ratio / slip <= _TEN_FOLD
+        logger.warning(
+            "slide %s: %g µm/px at %gx, where about %g is usual%s; if that is wrong, fill the manifest column mpp",
+            path, mpp, power, _MPP_OF_1X / power, _slip(slip) if is_slip else "",
+        )  # fmt: skip
+
+
+def _slip(ratio: float) -> str:
+    """The usual cause of two statements of this ratio, with a comma before it."""
+    for slip, why in _SLIPS.items():
+        if any(abs(ratio - one) <= _CONTRADICTION * one for one in (slip, 1 / slip)):
+            return f", {slip:g} times as {'much' if ratio > 1 else 'little'}: perhaps {why}"
+    return ""
 
 
 def _range() -> str:
@@ -77,38 +191,8 @@ def _is_plausible(mpp: float) -> bool:
     return PLAUSIBLE_MPP[0] <= mpp <= PLAUSIBLE_MPP[1]
 
 
-def _number(text: str | None) -> float | None:
-    try:
-        value = float((text or "").replace(",", "."))
-    except ValueError:
-        return None
-    return value if _is_plausible(value) else None
-
-
-def _aperio_mpp(pages: list[Page], properties: Mapping[str, str]) -> float | None:
-    description = pages[0].description if pages else ""
-    if description.startswith("Aperio"):
-        match = re.search(r"\|\s*MPP\s*=\s*([0-9.,]+)", description)
-        return _number(match.group(1)) if match else None
-    return _number(properties.get("aperio.MPP"))
-
-
-def _tag_mpp(path: Path, pages: list[Page]) -> float | None:
-    page = pages[0] if pages else None
-    if page is None or page.resolution_yx is None or page.resolution_unit not in _UM_PER_UNIT:
-        return None
-    y, x = (_UM_PER_UNIT[page.resolution_unit] / value for value in page.resolution_yx)
-    return _square(path, y, x)
-
-
-def _openslide_mpp(path: Path, properties: Mapping[str, str]) -> float | None:
-    y, x = (_number(properties.get(f"openslide.mpp-{axis}")) for axis in "yx")
-    return None if x is None or y is None else _square(path, y, x)
-
-
-def _square(path: Path, mpp_y: float, mpp_x: float) -> float | None:
-    if not (_is_plausible(mpp_y) and _is_plausible(mpp_x)):
-        return None
-    if abs(mpp_y - mpp_x) > _SQUARE * mpp_x:
-        raise SlideError(path, f"pixels are not square ({mpp_y:g} x {mpp_x:g} µm); resample the slide first")
-    return (mpp_y + mpp_x) / 2
+def _squared(path: Path, statement: Statement) -> float:
+    y, x = statement.mpp_yx
+    if abs(y - x) > _SQUARE * x:
+        raise SlideError(path, f"pixels are not square ({y:g} x {x:g} µm); resample the slide first")
+    return statement.mpp

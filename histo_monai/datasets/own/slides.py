@@ -9,6 +9,7 @@ import pandas as pd
 
 from histo_monai.errors import InputError
 from histo_monai.files.processes import map_over_processes
+from histo_monai.slides.resolution import PLAUSIBLE_MPP
 from histo_monai.storage.reading import check_regular
 from histo_monai.tables.columns import SPLITS
 from histo_monai.tables.manifests import (
@@ -25,6 +26,9 @@ COLUMNS = ("slide_id", "path", "patient_id", "mpp", "label", "split", "exhaustiv
 YES, NO = "yes", "no"
 YES_NO = (YES, NO)
 MPP = "µm per pixel, 0.05 to 64"
+"""Of patches, which may be much coarser than any slide."""
+
+_SLIDE_MPP = "µm per pixel of the full resolution, {:g} to {:g}".format(*PLAUSIBLE_MPP)
 _SHA256 = r"[0-9a-fA-F]{64}"
 _SHOWN = 12
 
@@ -68,7 +72,7 @@ def read_slides(root: Path) -> pd.DataFrame:
             "sha256sum prints them, or nothing"
         )
     table["mpp"] = read_numbers(
-        manifest, table["mpp"], 0.05, 64.0, f"{MPP}, or nothing where the file knows it"
+        manifest, table["mpp"], *PLAUSIBLE_MPP, f"{_SLIDE_MPP}, or nothing where the file knows it"
     )
     table["path"] = [root / path for path in table["path"]]
     return table

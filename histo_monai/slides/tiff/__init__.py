@@ -1,29 +1,23 @@
-"""Tiled TIFF as the slide reader needs it: tables, and whether what lies where a tile should lie is one."""
+"""Tiled TIFF as the slide reader needs it: tables, levels, what its texts state, and checked tiles."""
 
-from histo_monai.slides.tiff.tables import (
-    ADOBE_DEFLATE,
-    DEFLATE,
-    JPEG,
-    JPEG2000,
-    LZW,
-    MAX_SIDE_PX,
-    UNCOMPRESSED,
-    Page,
-    is_tiff,
-    read_pages,
-)
-from histo_monai.slides.tiff.tiles import TileGuard
+from histo_monai.slides.tiff.backend import TiffBackend
+from histo_monai.slides.tiff.decode import why_not_decoded, why_not_pillow
+from histo_monai.slides.tiff.levels import Level, find_levels
+from histo_monai.slides.tiff.likeness import keep_alike
+from histo_monai.slides.tiff.tables import JPEG, JPEG2000, LZW, MAX_SIDE_PX, Page, is_tiff, read_pages
 
 __all__ = [
-    "ADOBE_DEFLATE",
-    "DEFLATE",
     "JPEG",
     "JPEG2000",
     "LZW",
     "MAX_SIDE_PX",
-    "UNCOMPRESSED",
+    "Level",
     "Page",
-    "TileGuard",
+    "TiffBackend",
+    "find_levels",
     "is_tiff",
+    "keep_alike",
     "read_pages",
+    "why_not_decoded",
+    "why_not_pillow",
 ]

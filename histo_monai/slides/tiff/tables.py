@@ -27,11 +27,17 @@ MAX_SIDE_PX = 2**20
 MAX_TILE_PX = 2**26
 """8192 x 8192; slides have 240 to 4096 a side."""
 
+_MAX_TILE_SIDE_PX = 2**15
+
 _MAX_PAGES = 4096
 _MAX_TAGS = 4096
 _MAX_TILES = 2**25
-_MAX_TEXT_BYTES = 2**20
+_MAX_TEXT_BYTES = 2**24
+"""Philips writes the pictures of label and macro into its description."""
 
+_MAX_SUB_PAGES = 64
+
+_SUBFILE_TYPE, _FILL_ORDER, _SUB_DIRECTORIES = 254, 266, 330
 _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC = 256, 257, 258, 259, 262
 _DESCRIPTION, _CHANNELS, _X_RESOLUTION, _Y_RESOLUTION = 270, 277, 282, 283
 _PLANAR, _RESOLUTION_UNIT, _PREDICTOR, _SAMPLE_FORMAT, _JPEG_TABLES = 284, 296, 317, 339, 347
@@ -45,7 +51,7 @@ _TILE_WIDTH, _TILE_HEIGHT, _TILE_OFFSETS, _TILE_COUNTS, _STRIP_OFFSETS, _STRIP_C
 )
 _NUMBERS = (
     *(_WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC, _CHANNELS, _PLANAR, _RESOLUTION_UNIT),
-    *(_PREDICTOR, _SAMPLE_FORMAT, _TILE_WIDTH, _TILE_HEIGHT),
+    *(_PREDICTOR, _SAMPLE_FORMAT, _TILE_WIDTH, _TILE_HEIGHT, _SUBFILE_TYPE, _FILL_ORDER, _SUB_DIRECTORIES),
 )
 _TABLES = (_TILE_OFFSETS, _TILE_COUNTS, _STRIP_OFFSETS, _STRIP_COUNTS)
 _TEXTS = (_DESCRIPTION, _JPEG_TABLES)
@@ -80,8 +86,12 @@ class Page:
         photometric: TIFF's number of the color space: 2 is RGB, 6 YCbCr.
         is_planar: Each channel has tiles of its own.
         predictor: What was done before compression: 1 nothing, 2 differences of neighbors; None without the tag.
-        is_unsigned: Samples are unsigned integers.
+        sample_format: TIFF's number: 1 unsigned integers, 2 signed ones, 3 floats; 0 where the samples differ.
         jpeg_tables: What the JPEG tiles leave out, or nothing.
+        fill_order: TIFF's number: 2 where the bits of every byte are stored in reverse.
+        subfile_type: TIFF's NewSubfileType: 1 is a reduced version of another page, 4 a mask, 9 Aperio's macro.
+        number: Place among the file's images, counted from 0; that of its parent for a page of `sub_pages`.
+        sub_pages: The pages of its SubIFDs, where OME-TIFF keeps the levels.
     """
 
     size_yx: tuple[int, int]
@@ -97,8 +107,12 @@ class Page:
     photometric: int = 2
     is_planar: bool = False
     predictor: int | None = None
-    is_unsigned: bool = True
+    sample_format: int = 1
     jpeg_tables: bytes = b""
+    fill_order: int = 1
+    subfile_type: int = 0
+    number: int = 0
+    sub_pages: tuple[Page, ...] = ()
 
     @property
     def is_tiled(self) -> bool:
@@ -136,9 +150,19 @@ def read_pages(path: Path) -> list[Page]:
                 raise SlideError(path, f"holds more than {_MAX_PAGES} images; no slide does, copy it again")
             seen.add(offset)
             tags, offset = reader.read(offset)
-            pages.append(_make_page(tags))
-            _check_page(path, len(pages) - 1, pages[-1], file_size)
+            page = _make_page(tags, len(pages), _read_sub_pages(reader, tags, len(pages)))
+            pages.append(page)
+            for one in (page, *page.sub_pages):
+                _check_page(path, page.number, one, file_size)
     return pages
+
+
+def _read_sub_pages(reader: _Directory, tags: Mapping[int, TagValue], number: int) -> tuple[Page, ...]:
+    """The pages of a tiled page's SubIFDs."""
+    offsets = tags[_SUB_DIRECTORIES].tolist() if _SUB_DIRECTORIES in tags and _TILE_WIDTH in tags else []
+    return tuple(
+        _make_page(reader.read(offset)[0], number) for offset in offsets[:_MAX_SUB_PAGES] if offset > 0
+    )
 
 
 def _check_page(path: Path, number: int, page: Page, file_size: int) -> None:
@@ -154,7 +178,7 @@ def _check_page(path: Path, number: int, page: Page, file_size: int) -> None:
         raise SlideError(
             path, f"image {number} states {width} x {height} px, more or less than a slide; copy it again"
         )
-    if tile_height * tile_width > MAX_TILE_PX:
+    if tile_height * tile_width > MAX_TILE_PX or max(tile_height, tile_width) > _MAX_TILE_SIDE_PX:
         raise SlideError(
             path,
             f"image {number} states tiles of {tile_width} x {tile_height} px, of which one is too large to be read "
@@ -236,7 +260,7 @@ class _Directory:
         return np.frombuffer(inline[:num_bytes], dtype)
 
 
-def _make_page(tags: Mapping[int, TagValue]) -> Page:
+def _make_page(tags: Mapping[int, TagValue], page_number: int, sub_pages: tuple[Page, ...] = ()) -> Page:
     def number(tag: int, default: int = 0) -> int:
         return int(tags[tag][0]) if tag in tags and len(tags[tag]) else default
 
@@ -261,8 +285,12 @@ def _make_page(tags: Mapping[int, TagValue]) -> Page:
         photometric=number(_PHOTOMETRIC),
         is_planar=number(_PLANAR, 1) != 1,
         predictor=number(_PREDICTOR) if _PREDICTOR in tags else None,
-        is_unsigned=same(_SAMPLE_FORMAT, 1) == 1,
+        sample_format=same(_SAMPLE_FORMAT, 1),
         jpeg_tables=tags[_JPEG_TABLES].tobytes() if _JPEG_TABLES in tags else b"",
+        fill_order=number(_FILL_ORDER, 1),
+        subfile_type=number(_SUBFILE_TYPE),
+        number=page_number,
+        sub_pages=sub_pages,
     )
 
 

@@ -30,7 +30,7 @@ class TileGuard:
         Raises:
             SlideError: If the tables that its JPEG tiles share are damaged.
         """
-        self._path, self._levels = path, levels
+        self._path, self.levels = path, levels
         for level, page in enumerate(levels):
             if page.jpeg_tables:
                 try:
@@ -56,7 +56,7 @@ class TileGuard:
 
     def under(self, level: int, corner_yx: _Place, size_yx: _Place) -> Iterator[_Place]:
         """Row and column of every tile under a region."""
-        (top, left), (height, width) = corner_yx, self._levels[level].tile_yx
+        (top, left), (height, width) = corner_yx, self.levels[level].tile_yx
         columns = range(left // width, (left + size_yx[1] - 1) // width + 1)
         for row in range(top // height, (top + size_yx[0] - 1) // height + 1):
             for column in columns:
@@ -64,14 +64,14 @@ class TileGuard:
 
     def field(self, level: int, place: _Place) -> tuple[_Place, _Place]:
         """Corner of a tile, and its size inside the level."""
-        page = self._levels[level]
+        page = self.levels[level]
         top, left = place[0] * page.tile_yx[0], place[1] * page.tile_yx[1]
         size = (min(page.tile_yx[0], page.size_yx[0] - top), min(page.tile_yx[1], page.size_yx[1] - left))
         return (top, left), size
 
     def is_written(self, level: int, place: _Place) -> bool:
         """Whether a tile has bytes in the file; cuCIM gives black or nothing for one that was never written."""
-        page = self._levels[level]
+        page = self.levels[level]
         return bool(page.counts[place[0] * page.grid_yx[1] + place[1]] > 0)
 
     def check(self, level: int, place: _Place) -> None:
@@ -84,6 +84,13 @@ class TileGuard:
             self._check_one(level, place)
             self._sound[level][place] = True
 
+    def data(self, level: int, place: _Place) -> bytes:
+        """The bytes of a tile, or as many of them as show that it is none."""
+        page = self.levels[level]
+        number = place[0] * page.grid_yx[1] + place[1]
+        count = min(int(page.counts[number]), most_bytes(page) + 1)
+        return os.pread(self._file.fileno(), count, int(page.offsets[number]))
+
     def damaged(self, level: int, place: _Place, why: object) -> SlideError:
         """The error of a tile."""
         what = f"the tile in row {place[0]}, column {place[1]} of level {level} is damaged"
@@ -94,12 +101,10 @@ class TileGuard:
         return status.st_size, status.st_mtime_ns
 
     def _check_one(self, level: int, place: _Place) -> None:
-        page = self._levels[level]
-        number = place[0] * page.grid_yx[1] + place[1]
-        offset, count = int(page.offsets[number]), int(page.counts[number])
-        if count == 0:
+        page = self.levels[level]
+        if not self.is_written(level, place):
             return
-        data = os.pread(self._file.fileno(), min(count, most_bytes(page) + 1), offset)
+        data = self.data(level, place)
         if self._known_heads[level] and data.startswith(self._known_heads[level]):
             return
         try:

@@ -1,0 +1,189 @@
+"""A slide's file in one of the libraries that read slides, and which of its images are levels."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from histo_monai.slides.backends import Backend
+from histo_monai.slides.errors import SlideError
+from histo_monai.slides.geometry import level_downsample
+from histo_monai.slides.openslide_backend import OpenSlideBackend, openslide_format
+from histo_monai.slides.tiff import (
+    MAX_SIDE_PX,
+    Level,
+    Page,
+    TiffBackend,
+    find_levels,
+    is_tiff,
+    keep_alike,
+    read_pages,
+    why_not_decoded,
+    why_not_pillow,
+)
+from histo_monai.storage.reading import InputFileError, check_regular
+
+logger = logging.getLogger(__name__)
+
+_BY_PAGES = ("generic-tiff", "aperio")
+"""OpenSlide's formats whose levels are a TIFF's pages as they are."""
+
+_PHILIPS = "philips"
+
+_SAMPLES = {2: "signed integer", 3: "float"}
+_MOST_BITS = 16
+
+
+class Opened(NamedTuple):
+    """A file in one library.
+
+    Attributes:
+        backend: The library.
+        downsamples: Of each level that is read, by its number for the library, finest first.
+        pages: The TIFF's, that of level 0 first; none where OpenSlide knows the format better.
+        properties: OpenSlide's, where they are those of level 0.
+    """
+
+    backend: Backend
+    downsamples: Mapping[int, float]
+    pages: Sequence[Page]
+    properties: Mapping[str, str]
+
+
+def with_level_0_first(pages: Sequence[Page], levels: Sequence[Level]) -> list[Page]:
+    """The pages of a TIFF, that of level 0 first; none where no levels are known."""
+    return [levels[0].page, *(page for page in pages if page is not levels[0].page)] if levels else []
+
+
+def open_by_tiles(
+    path: Path, pages: Sequence[Page], levels: Sequence[Level], backend_class: type[TiffBackend]
+) -> Opened:
+    """A TIFF whose tiles are decoded one by one. Levels of other kinds of pixels are left out.
+
+    Raises:
+        SlideError, ImportError, RuntimeError, ValueError: If the file cannot be read so.
+    """
+    why_not = why_not_pillow if backend_class is TiffBackend else why_not_decoded
+    levels = [level for level in levels if why_not(level.page) is None]
+    backend = backend_class(path, [level.page for level in levels])
+    downsamples = keep_alike(path, backend, list(enumerate(levels)))
+    return Opened(backend, downsamples, with_level_0_first(pages, levels), {})
+
+
+def open_without_cucim(path: Path, pages: Sequence[Page], levels: Sequence[Level], why: str) -> Opened:
+    """A file in OpenSlide, or in Pillow where OpenSlide does not give all of its levels.
+
+    Args:
+        path: The file.
+        pages: Its pages, where it is a TIFF that cuCIM could read by its name.
+        levels: Those of them that are levels.
+        why: Why cuCIM does not read it.
+
+    Raises:
+        SlideError: If neither reads it.
+    """
+    _check_samples(path, levels)
+    kind = openslide_format(path)
+    if (
+        not levels
+        and is_tiff(path)
+        and path.suffix.lower() != ".ndpi"
+        and kind in (*_BY_PAGES, _PHILIPS, None)
+    ):
+        pages = read_pages(path)
+        levels = find_levels(path, pages)
+        _check_samples(path, levels)
+    is_for_pillow = bool(levels) and why_not_pillow(levels[0].page) is None
+    try:
+        backend = _open_with_openslide(path, why)
+    except SlideError:
+        if not is_for_pillow:
+            raise
+    else:
+        if kind not in _BY_PAGES:
+            downsamples = _levels_of_vendor(path, backend, pages)
+            return Opened(backend, downsamples, with_level_0_first(pages, levels), backend.properties)
+        numbered = _numbered(backend, levels)
+        is_full = bool(numbered) and numbered[0][1] is levels[0]
+        if is_full and (len(numbered) == len(levels) or not is_for_pillow):
+            properties = backend.properties if levels[0].page is pages[0] else {}
+            downsamples = keep_alike(path, backend, numbered)
+            return Opened(backend, downsamples, with_level_0_first(pages, levels), properties)
+        backend.close()
+        if not is_for_pillow:
+            (height, width), number = levels[0].page.size_yx, levels[0].page.number
+            what = f"its full resolution is image {number} ({width} x {height} px), which OpenSlide does not give"
+            raise SlideError(path, f"{what} (cuCIM: {why}); save that image as a file of its own")
+    logger.info("slide %s: read with Pillow, because OpenSlide does not give all of its levels", path)
+    return open_by_tiles(path, pages, levels, TiffBackend)
+
+
+def _numbered(backend: OpenSlideBackend, levels: Sequence[Level]) -> list[tuple[int, Level]]:
+    """The levels that OpenSlide gives, with their numbers; without those of which it gives two of one size."""
+    sizes_yx = list(backend.level_sizes_yx)
+    return [
+        (sizes_yx.index(level.page.size_yx), level)
+        for level in levels
+        if sizes_yx.count(level.page.size_yx) == 1
+    ]
+
+
+def _levels_of_vendor(path: Path, backend: OpenSlideBackend, pages: Sequence[Page]) -> dict[int, float]:
+    """The levels of a format that OpenSlide knows better than its tables tell."""
+    for height, width in backend.level_sizes_yx:
+        if not (0 < height <= MAX_SIDE_PX and 0 < width <= MAX_SIDE_PX):
+            raise SlideError(path, f"states a level of {width} x {height} px, more or less than a slide")
+    tiles = {page.size_yx: page.tile_yx for page in pages if page.is_tiled}
+    return {
+        number: level_downsample(backend.level_sizes_yx[0], size_yx, tiles.get(size_yx))
+        for number, size_yx in enumerate(backend.level_sizes_yx)
+    }
+
+
+def _check_samples(path: Path, levels: Sequence[Level]) -> None:
+    """Refuse pixels that no library here reads, before one of them calls them damaged."""
+    page = levels[0].page if levels else None
+    if page is not None and (page.sample_format in _SAMPLES or page.bits > _MOST_BITS):
+        samples = _SAMPLES.get(page.sample_format, "integer")
+        raise SlideError(
+            path,
+            f"{page.bits}-bit {samples} samples; 8-bit are read: save it as 8-bit RGB, for example with vips cast",
+        )
+
+
+def check_file(path: Path) -> None:
+    """Refuse what is no readable file, before anything waits for a pipe or a device."""
+    try:
+        status = check_regular(path)
+        path.open("rb").close()
+    except (FileNotFoundError, NotADirectoryError):
+        raise SlideError(path, "no such file; check the path in the manifest") from None
+    except InputFileError as error:
+        raise SlideError(
+            path, f"{str(error).removeprefix(f'{path}: ')}; check the path in the manifest"
+        ) from None
+    except (OSError, ValueError) as error:  # ValueError: a name with a NUL.
+        why = getattr(error, "strerror", None) or error
+        raise SlideError(path, f"cannot be opened ({why}); check the path and who may read it") from None
+    if status.st_size == 0:
+        raise SlideError(path, "the file is empty; copy or download it again")
+
+
+def _open_with_openslide(path: Path, why: str) -> OpenSlideBackend:
+    import openslide
+
+    try:
+        backend = OpenSlideBackend(path)
+    except openslide.OpenSlideError as error:
+        folder = path.with_suffix("")
+        if path.suffix.lower() == ".mrxs" and not (folder / "Slidedat.ini").is_file():
+            what = f"needs the folder {folder.name} beside it, with Slidedat.ini and the pixels (Data*.dat)"
+            raise SlideError(path, f"{what}; copy that folder too") from error
+        raise SlideError(
+            path,
+            f"not a slide that cuCIM ({why}) or OpenSlide ({error}) reads; expected a tiled pyramidal image",
+        ) from error
+    logger.info("slide %s: read with OpenSlide, not cuCIM: %s", path, why)
+    return backend

@@ -1,0 +1,158 @@
+"""Tiled TIFF, tile by tile, with a cache of decoded tiles: what cuCIM and Pillow share, and Pillow's own part."""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from histo_monai.process.threads import in_order
+from histo_monai.slides.complaints import Complaints
+from histo_monai.slides.resample import WHITE
+from histo_monai.slides.tiff.decode import decode_tile
+from histo_monai.slides.tiff.tables import Page
+from histo_monai.slides.tiff.tiles import TileGuard
+from histo_monai.slides.tile_cache import tile_cache
+
+_ERRORS = (RuntimeError, ValueError, OverflowError, IndexError, MemoryError)
+"""What decoders raise where a file is damaged."""
+
+_RUN = 4
+"""Tiles that a thread decodes before it asks for more: to ask takes a tenth of the time that one takes."""
+
+_TOGETHER_BYTES = 32 * 2**20
+"""Of regions that are put together at a time."""
+
+_Place = tuple[int, int]
+
+
+class TiffBackend:
+    """A slide whose tiles are decoded by Pillow."""
+
+    name = "pillow"
+
+    def __init__(self, path: Path, levels: Sequence[Page]) -> None:
+        """Open a file and decode one tile of every level, so that an unreadable one shows now.
+
+        Args:
+            path: The file.
+            levels: The pages to read, each of a kind that is decoded.
+
+        Raises:
+            SlideError: If a first tile is damaged.
+        """
+        self.level_sizes_yx = tuple(page.size_yx for page in levels)
+        self._guard = TileGuard(path, levels)
+        self._opening = object()  # a file that is opened again may be another by then
+        for level in range(len(levels)):
+            if self._guard.is_written(level, (0, 0)):
+                self._guard.check(level, (0, 0))
+                self._decode(level, (0, 0))
+
+    def read_regions(
+        self, level: int, corners_yx: Sequence[_Place], size_yx: _Place
+    ) -> Iterator[NDArray[np.uint8]]:
+        """See `backends.Backend`."""
+        self._guard.check_unchanged()
+        together = max(1, _TOGETHER_BYTES // (3 * size_yx[0] * size_yx[1]))
+        for first in range(0, len(corners_yx), together):
+            yield from self._assemble(level, corners_yx[first : first + together], size_yx)
+
+    def _assemble(self, level: int, corners_yx: Sequence[_Place], size_yx: _Place) -> list[NDArray[np.uint8]]:
+        """Regions, each tile under them decoded once at most."""
+        regions = [np.empty((*size_yx, 3), np.uint8) for _ in corners_yx]
+        above: dict[_Place, list[int]] = defaultdict(list)
+        for number, corner in enumerate(corners_yx):
+            for place in self._guard.under(level, corner, size_yx):
+                above[place].append(number)
+        for place, tile in self._tiles(level, list(above)):
+            top, left = self._guard.field(level, place)[0]
+            for number in above[place]:
+                _paste(tile, (top - corners_yx[number][0], left - corners_yx[number][1]), regions[number])
+        return regions
+
+    def _tiles(self, level: int, places: Sequence[_Place]) -> Iterator[tuple[_Place, NDArray[np.uint8]]]:
+        """Tiles with their rows and columns: first those that are held."""
+        cache, missing = tile_cache(), []
+        for place in places:
+            tile = cache.get((self._opening, level, place))
+            if tile is not None:
+                yield place, tile
+            elif self._guard.is_written(level, place):
+                missing.append(place)
+            else:  # cuCIM leaves it black in most files
+                size_yx = self._guard.field(level, place)[1]
+                yield place, np.broadcast_to(np.uint8(WHITE), (*size_yx, 3))
+        for place, tile in zip(missing, self._decode_tiles(level, missing), strict=True):
+            cache.put((self._opening, level, place), tile)
+            yield place, tile
+
+    def _decode_tiles(self, level: int, places: Sequence[_Place]) -> Iterator[NDArray[np.uint8]]:
+        """Tiles in the order given, each checked before it is decoded."""
+        for place in places:
+            self._guard.check(level, place)
+        runs = [places[first : first + _RUN] for first in range(0, len(places), _RUN)]
+        decoded = in_order(lambda run: self._decode_quietly(level, run), runs)
+        done, complaint = 0, ""
+        for tiles, complaint in decoded:
+            if complaint:
+                decoded.close()
+                break
+            yield from tiles
+            done += len(tiles)
+        for place in places[done:]:  # what it was about shows when a single thread decodes
+            yield self._decode(level, place)
+        if complaint:
+            print(complaint, file=sys.stderr)
+
+    def _decode_quietly(self, level: int, places: Sequence[_Place]) -> tuple[list[NDArray[np.uint8]], str]:
+        """Tiles, or what the decoder, or that of another thread, complained about meanwhile."""
+        tiles = []
+        for place in places:
+            try:
+                tile, complaint = self._decode_plainly(level, place)
+            except _ERRORS as error:
+                complaint = str(error) or type(error).__name__
+            if complaint:
+                return [], complaint
+            tiles.append(tile)
+        return tiles, ""
+
+    def _decode(self, level: int, place: _Place) -> NDArray[np.uint8]:
+        """A tile, decoded by this thread alone; a complaint that does not come again was not about it."""
+        try:
+            tile, complaint = self._decode_plainly(level, place)
+            again = self._decode_plainly(level, place)[1] if complaint else ""
+        except _ERRORS as error:
+            raise self._guard.damaged(level, place, error) from error
+        if again:
+            raise self._guard.damaged(level, place, again)
+        if complaint:
+            print(complaint, file=sys.stderr)
+        return tile
+
+    def _decode_plainly(self, level: int, place: _Place) -> tuple[NDArray[np.uint8], str]:
+        """The part of a tile that lies in the level, and what the decoder printed meanwhile."""
+        height, width = self._guard.field(level, place)[1]
+        with Complaints() as complaints:
+            try:
+                pixels = decode_tile(self._guard.levels[level], self._guard.data(level, place))
+            except (OSError, SyntaxError) as error:  # what Pillow raises where a file is damaged
+                raise ValueError(str(error)) from error
+        return np.ascontiguousarray(pixels[:height, :width]), complaints.text
+
+    def close(self) -> None:
+        """Close the file."""
+        tile_cache().forget(self._opening)
+        self._guard.close()
+
+
+def _paste(tile: NDArray[np.uint8], corner_yx: _Place, region: NDArray[np.uint8]) -> None:
+    """Copy the part of a tile that lies in a region; its corner is counted from the region's."""
+    (top, left), (height, width) = corner_yx, tile.shape[:2]
+    part = tile[max(0, -top) : region.shape[0] - top, max(0, -left) : region.shape[1] - left]
+    region[max(0, top) : top + height, max(0, left) : left + width] = part
