@@ -26,7 +26,7 @@ from histo_monai.errors import InputError
 from histo_monai.params import Params
 from histo_monai.process.precision import asked_precision
 from histo_monai.settings.reader import as_tree
-from histo_monai.storage import file_sha256, identify, sealed, write_json
+from histo_monai.storage import file_sha256, identify, identify_slide, sealed, write_json
 
 SEAL = "record_sha256"
 FILES = "files"
@@ -62,7 +62,7 @@ def made_from(
         params: As they were read; None where nothing was, and params_sha256 is None.
         files: Tables, models and outlines that the stage reads, each recorded by its SHA-256.
         slides: Tables of slides, or of patches, some of which may be squares of slides: slides are recorded by id, each
-            by a digest of samples (`storage.identify`), since many are gigabytes.
+            by a digest of samples (`storage.identify_slide`), since many are gigabytes.
         images: Table of patches; those that are whole images are recorded in one digest, as there may be 100,000.
 
     Returns:
@@ -132,14 +132,14 @@ def output_digests(folder: Path) -> dict[str, str]:
 
 
 def slide_digests(tables: Sequence[pd.DataFrame]) -> dict[str, str]:
-    """Id of every slide in tables with `slide_id` and `path` -> digest of its samples."""
+    """Id of every slide in tables with `slide_id` and `path` -> digest of samples of its files."""
     named: dict[str, Path] = {}
     for table in tables:
         rows = table[table["y"].notna()] if "y" in table else table
         pairs = rows[["slide_id", "path"]].drop_duplicates().itertuples(index=False)
         named |= {slide_id: Path(path) for slide_id, path in pairs}
     ids = sorted(named)
-    return dict(zip(ids, _in_threads(_sample_sha256, [named[slide_id] for slide_id in ids]), strict=True))
+    return dict(zip(ids, _in_threads(_slide_sha256, [named[slide_id] for slide_id in ids]), strict=True))
 
 
 def image_digest(patches: pd.DataFrame) -> dict[str, Any]:
@@ -191,6 +191,11 @@ def _file_of(path: Path) -> Path:
 def _sample_sha256(path: Path) -> str:
     with _named(path):
         return identify(path).sample_sha256
+
+
+def _slide_sha256(path: Path) -> str:
+    with _named(path):
+        return identify_slide(path).sample_sha256
 
 
 def _sha256(path: Path) -> str:

@@ -18,7 +18,7 @@ from histo_monai.errors import InputError
 from histo_monai.networks.checkpoint import load_model
 from histo_monai.params import load_params
 from histo_monai.provenance import FILES, SEAL, image_digest, package_versions, params_sha256
-from histo_monai.storage import file_sha256, identify, opened
+from histo_monai.storage import file_sha256, identify_slide, opened
 from histo_monai.tables.patches import read_patches
 
 RECORDS = (artifacts.METRICS, "written.json", "*.map.json")
@@ -153,7 +153,7 @@ def _check_inputs(
         if path is None or not path.is_file():
             checked.missing.append(f"slide {slide_id}")
         else:
-            is_right = identify(path).sample_sha256 == digest
+            is_right = identify_slide(path).sample_sha256 == digest
             checked.add(
                 f"slide {slide_id}", is_right, record, f"made from another {path} than lies here", _STALE
             )
@@ -179,8 +179,8 @@ def _check_map(checked: _Checked, path: Path, record: Mapping[str, Any]) -> None
     if not isinstance(slide, dict) or "sample_sha256" not in slide:
         return
     try:
-        now = identify(Path(str(slide.get("path")))).sample_sha256
-    except OSError:
+        now = identify_slide(Path(str(slide.get("path")))).sample_sha256
+    except (OSError, InputError):
         checked.missing.append(str(slide.get("path")))
         return
     right = now == slide["sample_sha256"]

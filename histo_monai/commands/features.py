@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 
 from histo_monai import artifacts, storage
 from histo_monai.engines.maps.features import ENCODER, FeatureWork, sight_of
-from histo_monai.engines.maps.jobs import SlideJob, listed_slides, named_jobs, usable_jobs
+from histo_monai.engines.maps.jobs import SlideJob, files_read, listed_slides, named_jobs, usable_jobs
 from histo_monai.engines.maps.models import MapPlan
 from histo_monai.engines.maps.slides import over_slides, without_bad
 from histo_monai.environment import read_environment, torchrun_rank
@@ -93,7 +93,7 @@ def run(
     named = [*((name, mpp) for name in slides), *listed_slides(manifest, mpp)]
     asked = named_jobs(named, {ENCODER: Path(model)}, "")
     jobs, bad = usable_jobs(asked, plan)
-    inputs = [artifacts.PARAMS, Path(model), Path(model).with_suffix(".json"), *(job.path for job in asked)]
+    inputs = [artifacts.PARAMS, Path(model), Path(model).with_suffix(".json"), *files_read(asked)]
     inputs += [Path(manifest)] if manifest else []
     environment = read_environment()
     environment.use_cpus()

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 
 from histo_monai import artifacts, storage
 from histo_monai.engines.heatmap import map_slides
-from histo_monai.engines.maps.jobs import SlideJob, listed_slides, named_jobs, usable_jobs
+from histo_monai.engines.maps.jobs import SlideJob, files_read, listed_slides, named_jobs, usable_jobs
 from histo_monai.engines.maps.models import MapPlan, mapped_classes, patches_mpp
 from histo_monai.engines.maps.slides import without_bad
 from histo_monai.environment import Environment, read_environment, torchrun_rank
@@ -104,7 +104,7 @@ def run(
     asked = named_jobs(named, {COLUMN: Path(model)}, MARK)
     jobs, bad = usable_jobs(asked, settings)
     origins = Origins(classes, asdict(settings))
-    inputs = [artifacts.PARAMS, Path(model), Path(model).with_suffix(".json"), *(job.path for job in asked)]
+    inputs = [artifacts.PARAMS, Path(model), Path(model).with_suffix(".json"), *files_read(asked)]
     inputs += [Path(manifest)] if manifest else []
     environment = read_environment()
     environment.use_cpus()

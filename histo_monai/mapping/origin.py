@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from histo_monai.slides import SlideError, open_slide
-from histo_monai.storage import FileIdentity, file_sha256, identify
+from histo_monai.storage import FileIdentity, InputFileError, file_sha256, identify_slide
 
 MADE_FROM = "made_from"
 """Key of the origin in the json of a map."""
@@ -23,8 +23,8 @@ class Origin:
     is not.
 
     Attributes:
-        slide_bytes: Size of the slide's file.
-        slide_sample_sha256: Of samples of it, see `storage.FileIdentity`.
+        slide_bytes: Size of the slide's files.
+        slide_sample_sha256: Of samples of them, see `storage.FileIdentity`.
         slide_mpp: µm per level-0 pixel, the file's or the given one.
         model_sha256: Column of the csv -> digest of the model's file.
         classes: Whose probabilities are mapped; none for a score.
@@ -97,13 +97,15 @@ class Origins:
 
 
 def slide_identity(path: Path) -> FileIdentity:
-    """`storage.identify` of a slide.
+    """`storage.identify_slide`.
 
     Raises:
         SlideError: It cannot be read.
     """
     try:
-        return identify(path)
+        return identify_slide(path)
+    except InputFileError as error:
+        raise SlideError(path, str(error).removeprefix(f"{path}: ")) from None
     except OSError as error:
         raise SlideError(path, f"cannot be read ({error.strerror})") from None
 

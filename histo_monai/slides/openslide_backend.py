@@ -25,15 +25,20 @@ class OpenSlideBackend:
 
     name = "openslide"
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, files: Sequence[Path]) -> None:
         """Open a file.
+
+        Args:
+            path: Of the slide.
+            files: `storage.slide_files` of it.
 
         Raises:
             openslide.OpenSlideError: If OpenSlide cannot read it.
         """
         import openslide
 
-        self._path = path
+        self._path, self._files = path, files
+        self._stamps = self._stamps_now()  # before OpenSlide reads them
         self._error = openslide.OpenSlideError
         self._slide = openslide.OpenSlide(str(path))
         self._downsamples = self._slide.level_downsamples
@@ -47,8 +52,16 @@ class OpenSlideBackend:
         self, level: int, corners_yx: Sequence[tuple[int, int]], size_yx: tuple[int, int]
     ) -> Iterator[NDArray[np.uint8]]:
         """See `backends.Backend`."""
+        if self._stamps_now() != self._stamps:
+            raise SlideError(
+                self._path, "was changed while it was open; let nothing write to it, and start again"
+            )
         for corner in corners_yx:
             yield self._read(level, corner, size_yx)
+
+    def _stamps_now(self) -> list[tuple[int, int] | None]:
+        """Size and time of each file; OpenSlide opens them by name whenever it reads."""
+        return [_stamp(file) for file in self._files]
 
     def _read(self, level: int, corner_yx: tuple[int, int], size_yx: tuple[int, int]) -> NDArray[np.uint8]:
         height, width = self.level_sizes_yx[level]
@@ -81,6 +94,14 @@ class OpenSlideBackend:
     def close(self) -> None:
         """Close the file."""
         self._slide.close()
+
+
+def _stamp(file: Path) -> tuple[int, int] | None:
+    try:
+        status = file.stat()
+    except OSError:  # gone, which differs from what was there
+        return None
+    return status.st_size, status.st_mtime_ns
 
 
 def _on_white(rgba: NDArray[np.uint8]) -> NDArray[np.uint8]:

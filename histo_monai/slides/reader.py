@@ -22,7 +22,8 @@ from histo_monai.slides.openslide_backend import OpenSlideBackend
 from histo_monai.slides.resample import WHITE, Window, area_resample, make_patches, plan_window
 from histo_monai.slides.resolution import objective_power, resolve_mpp
 from histo_monai.slides.tiff import MAX_SIDE_PX, Page, is_tiff, read_pages
-from histo_monai.storage.reading import InputFileError, check_regular
+from histo_monai.storage.reading import InputFileError
+from histo_monai.storage.slide_files import slide_files
 
 logger = logging.getLogger(__name__)
 
@@ -231,7 +232,7 @@ def open_slide(path: str | Path, mpp: float | None = None) -> Slide:
         SlideError: If the file is missing, empty, truncated or no slide, or states no resolution.
     """
     path = Path(path)
-    _check_file(path)
+    files = _checked_files(path)
     # Vendors' own kinds of TIFF (.scn, .bif) OpenSlide knows better, but it trusts them; .ndpi alone bends the tables.
     pages = read_pages(path) if path.suffix.lower() != ".ndpi" and is_tiff(path) else []
     if path.suffix.lower() not in SUFFIXES:
@@ -247,7 +248,7 @@ def open_slide(path: str | Path, mpp: float | None = None) -> Slide:
         except (ImportError, RuntimeError, ValueError) as error:
             why = str(error).splitlines()[0]
     if backend is None:
-        backend = _open_with_openslide(path, str(why))
+        backend = _open_with_openslide(path, files, str(why))
         properties = dict(backend.properties)
     power = objective_power(pages, properties)
     return Slide(path, resolve_mpp(path, mpp, pages, properties), backend, pages, power)
@@ -258,11 +259,11 @@ def _place(box: Box) -> tuple[float, float]:
     return box.center_yx[0] // _BAND_PX, box.center_yx[1]
 
 
-def _check_file(path: Path) -> None:
-    """Refuse what is no readable file, before anything waits for a pipe or a device."""
+def _checked_files(path: Path) -> tuple[Path, ...]:
+    """`slide_files`; what is no readable file is refused before anything waits for a pipe or a device."""
     try:
-        status = check_regular(path)
-        path.open("rb").close()
+        files = slide_files(path)
+        size = path.stat().st_size
     except (FileNotFoundError, NotADirectoryError):
         raise SlideError(path, "no such file; check the path in the manifest") from None
     except InputFileError as error:
@@ -272,15 +273,16 @@ def _check_file(path: Path) -> None:
     except (OSError, ValueError) as error:  # ValueError: a name with a NUL.
         why = getattr(error, "strerror", None) or error
         raise SlideError(path, f"cannot be opened ({why}); check the path and who may read it") from None
-    if status.st_size == 0:
+    if size == 0:
         raise SlideError(path, "the file is empty; copy or download it again")
+    return files
 
 
-def _open_with_openslide(path: Path, why: str) -> OpenSlideBackend:
+def _open_with_openslide(path: Path, files: Sequence[Path], why: str) -> OpenSlideBackend:
     import openslide
 
     try:
-        backend = OpenSlideBackend(path)
+        backend = OpenSlideBackend(path, files)
     except openslide.OpenSlideError as error:
         raise SlideError(
             path,

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from histo_monai.storage.reading import open_regular
+
 
 def sealed(content: Mapping[str, Any], key: str) -> dict[str, Any]:
     """The content with the digest of itself added as its last entry, `key`."""
@@ -24,9 +26,10 @@ def file_sha256(path: Path) -> str:
     """SHA-256 of all bytes of a file, as `sha256sum` prints it.
 
     Raises:
+        InputFileError: It is no regular file.
         OSError: It cannot be read.
     """
-    with path.open("rb", buffering=0) as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

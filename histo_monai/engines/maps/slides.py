@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Protocol
 import ignite.distributed as idist
 import torch
 
+from histo_monai import storage
 from histo_monai.engines.maps.jobs import SlideJob
 from histo_monai.engines.ranks import note_step, run_in_ranks
 from histo_monai.files.cluster import cluster_address, map_over_cluster
@@ -220,9 +221,14 @@ def _is_done(job: SlideJob, work: SlideWork, origins: Origins, folder: Path, *, 
     return not odd
 
 
+def _num_bytes(path: Path) -> int:
+    """Of all files of a slide."""
+    return sum(file.stat().st_size for file in storage.slide_files(path)) if path.is_file() else 0
+
+
 def shares(jobs: Sequence[SlideJob], processes: int) -> list[list[SlideJob]]:
     """Slides of each process: the largest file first, each to the process with the fewest bytes so far."""
-    size = {job.slide_id: job.path.stat().st_size if job.path.is_file() else 0 for job in jobs}
+    size = {job.slide_id: _num_bytes(job.path) for job in jobs}
     parts: list[list[SlideJob]] = [[] for _ in range(processes)]
     load = [0] * processes
     for job in sorted(jobs, key=lambda job: (-size[job.slide_id], job.slide_id)):
