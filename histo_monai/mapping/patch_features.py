@@ -100,12 +100,17 @@ def write_features(path: Path, found: PatchFeatures, *, encoder: str, origin: Or
         "cells": (found.cells, {}),
         "tissue": (found.tissue, {}),
     }
-    with whole_file(path, found.features.nbytes) as draft, h5py.File(draft, "w") as file:
+    # In memory, since HDF5 ends the process where a disk has no room; the bytes are those of a file.
+    with h5py.File(path.name, "w", driver="core", backing_store=False) as file:
         for name, (values, about) in columns.items():
             chunks = (min(len(values), _ROWS_OF_A_CHUNK), *values.shape[1:]) if len(values) else None
             dataset = file.create_dataset(name, data=values, chunks=chunks)
             for key, value in about.items():
                 dataset.attrs[key] = value
+        file.flush()
+        content = file.id.get_file_image()
+    with whole_file(path, len(content)) as draft:
+        draft.write_bytes(content)
 
 
 class FeatureFile:

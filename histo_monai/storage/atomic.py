@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from histo_monai.storage.errors import OutputError, disk_full_in_words
+from histo_monai.storage.errors import OutputError, check_room, disk_full_in_words
 
 
 @contextmanager
@@ -31,6 +31,8 @@ def whole_file(path: Path, needed: int | None = None) -> Iterator[Path]:
     try:
         with disk_full_in_words(path, needed):
             path.parent.mkdir(parents=True, exist_ok=True)
+            if needed is not None:
+                check_room(path, needed)
             draft.unlink(missing_ok=True)  # whatever it is, also a link, nobody writes through it
             yield draft
             os.replace(draft, path)
