@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -103,7 +102,7 @@ def run(
         for job in jobs:
             record = _record(out, job)
             storage.check_outputs([_file(out, job, work), record], inputs, storage.written_before(record))
-        left = _left_to_do(out, jobs, work)
+        left = _left_to_do(out, jobs, work, work.origins(environment.device))
         see = partial(
             over_slides,
             work=work,
@@ -155,9 +154,11 @@ def _record(folder: Path, job: SlideJob) -> Path:
     return folder / f"{job.slide_id}{RECORD}"
 
 
-def _left_to_do(folder: Path, jobs: Sequence[SlideJob], work: FeatureWork) -> list[SlideJob]:
+def _left_to_do(
+    folder: Path, jobs: Sequence[SlideJob], work: FeatureWork, origins: Origins
+) -> list[SlideJob]:
     """The slides whose features are not there, or were made from something else."""
-    left, origins = [], Origins((), asdict(work.plan))
+    left = []
     for job in jobs:
         record = storage.read_record(_record(folder, job))
         there = record is not None and _file(folder, job, work).is_file()

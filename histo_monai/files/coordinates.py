@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from histo_monai.errors import InputError
+from histo_monai.files.hdf5 import open_hdf5
 
 DATASET = "coords"
 
@@ -27,7 +28,7 @@ def read_patch_centers(path: Path) -> NDArray[np.float64]:
         InputError: it is no such file, tells no side, or holds no patch; names it.
     """
     try:
-        with h5py.File(path) as file:
+        with open_hdf5(path) as file:
             coords = file.get(DATASET)
             if not isinstance(coords, h5py.Dataset) or coords.ndim != 2 or coords.shape[1] != 2:
                 raise InputError(f"{path}: has no dataset {DATASET} of two columns, x and y")

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from histo_monai.errors import InputError
+from histo_monai.files.hdf5 import open_hdf5
 from histo_monai.mapping.grid import Grid
 from histo_monai.mapping.origin import MADE_FROM, Origin
 from histo_monai.storage import whole_file
@@ -124,8 +125,6 @@ class FeatureFile:
     """
 
     def __init__(self, path: str | Path) -> None:
-        import h5py
-
         self.path = path = Path(path)
         if not path.is_file():
             raise InputError(
@@ -133,10 +132,12 @@ class FeatureFile:
             )
         self._file: Any = contextlib.nullcontext()
         try:
-            self._file = h5py.File(path, "r")
+            self._file = open_hdf5(path)
             about = self._file["coords"].attrs
             self.num_patches, self.num_features = self._file["features"].shape
             self._about = {name: about[name].item() for name in _NEEDED}
+        except InputError:
+            raise
         except (OSError, KeyError, ValueError, AttributeError) as error:
             what = " ".join(str(error).split())[:200]
             self.__exit__()

@@ -23,7 +23,7 @@ from histo_monai.files.processes import map_over_processes
 from histo_monai.idle import REASON, why_idle
 from histo_monai.loading.reader import PatchReader
 from histo_monai.params import Params, load_params
-from histo_monai.provenance import made_from, write_metrics
+from histo_monai.provenance import check_slides, made_from, write_metrics
 from histo_monai.reports.site.about import cards_section, data_section, run_section
 from histo_monai.reports.site.answers import answers_section, cases, path_of
 from histo_monai.reports.site.assets import PAGE, without_libraries, write_page
@@ -203,6 +203,7 @@ def _whole_slides(draft: Path, params: Params, main: Run) -> Section:
     whole = read_whole_slides(artifacts.WHOLE_SLIDES_CSV)
     mapped = whole[whole["slide_id"].isin(num_cells.index)]
     mapped = mapped.assign(num_cells=num_cells.reindex(mapped["slide_id"]).to_numpy(int))
+    check_slides([mapped])
     scores = pd.read_csv(
         main.diagnosis / artifacts.MAPPED_CSV, dtype={"slide_id": str}, keep_default_na=False
     )
