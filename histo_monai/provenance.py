@@ -160,12 +160,11 @@ def _slide_digests(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     parts = []
     for table in tables:
         rows = table[table["y"].notna()] if "y" in table else table
-        parts.append(
-            rows.reindex(columns=["slide_id", "path", "content"]).drop_duplicates("slide_id", keep="last")
-        )
+        known = rows.reindex(columns=["slide_id", "path", "content"], fill_value="")
+        parts.append(known.drop_duplicates("slide_id", keep="last"))
     if not parts:
         return pd.DataFrame(columns=["slide_id", "path", "content", "digest"])
-    slides = pd.concat(parts).drop_duplicates("slide_id", keep="last").fillna({"content": ""})
+    slides = pd.concat(parts).drop_duplicates("slide_id", keep="last")
     paths = [Path(path) for path in slides["path"]]
     return slides.assign(digest=_in_threads(_slide_sha256, paths))
 
