@@ -14,6 +14,7 @@ from tests.hostile.kinds import (
     params,
     patches,
     public,
+    several_files,
     slides,
     tables,
 )
@@ -31,6 +32,7 @@ _MODULES = (
     calls,
     folders,
     public,
+    several_files,
 )
 KINDS = tuple(dict.fromkeys(case.kind for module in _MODULES for case in module.cases()))
 
