@@ -26,9 +26,18 @@ from histo_monai.errors import InputError
 from histo_monai.params import Params
 from histo_monai.process.precision import asked_precision
 from histo_monai.settings.reader import as_tree
-from histo_monai.storage import RECORD_SEAL, file_sha256, identify, sealed, write_json
+from histo_monai.storage import (
+    RECORD_SEAL,
+    file_sha256,
+    identify,
+    identify_slide,
+    read_json,
+    sealed,
+    write_json,
+)
 from histo_monai.storage.shapes import COUNT, SHA256
 from histo_monai.storage.shapes import FILES as FILES_SHAPE
+from histo_monai.tables.manifests import first_five
 
 FILES = "files"
 """Key of a record: the digests of the files that it lists."""
@@ -76,6 +85,8 @@ def made_from(
     files: Iterable[Path] = (),
     slides: Sequence[pd.DataFrame] = (),
     images: pd.DataFrame | None = None,
+    *,
+    as_indexed: bool = True,
 ) -> dict[str, Any]:
     """The record of a stage, made before it reads: what its results are made from.
 
@@ -83,7 +94,8 @@ def made_from(
         params: As they were read; None where nothing was, and params_sha256 is None.
         files: Tables, models and outlines that the stage reads, each recorded by its SHA-256.
         slides: Tables of slides, or of patches, some of which may be squares of slides: slides are recorded by id, each
-            by a digest of samples (`storage.identify`), since many are gigabytes.
+            by a digest of samples (`storage.identify_slide`), since many are gigabytes.
+        as_indexed: Compare the slides with those that `data/index` was made from, see `check_slides`.
         images: Table of patches; those that are whole images are recorded in one digest, as there may be 100,000.
 
     Returns:
@@ -93,19 +105,22 @@ def made_from(
         (`process.precision`).
 
     Raises:
-        InputError: What is to be recorded is not there.
+        InputError: What is to be recorded is not there, or a slide is another than `data/index` was made from.
         OSError: It cannot be read.
     """
     version, precision = code_version(), asked_precision()
     paths = sorted(set(files))
     digests = _in_threads(_sha256, paths)
+    of_slides = _slide_digests(slides)
+    if as_indexed:
+        _compare_with_index(of_slides)
     return {
         "git_commit": version.commit,
         "git_dirty": version.is_dirty,
         "code_sha256": version.sha256,
         "params_sha256": None if params is None else params_sha256(params),
         "inputs": dict(zip(map(portable, paths), digests, strict=True)),
-        "slides": slide_digests(slides),
+        "slides": dict(sorted(zip(of_slides["slide_id"], of_slides["digest"], strict=True))),
         **({} if images is None else {"images": image_digest(images)}),
         "packages": package_versions(),
         **({"precision": precision} if precision else {}),
@@ -152,15 +167,51 @@ def output_digests(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): digest for path, digest in zip(paths, digests, strict=True)}
 
 
-def slide_digests(tables: Sequence[pd.DataFrame]) -> dict[str, str]:
-    """Id of every slide in tables with `slide_id` and `path` -> digest of its samples."""
-    named: dict[str, Path] = {}
+def check_slides(slides: Sequence[pd.DataFrame]) -> None:
+    """Compare slides with those that `data/index` was made from; what is missing is left to who reads it.
+
+    Args:
+        slides: See `made_from`.
+
+    Raises:
+        InputError: One was replaced or changed since: its centers, squares and outlines are of another. Names up to
+            five.
+    """
+    there = [table[[Path(path).is_file() for path in table["path"]]] for table in slides]
+    _compare_with_index(_slide_digests(there))
+
+
+def _slide_digests(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Slides of tables with `slide_id` and `path`: these, `digest` of samples, and `content` as the index read it.
+
+    Each id comes once, as the last table has it; `content` is empty where the table does not hold it.
+    """
+    parts = []
     for table in tables:
         rows = table[table["y"].notna()] if "y" in table else table
-        pairs = rows[["slide_id", "path"]].drop_duplicates().itertuples(index=False)
-        named |= {slide_id: Path(path) for slide_id, path in pairs}
-    ids = sorted(named)
-    return dict(zip(ids, _in_threads(_sample_sha256, [named[slide_id] for slide_id in ids]), strict=True))
+        known = rows.reindex(columns=["slide_id", "path", "content"], fill_value="")
+        parts.append(known.drop_duplicates("slide_id", keep="last"))
+    if not parts:
+        return pd.DataFrame(columns=["slide_id", "path", "content", "digest"])
+    slides = pd.concat(parts).drop_duplicates("slide_id", keep="last")
+    paths = [Path(path) for path in slides["path"]]
+    return slides.assign(digest=_in_threads(_slide_sha256, paths))
+
+
+def _compare_with_index(slides: pd.DataFrame) -> None:
+    path = artifacts.INDEX / artifacts.METRICS
+    if slides.empty or not path.is_file():
+        return
+    record = read_json(path, "run `dvc repro index` again", {"provenance?": {"slides": {str: SHA256}}})
+    recorded = record.get("provenance", {}).get("slides", {})
+    before = pd.Series(recorded, dtype=str).reindex(slides["slide_id"])
+    before = slides["content"].where(slides["content"] != "", before.to_numpy())
+    odd = slides["path"][before.notna() & (before != slides["digest"])].tolist()
+    if odd:
+        raise InputError(
+            f"{len(odd)} slides are not those that {artifacts.INDEX} was made from, so that its places are of others: "
+            f"{first_five(odd)}; put them back, or run `dvc repro index` again"
+        )
 
 
 def image_digest(patches: pd.DataFrame) -> dict[str, Any]:
@@ -212,6 +263,11 @@ def _file_of(path: Path) -> Path:
 def _sample_sha256(path: Path) -> str:
     with _named(path):
         return identify(path).sample_sha256
+
+
+def _slide_sha256(path: Path) -> str:
+    with _named(path):
+        return identify_slide(path).sample_sha256
 
 
 def _sha256(path: Path) -> str:

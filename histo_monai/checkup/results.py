@@ -16,7 +16,7 @@ from histo_monai.files.csv_values import read_texts
 from histo_monai.networks.checkpoint import load_model
 from histo_monai.params import load_params
 from histo_monai.provenance import FILES, RECORD_SHAPE, image_digest, package_versions, params_sha256
-from histo_monai.storage import RECORD_SEAL, InputFileError, file_sha256, identify, opened, read_json
+from histo_monai.storage import RECORD_SEAL, InputFileError, file_sha256, identify_slide, opened, read_json
 from histo_monai.storage.shapes import misfit
 from histo_monai.tables.patches import read_patches
 
@@ -157,7 +157,7 @@ def _check_inputs(
         if path is None or not path.is_file():
             checked.missing.append(f"slide {slide_id}")
         else:
-            is_right = identify(path).sample_sha256 == digest
+            is_right = identify_slide(path).sample_sha256 == digest
             checked.add(
                 f"slide {slide_id}", is_right, record, f"made from another {path} than lies here", _STALE
             )
@@ -183,8 +183,8 @@ def _check_map(checked: _Checked, path: Path, record: Mapping[str, Any]) -> None
     if slide is None:
         return
     try:
-        now = identify(Path(slide["path"])).sample_sha256
-    except (OSError, ValueError):
+        now = identify_slide(Path(slide["path"])).sample_sha256
+    except (OSError, ValueError, InputError):
         checked.missing.append(slide["path"])
         return
     right = now == slide["sample_sha256"]

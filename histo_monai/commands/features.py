@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Self
 
 from histo_monai import artifacts, storage
 from histo_monai.engines.maps.features import ENCODER, FeatureWork, sight_of
-from histo_monai.engines.maps.jobs import SlideJob, listed_slides, named_jobs, usable_jobs
+from histo_monai.engines.maps.jobs import SlideJob, files_read, listed_slides, named_jobs, usable_jobs
 from histo_monai.engines.maps.models import MapPlan
 from histo_monai.engines.maps.slides import over_slides, without_bad
 from histo_monai.environment import read_environment, torchrun_rank
@@ -93,7 +92,7 @@ def run(
     named = [*((name, mpp) for name in slides), *listed_slides(manifest, mpp)]
     asked = named_jobs(named, {ENCODER: Path(model)}, "")
     jobs, bad = usable_jobs(asked, plan)
-    inputs = [artifacts.PARAMS, Path(model), Path(model).with_suffix(".json"), *(job.path for job in asked)]
+    inputs = [artifacts.PARAMS, Path(model), Path(model).with_suffix(".json"), *files_read(asked)]
     inputs += [Path(manifest)] if manifest else []
     environment = read_environment()
     environment.use_cpus()
@@ -103,7 +102,7 @@ def run(
         for job in jobs:
             record = _record(out, job)
             storage.check_outputs([_file(out, job, work), record], inputs, storage.written_before(record))
-        left = _left_to_do(out, jobs, work)
+        left = _left_to_do(out, jobs, work, work.origins(environment.device))
         see = partial(
             over_slides,
             work=work,
@@ -155,9 +154,11 @@ def _record(folder: Path, job: SlideJob) -> Path:
     return folder / f"{job.slide_id}{RECORD}"
 
 
-def _left_to_do(folder: Path, jobs: Sequence[SlideJob], work: FeatureWork) -> list[SlideJob]:
+def _left_to_do(
+    folder: Path, jobs: Sequence[SlideJob], work: FeatureWork, origins: Origins
+) -> list[SlideJob]:
     """The slides whose features are not there, or were made from something else."""
-    left, origins = [], Origins((), asdict(work.plan))
+    left = []
     for job in jobs:
         record = storage.read_record(_record(folder, job))
         there = record is not None and _file(folder, job, work).is_file()

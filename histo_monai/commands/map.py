@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from histo_monai import artifacts, storage
-from histo_monai.engines.heatmap import map_slides
-from histo_monai.engines.maps.jobs import SlideJob, listed_slides, named_jobs, usable_jobs
+from histo_monai.engines.heatmap import MapWork, map_slides
+from histo_monai.engines.maps.jobs import SlideJob, files_read, listed_slides, named_jobs, usable_jobs
 from histo_monai.engines.maps.models import MapPlan, mapped_classes, patches_mpp
 from histo_monai.engines.maps.slides import without_bad
 from histo_monai.environment import Environment, read_environment, torchrun_rank
@@ -103,11 +103,11 @@ def run(
     named = [*((name, mpp) for name in slides), *listed_slides(manifest, mpp)]
     asked = named_jobs(named, {COLUMN: Path(model)}, MARK)
     jobs, bad = usable_jobs(asked, settings)
-    origins = Origins(classes, asdict(settings))
-    inputs = [artifacts.PARAMS, Path(model), Path(model).with_suffix(".json"), *(job.path for job in asked)]
+    inputs = [artifacts.PARAMS, Path(model), Path(model).with_suffix(".json"), *files_read(asked)]
     inputs += [Path(manifest)] if manifest else []
     environment = read_environment()
     environment.use_cpus()
+    origins = MapWork(settings, classes).origins(environment.device)
     out = Path(folder)
     is_first = torchrun_rank() == 0  # where torchrun started it, the first process checks and writes
     with storage.claim_users_folder(out, LOCK, UNFINISHED) if is_first else contextlib.nullcontext():

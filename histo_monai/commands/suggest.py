@@ -23,6 +23,7 @@ from histo_monai.engines.embedding import Embedding, embed
 from histo_monai.errors import InputError
 from histo_monai.index.candidates import Search, draw_candidates, slides_to_search
 from histo_monai.params import Params, load_params
+from histo_monai.provenance import check_slides
 from histo_monai.reports.suggestions import MAX_SHOWN, suggested
 from histo_monai.roles import FINETUNED, STUDENT
 from histo_monai.slides.annotations import Region, write_geojson
@@ -82,6 +83,7 @@ def _suggest(draft: Path, run: Run, num: int, side_um: float | None) -> str:
     models = assembly.load_run(run)
     search = _search(assembly, side_um)
     candidates = _candidates(assembly, search, run.derived_seed)
+    check_slides([candidates, assembly.patches])
     look = partial(embed, models=models, task=task, features_of=STUDENT)
     embedding = look(assembly.in_order(candidates).loader)
     labeled = look(assembly.in_order(assembly.labeled(run.derived_seed)).loader)

@@ -17,7 +17,7 @@ from histo_monai.engines.maps.slides import Advance, over_slides
 from histo_monai.engines.maps.stream import SlidePatches
 from histo_monai.errors import InputError
 from histo_monai.mapping.heatmap import Heatmap, write_heatmap
-from histo_monai.mapping.origin import Origin, Origins, read_origin
+from histo_monai.mapping.origin import Origin, Origins, numeric_settings, read_origin
 
 
 def map_slide(
@@ -80,9 +80,9 @@ class MapWork:
     classes: tuple[str, ...]
     suffix: ClassVar[str] = ".csv"
 
-    def origins(self) -> Origins:
-        """Classes and settings."""
-        return Origins(self.classes, asdict(self.settings))
+    def origins(self, device: torch.device) -> Origins:
+        """Classes, settings and precision."""
+        return Origins(self.classes, {**asdict(self.settings), **numeric_settings(device)})
 
     def load(self, models: Mapping[str, Path], device: torch.device) -> PatchModels:
         """See `load_models`."""

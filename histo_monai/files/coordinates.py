@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from histo_monai.errors import InputError
+from histo_monai.files.hdf5 import open_hdf5
 from histo_monai.slides.annotations.content import short
 
 DATASET = "coords"
@@ -35,7 +36,7 @@ def read_patch_centers(path: Path) -> NDArray[np.float64]:
             read from this file alone; names it. That is known before corners are read.
     """
     try:
-        with h5py.File(path) as file:
+        with open_hdf5(path) as file:
             coords = _dataset(path, file)
             side = _side(path, coords.attrs)
             corners = np.asarray(coords[:], np.float64)

@@ -17,7 +17,7 @@ from histo_monai.files.coordinates import read_patch_centers
 from histo_monai.files.processes import map_over_processes
 from histo_monai.randomness import generator
 from histo_monai.slides import Slide, choose_level, open_slide, sample_centers, tissue_mask
-from histo_monai.storage import identify
+from histo_monai.storage import identify_slide
 from histo_monai.tables.columns import CENTER_COLUMNS, SLIDE_COLUMNS
 from histo_monai.tables.manifests import first_five
 from histo_monai.tables.splits import check_patients_apart, split_slides
@@ -94,7 +94,7 @@ def survey_slide(
                 )
             if not len(centers):
                 return SlideSurvey(slide_id, problem=f"{path}: {_why_no_center(bool(mask.any()), placement)}")
-            content = identify(path).sample_sha256
+            content = identify_slide(path).sample_sha256
             return SlideSurvey(slide_id, slide.mpp, slide.size_yx, float(mask.mean()), centers, content)
     except (InputError, OSError) as error:
         return SlideSurvey(slide_id, problem=str(error))

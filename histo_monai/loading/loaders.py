@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from histo_monai.errors import InputError
 from histo_monai.loading.kept import MAX_BYTES, KeptPixels
 from histo_monai.loading.order import slides_to_mix
+from histo_monai.loading.reader import check_on_slide
 from histo_monai.slides import MAX_OPEN, SlidePool, concentric_boxes
 
 AHEAD = 2
@@ -115,6 +116,7 @@ class ConcentricPatches(PatchDataset):
         for slide_row in np.unique(of_slide):
             where = np.flatnonzero(of_slide == slide_row)
             slide = self._pool.get(self.paths[slide_row], float(self.slide_mpps[slide_row]))
+            check_on_slide(slide, self.center_yx[rows[where]])
             boxes = [
                 box
                 for y, x in self.center_yx[rows[where]]

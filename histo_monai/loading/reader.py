@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from histo_monai.errors import InputError
 from histo_monai.files.trees import MAX_ASPECT, read_image
-from histo_monai.slides import MAX_OPEN, Box, SlidePool
+from histo_monai.slides import MAX_OPEN, Box, Slide, SlideError, SlidePool
 
 
 class PatchReader:
@@ -68,11 +69,33 @@ class PatchReader:
             Box((float(y), float(x)), side, float(mpp))
             for (y, x), mpp in zip(self.center_yx[rows], self.mpp[rows], strict=True)
         ]
+        check_on_slide(slide, self.center_yx[rows])
         patches: NDArray[np.uint8] = slide.read_many(boxes)
         if side == self.patch_px:
             return patches
         resized = [resize_square(patch.transpose(1, 2, 0), self.patch_px, path) for patch in patches]
         return np.stack(resized).transpose(0, 3, 1, 2)
+
+
+def check_on_slide(slide: Slide, center_yx: NDArray[Any]) -> None:
+    """Refuse patches around places that the slide does not have: they would be white.
+
+    Args:
+        slide: That they are read from.
+        center_yx: Shape (n, 2), level-0 pixels.
+
+    Raises:
+        SlideError: The slide is another than the one that they were found on.
+    """
+    outside = ((center_yx < 0) | (center_yx > np.array(slide.size_yx))).any(axis=1)
+    if outside.any():
+        y, x = center_yx[outside][0]
+        height, width = slide.size_yx
+        raise SlideError(
+            slide.path,
+            f"a patch is asked for around y {y:g}, x {x:g}, but it has {height} x {width} px; put the slide back that "
+            "was indexed, or run `dvc repro index` again",
+        )
 
 
 def resize_square(pixels: NDArray[np.uint8], side_px: int, path: Path) -> NDArray[np.uint8]:

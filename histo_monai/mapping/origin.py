@@ -5,19 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from histo_monai.process.precision import computes_in_bfloat16
 from histo_monai.slides import SlideError, open_slide
 from histo_monai.storage import (
     RECORD_SEAL,
     FileIdentity,
     InputFileError,
     file_sha256,
-    identify,
+    identify_slide,
     opened,
     read_json,
 )
 from histo_monai.storage.shapes import COUNT, POSITIVE, SHA256
+
+if TYPE_CHECKING:
+    import torch
+
+PRECISION = "precision"
+"""Name of the setting in which networks compute; float32 where it is not there."""
 
 MADE_FROM = "made_from"
 """Key of the origin in the json of a map."""
@@ -31,7 +38,7 @@ ORIGIN_SHAPE = {
     "slide_mpp": POSITIVE,
     "model_sha256": {str: str},
     "classes": [str],
-    "settings": {str: float},
+    "settings": {str: (float, str)},
 }
 """Of `Origin.as_dict`, see `storage.shapes`."""
 
@@ -44,12 +51,12 @@ class Origin:
     is not.
 
     Attributes:
-        slide_bytes: Size of the slide's file.
-        slide_sample_sha256: Of samples of it, see `storage.FileIdentity`.
+        slide_bytes: Size of the slide's files.
+        slide_sample_sha256: Of samples of them, see `storage.FileIdentity`.
         slide_mpp: µm per level-0 pixel, the file's or the given one.
         model_sha256: Column of the csv -> digest of the model's file.
         classes: Whose probabilities are mapped; none for a score.
-        settings: How the slide is looked at, by name.
+        settings: How the slide is looked at, by name; `PRECISION` among them where that is not float32.
     """
 
     slide_bytes: int
@@ -57,7 +64,7 @@ class Origin:
     slide_mpp: float
     model_sha256: Mapping[str, str]
     classes: tuple[str, ...]
-    settings: Mapping[str, float]
+    settings: Mapping[str, float | str]
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -76,16 +83,21 @@ class Origin:
     def other_look(self, before: Mapping[str, Any]) -> list[str]:
         """As `differences`, whatever the slide."""
         settings = before.get("settings")
-        settings = settings if isinstance(settings, dict) else {}
+        settings = {PRECISION: "float32", **(settings if isinstance(settings, dict) else {})}
         differing = []
         if before.get("model_sha256") != self.model_sha256:
             differing.append("the model differs")
         if before.get("classes") != list(self.classes):
             differing.append(f"the classes were {before.get('classes')}, now {list(self.classes)}")
-        for name, value in self.settings.items():
+        for name, value in {PRECISION: "float32", **self.settings}.items():
             if settings.get(name) != value:
                 differing.append(f"{name} was {settings.get(name)}, now {value}")
         return differing
+
+
+def numeric_settings(device: torch.device) -> dict[str, str]:
+    """What decides numbers where networks run on this device, and is not float32, for `Origin.settings`."""
+    return {PRECISION: "bfloat16"} if computes_in_bfloat16(device) else {}
 
 
 class Origins:
@@ -96,7 +108,7 @@ class Origins:
         settings: See `Origin`.
     """
 
-    def __init__(self, classes: tuple[str, ...], settings: Mapping[str, float]) -> None:
+    def __init__(self, classes: tuple[str, ...], settings: Mapping[str, float | str]) -> None:
         self._classes, self._settings = classes, settings
         self._sha256_of: dict[Path, str] = {}
 
@@ -118,13 +130,15 @@ class Origins:
 
 
 def slide_identity(path: Path) -> FileIdentity:
-    """`storage.identify` of a slide.
+    """`storage.identify_slide`.
 
     Raises:
         SlideError: It cannot be read.
     """
     try:
-        return identify(path)
+        return identify_slide(path)
+    except InputFileError as error:
+        raise SlideError(path, str(error).removeprefix(f"{path}: ")) from None
     except OSError as error:
         raise SlideError(path, f"cannot be read ({error.strerror})") from None
 

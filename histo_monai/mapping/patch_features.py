@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from histo_monai.errors import InputError
+from histo_monai.files.hdf5 import open_hdf5
 from histo_monai.mapping.grid import Grid
 from histo_monai.mapping.origin import MADE_FROM, ORIGIN_SHAPE, Origin
 from histo_monai.storage import parse_json, whole_file
@@ -100,12 +101,17 @@ def write_features(path: Path, found: PatchFeatures, *, encoder: str, origin: Or
         "cells": (found.cells, {}),
         "tissue": (found.tissue, {}),
     }
-    with whole_file(path, found.features.nbytes) as draft, h5py.File(draft, "w") as file:
+    # In memory, since HDF5 ends the process where a disk has no room; the bytes are those of a file.
+    with h5py.File(path.name, "w", driver="core", backing_store=False) as file:
         for name, (values, about) in columns.items():
             chunks = (min(len(values), _ROWS_OF_A_CHUNK), *values.shape[1:]) if len(values) else None
             dataset = file.create_dataset(name, data=values, chunks=chunks)
             for key, value in about.items():
                 dataset.attrs[key] = value
+        file.flush()
+        content = file.id.get_file_image()
+    with whole_file(path, len(content)) as draft:
+        draft.write_bytes(content)
 
 
 class FeatureFile:
@@ -119,8 +125,6 @@ class FeatureFile:
     """
 
     def __init__(self, path: str | Path) -> None:
-        import h5py
-
         self.path = path = Path(path)
         if not path.is_file():
             raise InputError(
@@ -128,10 +132,12 @@ class FeatureFile:
             )
         self._file: Any = contextlib.nullcontext()
         try:
-            self._file = h5py.File(path, "r")
+            self._file = open_hdf5(path)
             about = self._file["coords"].attrs
             self.num_patches, self.num_features = self._file["features"].shape
             self._about = {name: about[name].item() for name in _NEEDED}
+        except InputError:
+            raise
         except (OSError, KeyError, ValueError, AttributeError) as error:
             what = " ".join(str(error).split())[:200]
             self.__exit__()

@@ -13,6 +13,9 @@ _DEAD_WORKER = re.compile(r"DataLoader worker \(pid.*(killed by signal|exited un
 _SHARED_MEMORY = re.compile(
     r"out of shared memory|unable to (write to|open|mmap|allocate) .*(shm|torch_)|Bus error"
 )
+_NO_THREAD = re.compile(
+    r"can't start new thread|Resource temporarily unavailable.*thread|thread.*Resource temporarily"
+)
 _PEERS = re.compile(r"gloo|nccl|store", re.IGNORECASE)
 _TIMEOUT = re.compile(r"timed? ?out", re.IGNORECASE)
 _LOST = re.compile(r"closed|reset by peer|broken pipe|remote process exited", re.IGNORECASE)
@@ -41,6 +44,8 @@ def machine_failure(kind: type[BaseException], message: str) -> str | None:
 def _by_words(message: str, first: str) -> str | None:
     if _SHARED_MEMORY.search(message):
         return f"/dev/shm is full ({first}); give the container more (--shm-size), or HISTO_MONAI_WORKERS=0"
+    if _NO_THREAD.search(message):
+        return f"no further thread may be started (`ulimit -v` and `-u` limit memory and processes); {_FEWER}"
     if _DEAD_WORKER.search(message):
         return f"a reading process was killed, mostly for lack of memory; {_FEWER}"
     if _ALLOCATION.search(message):

@@ -23,7 +23,8 @@ from histo_monai.slides.tiff import (
     why_not_decoded,
     why_not_pillow,
 )
-from histo_monai.storage.reading import InputFileError, check_regular
+from histo_monai.storage.reading import InputFileError
+from histo_monai.storage.slide_files import slide_files
 
 logger = logging.getLogger(__name__)
 
@@ -72,11 +73,14 @@ def open_by_tiles(
     return Opened(backend, downsamples, with_level_0_first(pages, levels), {})
 
 
-def open_without_cucim(path: Path, pages: Sequence[Page], levels: Sequence[Level], why: str) -> Opened:
+def open_without_cucim(
+    path: Path, files: Sequence[Path], pages: Sequence[Page], levels: Sequence[Level], why: str
+) -> Opened:
     """A file in OpenSlide, or in Pillow where OpenSlide does not give all of its levels.
 
     Args:
         path: The file.
+        files: All that the slide is read from, see `storage.slide_files`.
         pages: Its pages, where it is a TIFF that cuCIM could read by its name.
         levels: Those of them that are levels.
         why: Why cuCIM does not read it.
@@ -97,7 +101,7 @@ def open_without_cucim(path: Path, pages: Sequence[Page], levels: Sequence[Level
         _check_samples(path, levels)
     is_for_pillow = bool(levels) and why_not_pillow(levels[0].page) is None
     try:
-        backend = _open_with_openslide(path, why)
+        backend = _open_with_openslide(path, files, why)
     except SlideError:
         if not is_for_pillow:
             raise
@@ -153,11 +157,11 @@ def _check_samples(path: Path, levels: Sequence[Level]) -> None:
         )
 
 
-def check_file(path: Path) -> None:
-    """Refuse what is no readable file, before anything waits for a pipe or a device."""
+def checked_files(path: Path) -> tuple[Path, ...]:
+    """`slide_files`; what is no readable file is refused before anything waits for a pipe or a device."""
     try:
-        status = check_regular(path)
-        path.open("rb").close()
+        files = slide_files(path)
+        size = path.stat().st_size
     except (FileNotFoundError, NotADirectoryError):
         raise SlideError(path, "no such file; check the path in the manifest") from None
     except InputFileError as error:
@@ -167,15 +171,16 @@ def check_file(path: Path) -> None:
     except (OSError, ValueError) as error:  # ValueError: a name with a NUL.
         why = getattr(error, "strerror", None) or error
         raise SlideError(path, f"cannot be opened ({why}); check the path and who may read it") from None
-    if status.st_size == 0:
+    if size == 0:
         raise SlideError(path, "the file is empty; copy or download it again")
+    return files
 
 
-def _open_with_openslide(path: Path, why: str) -> OpenSlideBackend:
+def _open_with_openslide(path: Path, files: Sequence[Path], why: str) -> OpenSlideBackend:
     import openslide
 
     try:
-        backend = OpenSlideBackend(path)
+        backend = OpenSlideBackend(path, files)
     except openslide.OpenSlideError as error:
         folder = path.with_suffix("")
         if path.suffix.lower() == ".mrxs" and not (folder / "Slidedat.ini").is_file():

@@ -29,15 +29,20 @@ class OpenSlideBackend:
 
     name = "openslide"
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, files: Sequence[Path]) -> None:
         """Open a file.
+
+        Args:
+            path: Of the slide.
+            files: `storage.slide_files` of it.
 
         Raises:
             openslide.OpenSlideError: If OpenSlide cannot read it.
         """
         import openslide
 
-        self._path = path
+        self._path, self._files = path, files
+        self._stamps = self._stamps_now()  # before OpenSlide reads them
         self._error = openslide.OpenSlideError
         with Complaints() as complaints:  # of GLib, on the terminal
             self._slide = openslide.OpenSlide(str(path))
@@ -54,8 +59,16 @@ class OpenSlideBackend:
         self, level: int, corners_yx: Sequence[tuple[int, int]], size_yx: tuple[int, int]
     ) -> Iterator[NDArray[np.uint8]]:
         """See `backends.Backend`."""
+        if self._stamps_now() != self._stamps:
+            raise SlideError(
+                self._path, "was changed while it was open; let nothing write to it, and start again"
+            )
         for corner in corners_yx:
             yield self._read(level, corner, size_yx)
+
+    def _stamps_now(self) -> list[tuple[int, int] | None]:
+        """Size and time of each file; OpenSlide opens them by name whenever it reads."""
+        return [_stamp(file) for file in self._files]
 
     def _read(self, level: int, corner_yx: tuple[int, int], size_yx: tuple[int, int]) -> NDArray[np.uint8]:
         height, width = self.level_sizes_yx[level]
@@ -97,6 +110,12 @@ def openslide_format(path: Path) -> str | None:
 
     with Complaints():
         return openslide.OpenSlide.detect_format(str(path))
+def _stamp(file: Path) -> tuple[int, int] | None:
+    try:
+        status = file.stat()
+    except OSError:  # gone, which differs from what was there
+        return None
+    return status.st_size, status.st_mtime_ns
 
 
 def _on_white(rgba: NDArray[np.uint8]) -> NDArray[np.uint8]:

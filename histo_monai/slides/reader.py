@@ -19,7 +19,7 @@ from histo_monai.slides.errors import SlideError
 from histo_monai.slides.geometry import Box, choose_level
 from histo_monai.slides.opening import (
     Opened,
-    check_file,
+    checked_files,
     open_by_tiles,
     open_without_cucim,
     with_level_0_first,
@@ -229,7 +229,7 @@ def open_slide(path: str | Path, mpp: float | None = None) -> Slide:
         SlideError: If the file is missing, empty, truncated or no slide, or states no resolution.
     """
     path = Path(path)
-    check_file(path)
+    files = checked_files(path)
     # Vendors' own kinds of TIFF (.scn, .bif) OpenSlide knows better, but it trusts them; .ndpi alone bends the tables.
     pages = read_pages(path) if path.suffix.lower() != ".ndpi" and is_tiff(path) else []
     if path.suffix.lower() not in SUFFIXES:
@@ -245,7 +245,7 @@ def open_slide(path: str | Path, mpp: float | None = None) -> Slide:
         except (ImportError, RuntimeError, ValueError) as error:
             why = str(error).splitlines()[0]
     if opened is None:
-        opened = open_without_cucim(path, pages, levels, str(why))
+        opened = open_without_cucim(path, files, pages, levels, str(why))
     mpp = resolve_mpp(path, mpp, opened.pages, opened.properties)
     power = objective_power(opened.pages, opened.properties)
     return Slide(path, mpp, opened.backend, opened.downsamples, power)

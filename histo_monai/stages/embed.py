@@ -27,7 +27,7 @@ from histo_monai.mapping.blocks import whole_stride
 from histo_monai.mapping.patch_features import FeatureFile
 from histo_monai.networks.task_model import load_encoder
 from histo_monai.params import Params, load_params
-from histo_monai.provenance import made_from, write_metrics
+from histo_monai.provenance import check_slides, made_from, write_metrics
 from histo_monai.storage import read_json, whole_folder
 from histo_monai.tables.columns import read_whole_slides
 from histo_monai.tables.slide_classes import classes_to_learn
@@ -65,6 +65,7 @@ def run(method: str, encoder: int) -> None:
     decided_by = dataclasses.asdict(work.plan)
     key = fingerprint(decided_by, [artifacts.WHOLE_SLIDES_CSV, path], code)
     done = artifacts.unfinished_folder(stage) / key[:16]
+    check_slides([slides])
     _take_over(folder, done, code)
     over_slides(
         jobs,

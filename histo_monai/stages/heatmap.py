@@ -29,7 +29,7 @@ from histo_monai.idle import has_patches
 from histo_monai.imports import modules_sha256
 from histo_monai.mapping.heatmap import SEEN
 from histo_monai.params import Params, load_params
-from histo_monai.provenance import made_from, write_metrics
+from histo_monai.provenance import check_slides, made_from, write_metrics
 from histo_monai.reports.maps.mosaic import map_mosaic
 from histo_monai.reports.maps.of_slide import row_title, write_maps_of_slide
 from histo_monai.reports.maps.slide_maps import MapStyle
@@ -76,6 +76,7 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
     decided_by = [dataclasses.asdict(settings), classes]
     key = fingerprint(decided_by, [artifacts.WHOLE_SLIDES_CSV, *files], modules_sha256(map_slides.__module__))
     done = artifacts.unfinished_folder(stage) / key[:16]
+    check_slides([slides])
     map_slides(
         jobs,
         settings,

@@ -65,7 +65,13 @@ def run() -> None:
         write_patches(folder / artifacts.UNLABELED_CSV.name, unlabeled)
         labels.near_copies.to_csv(folder / artifacts.NEAR_COPIES_CSV.name, index=False)
         write_json(folder / artifacts.LABELS_JSON.name, about_labels)
-        provenance = made_from(params, _manifests(params), [slides, labels.table, whole_slides], labels.table)
+        provenance = made_from(
+            params,
+            _manifests(params),
+            [slides, labels.table, whole_slides],
+            labels.table,
+            as_indexed=False,
+        )
         write_metrics(folder, counts, provenance, summary=counts)
     numbers = ", ".join(f"{name} {n}" for name, n in counts.items())
     _LOG.info("%s written: %s", artifacts.INDEX, numbers)

@@ -26,7 +26,7 @@ from histo_monai.loading.reader import PatchReader
 from histo_monai.metrics.estimate import ESTIMATE_SHAPE
 from histo_monai.networks.card import CARD_SHAPE
 from histo_monai.params import Params, load_params
-from histo_monai.provenance import PROVENANCE_SHAPE, made_from, write_metrics
+from histo_monai.provenance import PROVENANCE_SHAPE, check_slides, made_from, write_metrics
 from histo_monai.reports.site.about import cards_section, data_section, run_section
 from histo_monai.reports.site.answers import answers_section, cases, path_of
 from histo_monai.reports.site.assets import PAGE, without_libraries, write_page
@@ -221,6 +221,7 @@ def _whole_slides(draft: Path, params: Params, main: Run) -> Section:
     whole = read_whole_slides(artifacts.WHOLE_SLIDES_CSV)
     mapped = whole[whole["slide_id"].isin(num_cells.index)]
     mapped = mapped.assign(num_cells=num_cells.reindex(mapped["slide_id"]).to_numpy(int))
+    check_slides([mapped])
     scores = read_varied_csv(main.diagnosis / artifacts.MAPPED_CSV, ID_COLUMNS, stage="aggregate")
     estimates = read_json(main.diagnosis / artifacts.METRICS, "run aggregate again", _DIAGNOSIS).get(
         "test", {}

@@ -4,7 +4,7 @@ from histo_monai.storage.atomic import check_replaceable, whole_file, whole_fold
 from histo_monai.storage.claim import claim, claim_users_folder
 from histo_monai.storage.errors import DiskFullError, OutputError, disk_full_in_words
 from histo_monai.storage.handles import HandlePool
-from histo_monai.storage.identity import FileIdentity, identify
+from histo_monai.storage.identity import FileIdentity, identify, identify_slide
 from histo_monai.storage.names import MAX_NAME_BYTES, check_name
 from histo_monai.storage.outputs import (
     check_apart,
@@ -16,8 +16,17 @@ from histo_monai.storage.outputs import (
     read_record,
     written_before,
 )
-from histo_monai.storage.reading import InputFileError, parse_json, read_bytes, read_json, read_text
+from histo_monai.storage.reading import (
+    InputFileError,
+    check_regular,
+    open_regular,
+    parse_json,
+    read_bytes,
+    read_json,
+    read_text,
+)
 from histo_monai.storage.seal import RECORD_SEAL, file_sha256, opened, sealed
+from histo_monai.storage.slide_files import slide_files
 
 __all__ = [
     "MAX_NAME_BYTES",
@@ -32,12 +41,15 @@ __all__ = [
     "check_name",
     "check_outputs",
     "check_own_folder",
+    "check_regular",
     "check_replaceable",
     "claim",
     "claim_users_folder",
     "disk_full_in_words",
     "file_sha256",
     "identify",
+    "identify_slide",
+    "open_regular",
     "opened",
     "own_folder",
     "parse_json",
@@ -47,6 +59,7 @@ __all__ = [
     "read_record",
     "read_text",
     "sealed",
+    "slide_files",
     "whole_file",
     "whole_folder",
     "write_json",

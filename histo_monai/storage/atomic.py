@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from histo_monai.storage.errors import OutputError, disk_full_in_words
+from histo_monai.storage.errors import OutputError, check_room, disk_full_in_words
+
+_MOUNTS = Path("/proc/self/mountinfo")
+_OCTAL = re.compile(rb"\\([0-7]{3})")
+"""How a space stands in it."""
 
 
 @contextmanager
@@ -31,6 +36,8 @@ def whole_file(path: Path, needed: int | None = None) -> Iterator[Path]:
     try:
         with disk_full_in_words(path, needed):
             path.parent.mkdir(parents=True, exist_ok=True)
+            if needed is not None:
+                check_room(path, needed)
             draft.unlink(missing_ok=True)  # whatever it is, also a link, nobody writes through it
             yield draft
             os.replace(draft, path)
@@ -75,7 +82,7 @@ def check_replaceable(folder: Path) -> None:
     what = None
     if folder.is_symlink():
         what = f"is a link to {os.readlink(folder)}; link the whole data folder instead"
-    elif folder.is_mount():
+    elif _is_mount(folder):
         what = "is a mount point; mount the whole data folder instead"
     elif folder.exists() and not folder.is_dir():
         what = "is a file where a folder is to be written; move it away"
@@ -86,6 +93,15 @@ def check_replaceable(folder: Path) -> None:
         what = f"cannot be written: {around} is no folder that you may write to"
     if what is not None:
         raise OutputError(f"{folder}: {what}")
+
+
+def _is_mount(folder: Path) -> bool:
+    """Whether something is mounted there; of a folder of the same disk only the kernel's table tells."""
+    if folder.is_mount() or not _MOUNTS.is_file():
+        return folder.is_mount()
+    points = (line.split(b" ")[4] for line in _MOUNTS.read_bytes().splitlines())
+    real = os.fsencode(os.path.realpath(folder))
+    return any(_OCTAL.sub(lambda found: bytes([int(found[1], 8)]), point) == real for point in points)
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -1,10 +1,19 @@
-"""One way to read small files of settings and descriptions: regular, of bounded size, in UTF-8, JSON as it is meant."""
+"""One way to open the files of a user: regular ones, within a limit in time; and to read small ones as text or JSON.
+
+What a library opens by itself (HDF5, OpenSlide, cuCIM) passes `check_regular` first.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import math
 import os
 import stat
+import threading
+import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +22,14 @@ from histo_monai.storage.shapes import Shape, misfit
 
 JSON_LIMIT = 2**26
 """Bytes of a JSON file that is read, 64 MiB: the largest that this project writes has some hundred kB."""
+
+
+OPEN_LIMIT_S = 60.0
+"""Seconds within which a disk must open a file; a network folder whose server is gone never answers."""
+
+_ANSWERS_FOR_S = 10.0
+"""A folder that has answered is not timed again for so long: a helping thread for each of 100,000 images is slow."""
+_answered: dict[str, float] = {}
 
 
 class InputFileError(InputError):
@@ -29,14 +46,62 @@ def check_regular(path: Path) -> os.stat_result:
         What the disk knows of it.
 
     Raises:
-        InputFileError: it is a folder, a pipe, a socket or a device.
+        InputFileError: it is a folder, a pipe, a socket or a device, or its disk does not answer in `OPEN_LIMIT_S`.
         OSError: it is missing.
     """
-    about = path.stat()
+    about = _stat_in_time(path)
     if not stat.S_ISREG(about.st_mode):
         kind = "a folder" if stat.S_ISDIR(about.st_mode) else "a pipe, socket or device"
         raise InputFileError(f"{path}: is {kind}, not a file")
     return about
+
+
+def open_regular(path: Path) -> io.FileIO:
+    """A file, opened to be read in bytes, without a buffer.
+
+    Raises:
+        InputFileError: see `check_regular`.
+        OSError: it is missing, or may not be read.
+    """
+    check_regular(path)
+    # Never waits for the other end of a pipe that has just taken the place of the file.
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise InputFileError(f"{path}: is a folder, pipe, socket or device, not a file")
+    return io.FileIO(handle, "rb")
+
+
+def _stat_in_time(path: Path) -> os.stat_result:
+    """What the disk knows of a file, which it has also opened; a folder that answered lately is trusted to."""
+    folder = os.path.dirname(path)
+    if time.monotonic() - _answered.get(folder, -math.inf) < _ANSWERS_FOR_S:
+        return os.stat(path)
+    answer: list[os.stat_result | OSError | ValueError] = []
+    # A system call that waits for a server cannot be broken off: a thread of its own waits, and is left behind.
+    thread = threading.Thread(target=_stat_and_open, args=(path, answer), daemon=True)
+    thread.start()
+    thread.join(OPEN_LIMIT_S)
+    if not answer:
+        raise InputFileError(
+            f"{path}: its disk does not answer within {OPEN_LIMIT_S:g} s; look whether the network folder is "
+            "there, and start again"
+        )
+    if not isinstance(answer[0], os.stat_result):
+        raise answer[0]
+    _answered[folder] = time.monotonic()
+    return answer[0]
+
+
+def _stat_and_open(path: Path, answer: list[os.stat_result | OSError | ValueError]) -> None:
+    try:
+        about = os.stat(path)
+        if stat.S_ISREG(about.st_mode):
+            with contextlib.suppress(OSError):  # who reads the file says why it cannot be read
+                os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+        answer.append(about)
+    except (OSError, ValueError) as error:
+        answer.append(error)
 
 
 def read_bytes(path: Path, limit: int) -> bytes:
@@ -52,15 +117,13 @@ def read_bytes(path: Path, limit: int) -> bytes:
         InputFileError: it is missing, may not be read, is no regular file, or is larger.
     """
     try:
-        about = check_regular(path)
-        with path.open("rb") as file:  # a read takes as much memory as it is asked for, whatever there is
-            content = file.read(about.st_size + 1) if about.st_size <= limit else b""
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            content = file.read(size + 1) if size <= limit else b""
     except OSError as error:
         raise InputFileError(f"{path}: cannot be read ({error.strerror})") from None
-    if max(about.st_size, len(content)) > limit:
-        raise InputFileError(
-            f"{path}: has {about.st_size} bytes, more than the {limit} that such a file may have"
-        )
+    if max(size, len(content)) > limit:
+        raise InputFileError(f"{path}: has {size} bytes, more than the {limit} that such a file may have")
     return content
 
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from histo_monai.storage.reading import open_regular
+
 RECORD_SEAL = "record_sha256"
 """Key of the digest in the records of results; that of models has another."""
 
@@ -27,9 +29,10 @@ def file_sha256(path: Path) -> str:
     """SHA-256 of all bytes of a file, as `sha256sum` prints it.
 
     Raises:
+        InputFileError: It is no regular file.
         OSError: It cannot be read.
     """
-    with path.open("rb", buffering=0) as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

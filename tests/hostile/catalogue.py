@@ -19,6 +19,7 @@ from tests.hostile.kinds import (
     patches,
     public,
     regions,
+    several_files,
     slides,
     tables,
     texts,
@@ -43,6 +44,7 @@ _MODULES = (
     public,
     ids,
     texts,
+    several_files,
 )
 KINDS = tuple(dict.fromkeys(case.kind for module in _MODULES for case in module.cases()))
 

@@ -230,7 +230,7 @@ def test_warnings_of_glib_stay_off_the_terminal(waves, tmp_path):
     path = write_tiff(tmp_path / "s.tif", pages)
     code = (
         "import sys, openslide; from pathlib import Path; from histo_monai.slides import openslide_backend\n"
-        "try: openslide_backend.OpenSlideBackend(Path(sys.argv[1]))\n"
+        "try: openslide_backend.OpenSlideBackend(Path(sys.argv[1]), [Path(sys.argv[1])])\n"
         "except openslide.OpenSlideError: pass"
     )
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)

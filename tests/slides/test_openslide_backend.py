@@ -27,7 +27,7 @@ def test_openslide_gives_the_levels_own_pixels_at_any_corner(tmp_path):
     with tifffile.TiffWriter(tmp_path / "a.tif") as writer:
         for image, kind in ((np.zeros((1335, 1335, 3), np.uint8), 0), (level, 1)):
             writer.write(image, tile=(64, 64), photometric="rgb", subfiletype=kind, metadata=None)
-    backend = OpenSlideBackend(tmp_path / "a.tif")
+    backend = OpenSlideBackend(tmp_path / "a.tif", [tmp_path / "a.tif"])
     corners = [(0, 0), (100, 57), (333, 501), (601, 605), (548, 548)]
     for (y, x), pixels in zip(corners, backend.read_regions(1, corners, (63, 60)), strict=True):
         truth = level[y : y + 63, x : x + 60]

@@ -31,6 +31,13 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         yield folder
 
 
+@pytest.fixture(params=[8, 16, 32, 64], ids="{} KiB".format)
+def tiny_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A disk of 8 to 64 KiB, empty."""
+    with _mounted(tmp_path / "disk", f"size={request.param}k") as folder:
+        yield folder
+
+
 @pytest.fixture
 def read_only(tmp_path: Path) -> Iterator[Path]:
     """A disk that nobody may write to, root neither."""

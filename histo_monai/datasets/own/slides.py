@@ -10,7 +10,7 @@ import pandas as pd
 from histo_monai.errors import InputError
 from histo_monai.files.processes import map_over_processes
 from histo_monai.slides.resolution import PLAUSIBLE_MPP
-from histo_monai.storage.reading import check_regular
+from histo_monai.storage import file_sha256, slide_files
 from histo_monai.tables.columns import SPLITS
 from histo_monai.tables.manifests import (
     check_classes,
@@ -79,7 +79,7 @@ def read_slides(root: Path) -> pd.DataFrame:
 
 
 def check_sha256(root: Path, processes: int) -> None:
-    """Read every slide of slides.csv that has a sha256 there, whole, and compare.
+    """Read every slide of slides.csv that has a sha256 there, all its files whole, and compare; see `slide_sha256`.
 
     Args:
         root: the folder of slides.csv.
@@ -96,9 +96,13 @@ def check_sha256(root: Path, processes: int) -> None:
     checked = map_over_processes(_sha256, paths, processes=processes, title="sha256", unit="slide")
     problems = []
     for row, path, given, (digest, problem) in zip(table.index, paths, table["sha256"], checked, strict=True):
-        if digest != given.lower():
-            differs = f"its sha256 is {digest[:_SHOWN]}..., not {given.lower()[:_SHOWN]}..."
-            problems.append(f"row {row}: {problem or f'{path}: {differs}'}")
+        if problem:
+            problems.append(f"row {row}: {problem}")
+        elif digest != given.lower():
+            differs = (
+                f"its sha256{_of_several(path)} is {digest[:_SHOWN]}..., not {given.lower()[:_SHOWN]}..."
+            )
+            problems.append(f"row {row}: {path}: {differs}")
     if problems:
         counted = f"{len(problems)} of {len(table)} slides are not what sha256 says"
         raise InputError(
@@ -106,17 +110,41 @@ def check_sha256(root: Path, processes: int) -> None:
         )
 
 
+def slide_sha256(path: Path) -> str:
+    """The digest of a slide's file as `sha256sum` prints it; of a slide of several files that of all these lines.
+
+    `sha256sum a.vms a.jpg ... | sha256sum`, run in the folder of the slide: the file that slides.csv names first, then
+    those that are read with it by name.
+
+    Raises:
+        InputFileError: See `slide_files`.
+        OSError: A file cannot be read.
+    """
+    files = slide_files(path)
+    digests = [file_sha256(file) for file in files]
+    if len(files) == 1:
+        return digests[0]
+    lines = (
+        f"{digest}  {file.relative_to(path.parent)}\n" for digest, file in zip(digests, files, strict=True)
+    )
+    return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _of_several(path: Path) -> str:
+    """For the message: users give the digest of the file that is named, which says nothing of the pixels."""
+    num = len(slide_files(path))
+    return f" of {num} files (`sha256sum` of each, one a line, and of these lines)" if num > 1 else ""
+
+
 def _sha256(path: Path) -> tuple[str, str]:
-    """The digest of a file, or why it cannot be read."""
+    """See `slide_sha256`; or why a file cannot be read."""
     try:
-        check_regular(path)
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest(), ""
+        return slide_sha256(path), ""
     except FileNotFoundError:
         return "", f"{path}: no such file"
     except OSError as error:
         return "", f"{path}: cannot be read ({error.strerror})"
-    except ValueError as error:
+    except InputError as error:
         return "", str(error)
 
 

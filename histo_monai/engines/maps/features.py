@@ -16,7 +16,7 @@ from histo_monai.engines.maps.models import MapPlan
 from histo_monai.engines.maps.slides import Advance
 from histo_monai.engines.maps.stream import SlidePatches
 from histo_monai.errors import InputError
-from histo_monai.mapping.origin import Origin, Origins
+from histo_monai.mapping.origin import Origin, Origins, numeric_settings
 from histo_monai.mapping.patch_features import PatchFeatures, read_made_from, write_features
 from histo_monai.networks.encoder import Encoder
 from histo_monai.networks.shared_trunk import folded
@@ -92,9 +92,9 @@ class FeatureWork:
     plan: MapPlan
     suffix: ClassVar[str] = ".h5"
 
-    def origins(self) -> Origins:
-        """The plan; features are of no class."""
-        return Origins((), asdict(self.plan))
+    def origins(self, device: torch.device) -> Origins:
+        """The plan and the precision; features are of no class."""
+        return Origins((), {**asdict(self.plan), **numeric_settings(device)})
 
     def load(self, models: Mapping[str, Path], device: torch.device) -> Encoder:
         """The encoder of a job, its batch-norms folded."""

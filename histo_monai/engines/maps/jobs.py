@@ -14,7 +14,7 @@ from histo_monai.errors import InputError
 from histo_monai.mapping.cells import slide_grid
 from histo_monai.slides import SlideError, open_slide
 from histo_monai.slides.resolution import PLAUSIBLE_MPP
-from histo_monai.storage import check_name
+from histo_monai.storage import check_name, slide_files
 from histo_monai.tables.manifests import first_five, read_numbers, read_table
 
 _LOG = logging.getLogger(__name__)
@@ -90,6 +90,17 @@ def named_jobs(
             )
         jobs[path.stem.casefold()] = SlideJob(f"{path.stem}{mark}", path, mpp, models)
     return list(jobs.values())
+
+
+def files_read(jobs: Sequence[SlideJob]) -> list[Path]:
+    """All files of the slides, which nothing may be written over; of a slide that cannot be used the named one."""
+    files: list[Path] = []
+    for job in jobs:
+        try:
+            files += slide_files(job.path)
+        except (OSError, InputError):
+            files.append(job.path)
+    return files
 
 
 def usable_jobs(jobs: Sequence[SlideJob], settings: MapPlan) -> tuple[list[SlideJob], list[str]]:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Protocol
 import ignite.distributed as idist
 import torch
 
+from histo_monai import storage
 from histo_monai.engines.maps.jobs import SlideJob
 from histo_monai.engines.ranks import note_step, run_in_ranks
 from histo_monai.files.cluster import cluster_address, map_over_cluster
@@ -33,8 +34,8 @@ class SlideWork(Hashable, Protocol):
 
     suffix: ClassVar[str]
 
-    def origins(self) -> Origins:
-        """What decides the result beside slide and models."""
+    def origins(self, device: torch.device) -> Origins:
+        """What decides the result beside slide and models, where networks run on this device."""
         ...
 
     def load(self, models: Mapping[str, Path], device: torch.device) -> Any:
@@ -137,7 +138,7 @@ def _share(
     rank, world = idist.get_rank(), idist.get_world_size()
     if world > 1:
         torch.set_num_threads(max(1, threads // world))
-    origins = work.origins()
+    origins = work.origins(device)
     left = [job for job in jobs if not _is_done(job, work, origins, folder, is_silent=rank > 0)]
     idist.barrier()  # All look before anyone writes, so that all share the same slides.
     mine = shares(left, world)[rank]
@@ -183,7 +184,7 @@ def _over_cluster(
     jobs: Sequence[SlideJob], work: SlideWork, folder: Path, device: torch.device, address: str
 ) -> None:
     """A call for each slide that is not done, the largest files first."""
-    origins = work.origins()
+    origins = work.origins(device)
     left = [job for job in jobs if not _is_done(job, work, origins, folder, is_silent=False)]
     if not left:
         return
@@ -201,7 +202,7 @@ def _on_worker(job: SlideJob, *, work: SlideWork, folder: Path, device: torch.de
     torch.set_num_threads(threads)
     stamps = tuple((name, path, path.stat().st_mtime_ns) for name, path in job.models.items())
     networks = _networks(work, stamps, device)
-    _make(job, work, work.origins(), folder, networks, device, 0, lambda done, total: None)
+    _make(job, work, work.origins(device), folder, networks, device, 0, lambda done, total: None)
 
 
 @functools.lru_cache(maxsize=1)
@@ -220,9 +221,14 @@ def _is_done(job: SlideJob, work: SlideWork, origins: Origins, folder: Path, *, 
     return not odd
 
 
+def _num_bytes(path: Path) -> int:
+    """Of all files of a slide."""
+    return sum(file.stat().st_size for file in storage.slide_files(path)) if path.is_file() else 0
+
+
 def shares(jobs: Sequence[SlideJob], processes: int) -> list[list[SlideJob]]:
     """Slides of each process: the largest file first, each to the process with the fewest bytes so far."""
-    size = {job.slide_id: job.path.stat().st_size if job.path.is_file() else 0 for job in jobs}
+    size = {job.slide_id: _num_bytes(job.path) for job in jobs}
     parts: list[list[SlideJob]] = [[] for _ in range(processes)]
     load = [0] * processes
     for job in sorted(jobs, key=lambda job: (-size[job.slide_id], job.slide_id)):

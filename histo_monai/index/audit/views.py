@@ -15,7 +15,7 @@ from histo_monai.files.processes import map_over_processes
 from histo_monai.index.audit.fingerprints import fingerprint
 from histo_monai.index.images import digest_of
 from histo_monai.slides import open_slide, tissue_mask
-from histo_monai.storage import identify
+from histo_monai.storage import identify_slide
 from histo_monai.tables.manifests import first_five
 
 _THUMBNAIL_MPP = 32.0
@@ -30,8 +30,8 @@ def look_at_slides(files: pd.DataFrame, processes: int) -> pd.DataFrame:
 
     Returns:
         Index `path`; `digest`, the same text for thumbnails with the same pixels; `fingerprint` of its tissue, in
-        hexadecimal digits; `problem`, why it cannot be read, a line; `content`, a digest of the file's bytes. Texts are
-        empty where there is none.
+        hexadecimal digits; `problem`, why it cannot be read, a line; `content`, a digest of samples of its files.
+        Texts are empty where there is none.
     """
     files = files.drop_duplicates("path")
     real = [os.path.realpath(path) for path in files["path"]]
@@ -87,7 +87,7 @@ def _look(path: str, mpp: float | None) -> tuple[str, str, str, str]:
     try:
         with open_slide(path, mpp) as slide:
             pixels = slide.thumbnail(max(_THUMBNAIL_MPP, slide.mpp))
-        content = identify(Path(path)).sample_sha256
+        content = identify_slide(Path(path)).sample_sha256
     except (InputError, OSError) as error:
         return "", "", str(error), ""
     return digest_of(pixels), fingerprint(tissue_of(pixels)).hex(), "", content
