@@ -144,6 +144,7 @@ class CucimBackend:
     """A slide in cuCIM."""
 
     name = "cucim"
+    bounds_yx = (0, 0)  # None of the formats that it reads states any.
 
     def __init__(self, path: Path, pages: Sequence[Page]) -> None:
         """Open a file and decode one tile of every level, so that an unreadable one shows now.

@@ -35,6 +35,10 @@ _BAND_PX = 2048
 """Rows of level 0 that are walked through from left to right, then the next ones."""
 
 
+_LEICA = "http://www.leica-microsystems.com/scn"
+"""In the description of Leica's SCN, whatever its suffix: views on a canvas, which cuCIM knows nothing of."""
+
+
 class Slide:
     """An open slide. Made by `open_slide`; belongs to the process that opened it. Pickled, it is opened anew there.
 
@@ -47,6 +51,8 @@ class Slide:
         level_sizes_yx: Height and width of each level, pixels; without padding to whole tiles.
         objective_power: Of level 0 (20 for 20x); None where the file states none.
         backend: "cucim" or "openslide".
+        bounds_yx: Corner of the bounds, level-0 pixels: where the image begins on the canvas, and where QuPath counts
+            from; (0, 0) where the file states none. Everything else here counts from the corner of the canvas.
     """
 
     def __init__(
@@ -78,6 +84,11 @@ class Slide:
     def backend(self) -> str:
         """The library that decodes the slide."""
         return self._backend.name
+
+    @property
+    def bounds_yx(self) -> tuple[int, int]:
+        """See the class."""
+        return self._backend.bounds_yx
 
     def read(self, box: Box) -> NDArray[np.uint8]:
         """The patch of a box.
@@ -234,7 +245,7 @@ def open_slide(path: str | Path, mpp: float | None = None) -> Slide:
     _check_file(path)
     # Vendors' own kinds of TIFF (.scn, .bif) OpenSlide knows better, but it trusts them; .ndpi alone bends the tables.
     pages = read_pages(path) if path.suffix.lower() != ".ndpi" and is_tiff(path) else []
-    if path.suffix.lower() not in SUFFIXES:
+    if path.suffix.lower() not in SUFFIXES or _LEICA in "".join(page.description for page in pages[:1]):
         pages = []
     why = why_not_cucim(path, pages)
     backend: Backend | None = None

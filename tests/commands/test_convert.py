@@ -35,7 +35,7 @@ def test_the_real_outline_with_decimal_commas_goes_to_geojson_and_back_and_cover
 def test_classes_holes_and_points_come_through_both_ways(tmp_path: Path) -> None:
     regions = [Region(BOX, (BOX / 4 + 2,), "Tumor", "first"), Region(BOX + 20, label="Stroma", name="second")]
     points = [Point((1, 2), "Mitosis"), Point((3.5, 4))]
-    write_annotations(tmp_path / "a.geojson", regions, points)
+    write_annotations(tmp_path / "a.geojson", regions, points, bounds_yx=None)
     convert.run(str(tmp_path / "a.geojson"), str(tmp_path / "b.xml"))
     convert.run(str(tmp_path / "b.xml"), str(tmp_path / "c.geojson"))
     assert (tmp_path / "c.geojson").read_bytes() == (tmp_path / "a.geojson").read_bytes()
@@ -45,7 +45,7 @@ def test_colors_that_somebody_chose_come_through_both_ways(tmp_path: Path) -> No
     chosen = (12, 200, 255)
     regions = [Region(BOX, (), "Tumor", "first", color=chosen), Region(BOX + 20, (), "Stroma", "second")]
     points = [Point((1, 2), "Mitosis", color=(1, 2, 3))]
-    write_annotations(tmp_path / "a.geojson", regions, points)
+    write_annotations(tmp_path / "a.geojson", regions, points, bounds_yx=None)
     convert.run(str(tmp_path / "a.geojson"), str(tmp_path / "b.xml"))
     assert '<Group Name="Tumor" PartOfGroup="None" Color="#0cc8ff">' in (tmp_path / "b.xml").read_text()
     convert.run(str(tmp_path / "b.xml"), str(tmp_path / "c.geojson"))
