@@ -21,7 +21,7 @@ from histo_monai.slides.geometry import Box, choose_level, level_downsample
 from histo_monai.slides.openslide_backend import OpenSlideBackend
 from histo_monai.slides.resample import WHITE, Window, area_resample, make_patches, plan_window
 from histo_monai.slides.resolution import objective_power, resolve_mpp
-from histo_monai.slides.tiff import MAX_SIDE_PX, Page, is_tiff, read_pages
+from histo_monai.slides.tiff import MAX_SIDE_PX, Page, is_leica, is_tiff, read_pages, why_not_leica
 from histo_monai.storage.reading import InputFileError, check_regular
 
 logger = logging.getLogger(__name__)
@@ -33,10 +33,6 @@ _NEIGHBORS = 48
 
 _BAND_PX = 2048
 """Rows of level 0 that are walked through from left to right, then the next ones."""
-
-
-_LEICA = "http://www.leica-microsystems.com/scn"
-"""In the description of Leica's SCN, whatever its suffix: views on a canvas, which cuCIM knows nothing of."""
 
 
 class Slide:
@@ -69,6 +65,11 @@ class Slide:
             if not (0 < height <= MAX_SIDE_PX and 0 < width <= MAX_SIDE_PX):
                 raise SlideError(path, f"states a level of {width} x {height} px, more or less than a slide")
         self.size_yx = backend.level_sizes_yx[0]
+        if not all(abs(place) < side for place, side in zip(backend.bounds_yx, self.size_yx, strict=True)):
+            (y, x), (height, width) = backend.bounds_yx, self.size_yx
+            raise SlideError(
+                path, f"states bounds at x {x}, y {y}, outside of its canvas of {width} x {height} px"
+            )
         tiles = {page.size_yx: page.tile_yx for page in pages if page.is_tiled}
         self.level_downsamples = tuple(
             level_downsample(self.size_yx, size_yx, tiles.get(size_yx)) for size_yx in backend.level_sizes_yx
@@ -245,7 +246,9 @@ def open_slide(path: str | Path, mpp: float | None = None) -> Slide:
     _check_file(path)
     # Vendors' own kinds of TIFF (.scn, .bif) OpenSlide knows better, but it trusts them; .ndpi alone bends the tables.
     pages = read_pages(path) if path.suffix.lower() != ".ndpi" and is_tiff(path) else []
-    if path.suffix.lower() not in SUFFIXES or _LEICA in "".join(page.description for page in pages[:1]):
+    if is_leica(pages) and (why := why_not_leica(pages)):
+        raise SlideError(path, why)
+    if path.suffix.lower() not in SUFFIXES or is_leica(pages):  # cuCIM knows nothing of its canvas.
         pages = []
     why = why_not_cucim(path, pages)
     backend: Backend | None = None

@@ -6,6 +6,7 @@ from tests.hostile.case import Case
 from tests.hostile.kinds import (
     annotations,
     archives,
+    bounds,
     calls,
     folders,
     leaks,
@@ -26,6 +27,7 @@ _MODULES = (
     leaks,
     archives,
     annotations,
+    bounds,
     tables,
     models,
     calls,

@@ -6,7 +6,7 @@ OpenSlide reads the XML in the first ImageDescription: lengths are in nanometers
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,8 +95,12 @@ def write_scn(
     mpp: float = 0.5,
     factors: Sequence[int] = (1, 2, 4),
     macro_first: bool = False,
+    change_xml: Callable[[str], str] = str,
 ) -> None:
-    """Write an image that begins at a corner of a canvas; with a macro of the canvas as the first page, if wanted."""
+    """Write an image that begins at a corner of a canvas; with a macro of the canvas as the first page, if wanted.
+
+    `change_xml` spoils the description before it is written.
+    """
     nm = round(1000 * mpp)
     height, width = image.shape[:2]
     first = int(macro_first)
@@ -116,6 +120,7 @@ def write_scn(
         f'<?xml version="1.0"?><scn xmlns="{XMLNS}"><collection name="slide" sizeX="{canvas_nm[1]}" '
         f'sizeY="{canvas_nm[0]}">{images}</collection></scn>'
     )
+    xml = change_xml(xml)
     with tifffile.TiffWriter(path, bigtiff=True) as writer:
         if macro_first:
             _write_levels(writer, macro, 16 * mpp, (1,), xml)

@@ -202,7 +202,8 @@ def _survey(
     try:
         return replace(take_squares(regions, points, level_mpps[0], size_yx, placement), left_out=left_out)
     except InputError as error:
-        return RegionSurvey(problem=f"{annotation}: {error}")
+        shift = f" (places count from the canvas, on which the bounds begin at y {bounds_yx[0]}, x {bounds_yx[1]})"
+        return RegionSurvey(problem=f"{annotation}: {error}{shift if any(bounds_yx) else ''}")
 
 
 def _claims(regions: Sequence[Region], points: Sequence[Point], side_px: float) -> list[_Claim]:

@@ -109,10 +109,10 @@ def _stated(path: Path, content: Any) -> tuple[str, Corner | None]:
     about = content.get(MEMBER) if isinstance(content, dict) else None
     if about is None:
         return "", None
-    origin = about.get("origin") if isinstance(about, dict) else about
+    origin = about.get("origin") if isinstance(about, dict) else None
     if origin not in ORIGINS:
         raise InputError(
-            f'{path}: states the origin {short(origin)}. Fix: write "{BOUNDS}" or "{CANVAS}", or remove {MEMBER!r}'
+            f'{path}: states the origin {short(about)}. Fix: write "{BOUNDS}" or "{CANVAS}", or remove {MEMBER!r}'
         )
     bounds_xy = about.get("bounds_xy")
     if bounds_xy is None:

@@ -1,5 +1,6 @@
 """Tiled TIFF as the slide reader needs it: tables, and whether what lies where a tile should lie is one."""
 
+from histo_monai.slides.tiff.leica import is_leica, why_not_leica
 from histo_monai.slides.tiff.tables import (
     ADOBE_DEFLATE,
     DEFLATE,
@@ -24,6 +25,8 @@ __all__ = [
     "UNCOMPRESSED",
     "Page",
     "TileGuard",
+    "is_leica",
     "is_tiff",
     "read_pages",
+    "why_not_leica",
 ]

@@ -182,9 +182,11 @@ def _check_map(path: Path, drawing: Drawing, target: Path) -> None:
     with open_slide(path) as slide:
         grid = slide_grid(slide, 8 * slide.mpp)
         thumbnail = slide.thumbnail(grid.stride_um)
-    assert thumbnail.shape[:2] == grid.shape
-    cells = np.argwhere(np.ones(grid.shape, bool))
-    values = drawing.is_tumor(thumbnail).ravel().astype(np.float32)
+    assert np.abs(np.subtract(thumbnail.shape[:2], grid.shape)).max() <= 1  # of a level whose size was rounded
+    raster = np.zeros(grid.shape, np.float32)
+    shown = drawing.is_tumor(thumbnail)[: grid.shape[0], : grid.shape[1]]
+    raster[: shown.shape[0], : shown.shape[1]] = shown
+    cells, values = np.argwhere(np.ones(grid.shape, bool)), raster.ravel()
     heatmap = Heatmap(grid, cells, np.ones(len(cells), np.float32), {"model": values})
     regions = find_regions(heatmap, "model", threshold=0.5, label="Tumor")
     write_geojson(target, regions, bounds_yx=grid.bounds_yx)
