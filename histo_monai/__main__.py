@@ -240,6 +240,14 @@ def _add_options(commands: Mapping[str, argparse.ArgumentParser]) -> None:
     )
     _file(convert, "source", help=".xml or .geojson")
     _file(convert, "target", help=".geojson or .xml, not there yet")
+    _file(
+        convert,
+        "--slide",
+        help="that both are of: QuPath counts from the corner of its bounds, ASAP from its own",
+    )
+    convert.add_argument(
+        "--origin", help="bounds or canvas: what source counts from, where not as its program"
+    )
     _folder(verify, "folders", nargs="*", default=["data"], metavar="FOLDER", help="data where not given")
     for checking in (doctor, verify):
         checking.add_argument("--json", action="store_true", help="for machines")

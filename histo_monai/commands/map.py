@@ -26,6 +26,7 @@ from histo_monai.params.slide_sections import DetectionParams
 from histo_monai.provenance import made_from
 from histo_monai.reports.maps.slide_maps import MapStyle, SlidePicture, write_slide_maps
 from histo_monai.slides import SlideError
+from histo_monai.slides.annotations import BOUNDS
 from histo_monai.tables.manifests import first_five
 
 _LOG = logging.getLogger(__name__)
@@ -198,7 +199,7 @@ def _check_outputs(folder: Path, job: SlideJob, inputs: Sequence[Path], style: M
 
 def _drawn_as(style: MapStyle) -> dict[str, Any]:
     """As JSON gives it back."""
-    return {**asdict(style), "classes": list(style.classes)}
+    return {**asdict(style), "classes": list(style.classes), "origin": BOUNDS}
 
 
 def _files(job: SlideJob, style: MapStyle) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from histo_monai.params import Params, load_params
 from histo_monai.provenance import check_slides
 from histo_monai.reports.suggestions import MAX_SHOWN, suggested
 from histo_monai.roles import FINETUNED, STUDENT
+from histo_monai.slides import open_slide
 from histo_monai.slides.annotations import Region, write_geojson
 from histo_monai.storage import check_own_folder, claim, own_folder
 from histo_monai.tables.columns import read_surveyed_slides
@@ -107,7 +108,8 @@ def _suggest(draft: Path, run: Run, num: int, side_um: float | None) -> str:
     shown, _ = assembly.in_order(rows[:MAX_SHOWN]).some(MAX_SHOWN)
     table = _table(rows, uncertainty[chosen], embedding, chosen, search.side_um, task.classes)
     field_um = search.patch_px * search.mpp
-    _write(draft, table, shown.squeeze(1).numpy(), task.classes, field_um)
+    corners = _bounds_corners(rows)
+    _write(draft, table, corners, shown.squeeze(1).numpy(), task.classes, field_um)
     return (
         f"{len(table)} regions on {table['slide_id'].nunique()} of {candidates['slide_id'].nunique()} slides with "
         f"{len(candidates)} candidates"
@@ -119,16 +121,28 @@ def _most_per_slide(num: int, num_slides: int) -> int:
     return max(math.ceil(2 * num / num_slides), math.ceil(num / 6))
 
 
+def _bounds_corners(rows: pd.DataFrame) -> dict[str, tuple[int, int]]:
+    """Slide -> corner of its bounds, which QuPath counts from."""
+    corners = {}
+    slides = rows.drop_duplicates("slide_id")
+    for slide_id, path, mpp in zip(slides["slide_id"], slides["path"], slides["slide_mpp"], strict=True):
+        with open_slide(path, float(mpp)) as slide:
+            corners[str(slide_id)] = slide.bounds_yx
+    return corners
+
+
 def _write(
     folder: Path,
     table: pd.DataFrame,
+    corners: Mapping[str, tuple[int, int]],
     patches: NDArray[np.uint8],
     classes: Sequence[str] | None,
     field_um: float,
 ) -> None:
     table.to_csv(folder / TABLE, index=False)
     for slide_id, of_slide in table.groupby("slide_id"):
-        write_geojson(folder / f"{slide_id}.geojson", _regions(of_slide, classes))
+        regions = _regions(of_slide, classes)
+        write_geojson(folder / f"{slide_id}.geojson", regions, bounds_yx=corners[str(slide_id)])
     picture = suggested(patches, table["slide_id"].tolist(), _in_words(table, classes), field_um)
     image.imsave(folder / MOSAIC, picture)
 
@@ -206,7 +220,7 @@ def _table(
     side_um: float,
     classes: Sequence[str] | None,
 ) -> pd.DataFrame:
-    """suggestions.csv: one row per suggestion, in the order of choice; places in level-0 pixels."""
+    """suggestions.csv: one row per suggestion, in the order of choice; places in level-0 pixels of the canvas."""
     places = {
         "rank": np.arange(1, len(rows) + 1),
         **{name: rows[name].to_numpy() for name in ("slide_id", "path")},

@@ -95,7 +95,8 @@ class MapWriter:
     """A handler of MONAI's evaluators: gathers predictions of cells, and writes the map when all are seen.
 
     <slide>.csv and .json: scores of cells and their grid; <slide>.tif, of several classes <slide>.<class>.tif: maps
-    that open over the slide in QuPath. Classes stand in names of files as `escapes.file_words` writes them.
+    that open in QuPath and OpenSlide; their corner is that of the slide's canvas. Classes stand in names of files as
+    `escapes.file_words` writes them.
 
     Args:
         loader: of the slide.
@@ -138,4 +139,5 @@ class MapWriter:
         heatmap = Heatmap(self._patches.grid, self._patches.cells, self._patches.tissue, values)
         write_heatmap(self._path, heatmap)
         for path, name in zip(self._maps, self._names, strict=True):
-            write_map(path, heatmap.raster(name), self._patches.grid.stride_um)
+            grid = self._patches.grid
+            write_map(path, heatmap.raster(name), grid.stride_um, grid.bounds_yx)

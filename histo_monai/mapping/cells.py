@@ -19,7 +19,7 @@ def slide_grid(slide: Slide, stride_um: float) -> Grid:
         SlideError: They would be too many.
     """
     try:
-        return Grid(stride_um, slide.mpp, slide.size_yx)
+        return Grid(stride_um, slide.mpp, slide.size_yx, slide.bounds_yx)
     except InputError as error:
         raise SlideError(slide.path, str(error)) from None
 

@@ -25,11 +25,13 @@ class Grid:
         stride_um: Side of a cell, and step from one patch to the next, µm.
         slide_mpp: µm per level-0 pixel.
         size_yx: Height and width of the slide, level-0 pixels.
+        bounds_yx: Corner of its bounds, level-0 pixels, see `slides.Slide`.
     """
 
     stride_um: float
     slide_mpp: float
     size_yx: tuple[int, int]
+    bounds_yx: tuple[int, int] = (0, 0)
 
     def __post_init__(self) -> None:
         lengths = (self.stride_um, self.slide_mpp, *self.size_yx)

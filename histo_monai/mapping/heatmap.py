@@ -14,6 +14,7 @@ from histo_monai.errors import InputError
 from histo_monai.files.csv_values import read_varied_csv
 from histo_monai.mapping.grid import Grid
 from histo_monai.mapping.origin import CSV_SHA256, MADE_FROM, Origin
+from histo_monai.slides.annotations import CANVAS
 from histo_monai.storage import RECORD_SEAL, file_sha256, read_json, sealed, whole_file, write_json
 from histo_monai.storage.shapes import COUNT, POSITIVE
 
@@ -88,6 +89,8 @@ def write_heatmap(path: Path, heatmap: Heatmap, origin: Origin | None = None) ->
         "stride_um": grid.stride_um,
         "slide_mpp": grid.slide_mpp,
         "size_yx": list(grid.size_yx),
+        "origin": CANVAS,
+        "bounds_yx": list(grid.bounds_yx),
         "models": list(heatmap.values),
         "num_cells": len(heatmap.cells),
         **({MADE_FROM: origin.as_dict()} if origin else {}),
@@ -111,7 +114,8 @@ def read_heatmap(path: str | Path) -> Heatmap:
         if list(table.columns) != wanted or len(table) != about["num_cells"]:
             raise InputError(f"columns or rows differ from what {path.with_suffix('.json').name} tells")
         height, width = (int(side) for side in about["size_yx"])
-        grid = Grid(float(about["stride_um"]), float(about["slide_mpp"]), (height, width))
+        top, left = (int(place) for place in about.get("bounds_yx", (0, 0)))  # earlier maps do not state it
+        grid = Grid(float(about["stride_um"]), float(about["slide_mpp"]), (height, width), (top, left))
         _check_rows(table, grid, models)
     except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
         what = " ".join(str(error).split())

@@ -39,6 +39,7 @@ ORIGIN_SHAPE = {
     "model_sha256": {str: str},
     "classes": [str],
     "settings": {str: (float, str)},
+    "bounds_yx?": [int],
 }
 """Of `Origin.as_dict`, see `storage.shapes`."""
 
@@ -57,6 +58,7 @@ class Origin:
         model_sha256: Column of the csv -> digest of the model's file.
         classes: Whose probabilities are mapped; none for a score.
         settings: How the slide is looked at, by name; `PRECISION` among them where that is not float32.
+        bounds_yx: Corner of the slide's bounds, see `slides.Slide`; results that do not state it count as (0, 0).
     """
 
     slide_bytes: int
@@ -65,10 +67,11 @@ class Origin:
     model_sha256: Mapping[str, str]
     classes: tuple[str, ...]
     settings: Mapping[str, float | str]
+    bounds_yx: tuple[int, int] = (0, 0)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {**asdict(self), "classes": list(self.classes)}
+        return {**asdict(self), "classes": list(self.classes), "bounds_yx": list(self.bounds_yx)}
 
     def differences(self, before: Mapping[str, Any]) -> list[str]:
         """In words, how a map that was made from `before` (`as_dict`) differs from the one that this would give."""
@@ -78,6 +81,10 @@ class Origin:
             differing.append("the slide's content differs")
         if before.get("slide_mpp") != self.slide_mpp:
             differing.append(f"the slide's µm/px was {before.get('slide_mpp')}, now {self.slide_mpp}")
+        if before.get("bounds_yx", [0, 0]) != now["bounds_yx"]:
+            differing.append(
+                f"the slide's bounds begin at y, x = {now['bounds_yx']}, which it does not state"
+            )
         return differing + self.other_look(before)
 
     def other_look(self, before: Mapping[str, Any]) -> list[str]:
@@ -120,13 +127,15 @@ class Origins:
             OSError: A model cannot be read.
         """
         with open_slide(path, mpp) as slide:
-            mpp = slide.mpp
+            mpp, bounds_yx = slide.mpp, slide.bounds_yx
         identity = slide_identity(path)
         for model in models.values():
             if model not in self._sha256_of:
                 self._sha256_of[model] = file_sha256(model)
         sha256 = {name: self._sha256_of[model] for name, model in models.items()}
-        return Origin(identity.size, identity.sample_sha256, mpp, sha256, self._classes, self._settings)
+        return Origin(
+            identity.size, identity.sample_sha256, mpp, sha256, self._classes, self._settings, bounds_yx
+        )
 
 
 def slide_identity(path: Path) -> FileIdentity:

@@ -9,8 +9,10 @@
 
 Attributes of `coords` are TRIDENT's: `patch_size` (px that the encoder sees), `patch_size_level0` (the same side in
 level-0 pixels), `overlap`, `level0_width`, `level0_height`, `level0_magnification` and `target_magnification` (10 over
-µm/px), `name`; and `mpp`, `level0_mpp`, `stride_um`. Those of `features`: `name`, `encoder`, and `made_from`, JSON of
-an `Origin`. CLAM reads `features` and `coords`; what else there is neither looks at.
+µm/px), `name`; and `mpp`, `level0_mpp`, `stride_um`, `origin` ("canvas": `coords` count from its corner, as CLAM and
+TRIDENT do), `level0_bounds_x` and `level0_bounds_y` (corner of the slide's bounds, which QuPath counts from). Those of
+`features`: `name`, `encoder`, and `made_from`, JSON of an `Origin`. CLAM reads `features` and `coords`; what else there
+is neither looks at.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from histo_monai.errors import InputError
 from histo_monai.files.hdf5 import open_hdf5
 from histo_monai.mapping.grid import Grid
 from histo_monai.mapping.origin import MADE_FROM, ORIGIN_SHAPE, Origin
+from histo_monai.slides.annotations import CANVAS
 from histo_monai.storage import parse_json, whole_file
 
 _MAGNIFICATION_AT_1_UM = 10.0
@@ -93,6 +96,8 @@ def write_features(path: Path, found: PatchFeatures, *, encoder: str, origin: Or
         "mpp": found.mpp,
         "level0_mpp": grid.slide_mpp,
         "stride_um": grid.stride_um,
+        "origin": CANVAS,
+        **dict(zip(_BOUNDS, grid.bounds_yx, strict=True)),
     }
     of_features = {"name": path.stem, "encoder": encoder, MADE_FROM: json.dumps(origin.as_dict())}
     columns: dict[str, tuple[NDArray[Any], dict[str, Any]]] = {
@@ -136,6 +141,8 @@ class FeatureFile:
             about = self._file["coords"].attrs
             self.num_patches, self.num_features = self._file["features"].shape
             self._about = {name: about[name].item() for name in _NEEDED}
+            top, left = (int(about.get(name, 0)) for name in _BOUNDS)  # earlier files have none
+            self._bounds_yx = top, left
         except InputError:
             raise
         except (OSError, KeyError, ValueError, AttributeError) as error:
@@ -160,7 +167,7 @@ class FeatureFile:
         about = self._about
         size = (int(about["level0_height"]), int(about["level0_width"]))
         return PatchFeatures(
-            Grid(float(about["stride_um"]), float(about["level0_mpp"]), size),
+            Grid(float(about["stride_um"]), float(about["level0_mpp"]), size, self._bounds_yx),
             self._read("cells"),
             self._read("tissue"),
             self._read("features"),
@@ -189,6 +196,7 @@ class FeatureFile:
             ) from None
 
 
+_BOUNDS = ("level0_bounds_y", "level0_bounds_x")
 _NEEDED = ("stride_um", "level0_mpp", "level0_height", "level0_width", "patch_size", "mpp")
 
 

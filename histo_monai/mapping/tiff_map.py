@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -12,6 +13,7 @@ import tifffile
 from numpy.typing import NDArray
 
 from histo_monai.errors import InputError
+from histo_monai.slides.annotations import CANVAS
 from histo_monai.storage import whole_file
 
 _TILE_PX = 256
@@ -45,17 +47,20 @@ def encode(values: NDArray[np.float32]) -> NDArray[np.uint8]:
     return np.where(seen, 1 + np.rint(_STEPS * np.where(seen, values, 0)), 0).astype(np.uint8)
 
 
-def write_map(path: Path, raster: NDArray[np.float32], stride_um: float) -> None:
+def write_map(
+    path: Path, raster: NDArray[np.float32], stride_um: float, bounds_yx: tuple[int, int] = (0, 0)
+) -> None:
     """Write a map as a tiled pyramid of 8-bit palette TIFF, deflated; it appears whole or not at all.
 
     One pixel of the finest level is one cell, so that the µm per pixel in the resolution tags is the stride and the
-    map's upper left corner is the slide's. A pixel of each coarser level is the mean over those of its 2 x 2 that were
-    looked at. The same map gives the same bytes.
+    map's upper left corner is that of the slide's canvas; the description states it, as JSON. A pixel of each coarser
+    level is the mean over those of its 2 x 2 that were looked at. The same map gives the same bytes.
 
     Args:
         path: The file; its folder is made.
         raster: Shape (rows, columns), float32, 0..1, NaN where nothing was looked at.
         stride_um: Side of a cell, µm.
+        bounds_yx: Corner of the slide's bounds, level-0 pixels, see `slides.Slide`.
 
     Raises:
         InputError: the raster is no picture or has values outside 0..1, or the stride is not positive.
@@ -65,6 +70,7 @@ def write_map(path: Path, raster: NDArray[np.float32], stride_um: float) -> None
             f"a map takes (rows, columns) and a positive stride, got {raster.shape} and {stride_um} µm"
         )
     levels = [encode(level) for level in _levels(raster)]
+    about = json.dumps({"origin": CANVAS, "bounds_xy": list(bounds_yx[::-1])})
     with whole_file(path) as draft, tifffile.TiffWriter(draft, bigtiff=False) as writer:
         for number, level in enumerate(levels):
             per_cm = _rational(_UM_PER_CM / (Fraction(repr(float(stride_um))) * 2**number))
@@ -77,6 +83,7 @@ def write_map(path: Path, raster: NDArray[np.float32], stride_um: float) -> None
                 subfiletype=int(number > 0),
                 resolution=(per_cm, per_cm),
                 resolutionunit="CENTIMETER",
+                description=None if number else about,
                 metadata=None,
                 software=False,
             )

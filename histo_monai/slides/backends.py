@@ -10,10 +10,17 @@ from numpy.typing import NDArray
 
 
 class Backend(Protocol):
-    """One open file in one library."""
+    """One open file in one library.
+
+    Attributes:
+        name: Of the library.
+        level_sizes_yx: Height and width of each level, finest first.
+        bounds_yx: See `reader.Slide`.
+    """
 
     name: str
     level_sizes_yx: tuple[tuple[int, int], ...]
+    bounds_yx: tuple[int, int]
 
     def read_regions(
         self, level: int, corners_yx: Sequence[tuple[int, int]], size_yx: tuple[int, int]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +54,7 @@ class OpenSlideBackend:
         for name in self._slide.properties:
             with contextlib.suppress(KeyError, UnicodeError):  # Names and values that are no text.
                 self.properties[name] = self._slide.properties[name]
+        self.bounds_yx = _bounds_corner(self.properties)
 
     def read_regions(
         self, level: int, corners_yx: Sequence[tuple[int, int]], size_yx: tuple[int, int]
@@ -110,12 +111,23 @@ def openslide_format(path: Path) -> str | None:
 
     with Complaints():
         return openslide.OpenSlide.detect_format(str(path))
+
+
 def _stamp(file: Path) -> tuple[int, int] | None:
     try:
         status = file.stat()
     except OSError:  # gone, which differs from what was there
         return None
     return status.st_size, status.st_mtime_ns
+
+
+def _bounds_corner(properties: Mapping[str, str]) -> tuple[int, int]:
+    """Corner of the bounds where all four are stated in whole pixels, as QuPath asks for; else that of the canvas."""
+    try:
+        x, y, _, _ = (int(properties[f"openslide.bounds-{name}"]) for name in ("x", "y", "width", "height"))
+    except (KeyError, ValueError):
+        return 0, 0
+    return y, x
 
 
 def _on_white(rgba: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -26,7 +26,7 @@ from histo_monai.slides.opening import (
 )
 from histo_monai.slides.resample import WHITE, Window, area_resample, make_patches, plan_window
 from histo_monai.slides.resolution import objective_power, resolve_mpp
-from histo_monai.slides.tiff import find_levels, is_tiff, read_pages
+from histo_monai.slides.tiff import find_levels, is_leica, is_tiff, read_pages, why_not_leica
 
 _STRIP_PX = 16 * 2**20
 _MAX_PX = 2**28
@@ -49,6 +49,8 @@ class Slide:
         level_sizes_yx: Height and width of each level, pixels; without padding to whole tiles.
         objective_power: Of level 0 (20 for 20x); None where the file states none.
         backend: "cucim", "openslide" or "pillow".
+        bounds_yx: Corner of the bounds, level-0 pixels: where the image begins on the canvas, and where QuPath counts
+            from; (0, 0) where the file states none. Everything else here counts from the corner of the canvas.
     """
 
     def __init__(
@@ -64,6 +66,11 @@ class Slide:
         self._numbers = tuple(downsamples)
         sizes_yx = [backend.level_sizes_yx[number] for number in downsamples]
         self.size_yx = sizes_yx[0]
+        if not all(abs(place) < side for place, side in zip(backend.bounds_yx, self.size_yx, strict=True)):
+            (y, x), (height, width) = backend.bounds_yx, self.size_yx
+            raise SlideError(
+                path, f"states bounds at x {x}, y {y}, outside of its canvas of {width} x {height} px"
+            )
         self.level_downsamples = tuple(downsamples.values())
         # Without the padding to whole tiles that some writers add to a level: it is not the slide.
         self.level_sizes_yx = tuple(
@@ -76,6 +83,11 @@ class Slide:
     def backend(self) -> str:
         """The library that decodes the slide."""
         return self._backend.name
+
+    @property
+    def bounds_yx(self) -> tuple[int, int]:
+        """See the class."""
+        return self._backend.bounds_yx
 
     def read(self, box: Box) -> NDArray[np.uint8]:
         """The patch of a box.
@@ -232,7 +244,9 @@ def open_slide(path: str | Path, mpp: float | None = None) -> Slide:
     files = checked_files(path)
     # Vendors' own kinds of TIFF (.scn, .bif) OpenSlide knows better, but it trusts them; .ndpi alone bends the tables.
     pages = read_pages(path) if path.suffix.lower() != ".ndpi" and is_tiff(path) else []
-    if path.suffix.lower() not in SUFFIXES:
+    if is_leica(pages) and (why := why_not_leica(pages)):
+        raise SlideError(path, why)
+    if path.suffix.lower() not in SUFFIXES or is_leica(pages):  # cuCIM knows nothing of its canvas.
         pages = []
     levels = find_levels(path, pages) if pages else []
     why = why_not_cucim(path, with_level_0_first(pages, levels))

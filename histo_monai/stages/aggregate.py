@@ -35,7 +35,7 @@ from histo_monai.params import Params, load_params
 from histo_monai.provenance import made_from, without_ids, write_metrics
 from histo_monai.reports.slide_figures import froc_curves, roc
 from histo_monai.roles import MODELS
-from histo_monai.slides.annotations import Outline, Region
+from histo_monai.slides.annotations import Frame, Outline, Region
 from histo_monai.storage import whole_folder
 from histo_monai.tables.columns import read_whole_slides
 from histo_monai.tables.folds import why_no_diagnosis
@@ -160,12 +160,7 @@ def _diagnose(
     features = {column: table.loc[slides.index] for column, table in features.items()}
     is_tumor = (slides["label"] == params.positive).to_numpy()
     test = (slides["split"] == "test").to_numpy()
-    files = dict(zip(slides["slide_id"], slides["annotation"], strict=True))
-    dataset = DATASETS[params.dataset]
-    truth = {
-        slide_id: dataset.lesions(read_regions(Path(file)), params.positive) if file else []
-        for slide_id, file in files.items()
-    }
+    truth = _truth(slides, maps, params)
     outlined = slides[test & slides["exhaustive"].to_numpy()]
     masks = {slide_id: _lesion_mask(maps[slide_id].grid, truth[slide_id]) for slide_id in outlined.index}
     estimates: dict[str, dict[str, Estimate]] = {}
@@ -203,6 +198,20 @@ def _diagnose(
         "warnings": _warnings(slides[test]),
     }
     return pd.concat([table.add_prefix(f"{name}_") for name, table in scores.items()], axis=1), metrics
+
+
+def _truth(slides: pd.DataFrame, maps: Mapping[str, Heatmap], params: Params) -> dict[str, list[Region]]:
+    """Outlines of the lesions of each slide."""
+    dataset = DATASETS[params.dataset]
+    files = zip(slides["slide_id"], slides["annotation"], slides["annotation_origin"], strict=True)
+    return {
+        slide_id: dataset.lesions(
+            read_regions(file, Frame(maps[slide_id].grid.bounds_yx, origin)), params.positive
+        )
+        if file
+        else []
+        for slide_id, file, origin in files
+    }
 
 
 def _lesion_mask(grid: Grid, regions: list[Region]) -> LesionMask:

@@ -35,6 +35,7 @@ from histo_monai.randomness import derive_seed, generator
 from histo_monai.reports.maps.mosaic import map_mosaic
 from histo_monai.reports.maps.slide_maps import MapStyle, SlidePicture
 from histo_monai.reports.slide_figures import roc
+from histo_monai.slides.annotations import Frame
 from histo_monai.storage import whole_folder
 from histo_monai.tables.columns import read_whole_slides
 from histo_monai.tables.folds import assign_folds
@@ -180,11 +181,14 @@ def _metrics(
     lesions = rows[
         rows["exhaustive"] & (rows["annotation"] != "") & rows["slide_id"].isin(read.rows["slide_id"])
     ]
-    files = dict(zip(lesions["slide_id"], lesions["annotation"], strict=True))
     dataset = DATASETS[params.dataset]
     truth = {
-        slide_id: dataset.lesions(read_regions(Path(file)), params.positive)
-        for slide_id, file in files.items()
+        slide_id: dataset.lesions(
+            read_regions(file, Frame(maps[slide_id].grid.bounds_yx, origin)), params.positive
+        )
+        for slide_id, file, origin in zip(
+            lesions["slide_id"], lesions["annotation"], lesions["annotation_origin"], strict=True
+        )
     }
     areas = attention_in_outlines({name: maps[name] for name in truth}, ATTENTION, truth)
     if areas:
@@ -222,7 +226,8 @@ def _draw(
     is_outlined = bool((rows["annotation"] != "").any())
     for slide_id, label in zip(shown["slide_id"][:NUM_SHOWN], shown["label"], strict=False):
         about, heatmap = of_slide.loc[slide_id], maps[slide_id]
-        reference = read_regions(Path(about["annotation"])) if about["annotation"] else []
+        frame = Frame(heatmap.grid.bounds_yx, about["annotation_origin"])
+        reference = read_regions(about["annotation"], frame) if about["annotation"] else []
         picture = SlidePicture.read(
             Path(about["path"]), heatmap, style, reference, is_exhaustive=bool(about["exhaustive"])
         )

@@ -13,7 +13,6 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from histo_monai.errors import InputError
+from histo_monai.slides.annotations import ORIGINS
 from histo_monai.storage import check_name
 from histo_monai.tables.stage_csv import read_stage_csv
 
@@ -61,11 +62,12 @@ level-0 pixels, `mpp` the resolution to read at, `slide_mpp` that of level 0 whe
 Texts are empty and numbers missing where a dataset has none."""
 
 WHOLE_SLIDE_COLUMNS = (
-    *("slide_id", "path", "patient_id", "mpp", "label", "size", "split", "annotation", "exhaustive"),
-    "content",
+    *("slide_id", "path", "patient_id", "mpp", "label", "size", "split", "annotation", "annotation_origin"),
+    *("exhaustive", "content"),
 )
 """Slides to map and to diagnose, one row each: `label` and `size` (of the largest metastasis) empty where unknown,
 `mpp` missing where the file must tell it, `annotation` the file with its outlines, empty where it has none,
+`annotation_origin` what it counts from where somebody states it (`slides.annotations.ORIGINS`), else empty,
 `exhaustive` whether these are all that is on it, `content` a digest of its bytes, as of `SLIDE_COLUMNS`."""
 
 
@@ -77,6 +79,7 @@ def whole_slide_table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
         "label": "",
         "size": "",
         "annotation": "",
+        "annotation_origin": "",
         "exhaustive": True,
         "content": "",
     }
@@ -99,7 +102,8 @@ def read_whole_slides(path: Path) -> pd.DataFrame:
         InputError: see `read_stage_csv`.
     """
     types = dict.fromkeys(WHOLE_SLIDE_COLUMNS, "str") | {"mpp": "float64", "exhaustive": "bool"}
-    return read_stage_csv(path, types, stage="index", key=["slide_id"], among={"split": ("", *SPLITS)})
+    among = {"split": ("", *SPLITS), "annotation_origin": ("", *ORIGINS)}
+    return read_stage_csv(path, types, stage="index", key=["slide_id"], among=among)
 
 
 def read_surveyed_slides(path: Path) -> pd.DataFrame:

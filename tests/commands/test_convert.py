@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from histo_monai.commands import convert
 from histo_monai.slides.annotations import (
+    Frame,
     Point,
     Region,
     rasterize,
@@ -14,9 +16,12 @@ from histo_monai.slides.annotations import (
     read_annotations,
     read_asap_xml,
     write_annotations,
+    write_asap_xml,
 )
+from tests.slides.drawn_scn import Drawing
 
 BOX = np.array([(0, 0), (0, 10), (10, 10), (10, 0)], float)
+SCN = Drawing((128, 192), (500, 700), (900, 1100), (560, 760), 40)
 
 
 def test_the_real_outline_with_decimal_commas_goes_to_geojson_and_back_and_covers_the_same_pixels(
@@ -35,7 +40,7 @@ def test_the_real_outline_with_decimal_commas_goes_to_geojson_and_back_and_cover
 def test_classes_holes_and_points_come_through_both_ways(tmp_path: Path) -> None:
     regions = [Region(BOX, (BOX / 4 + 2,), "Tumor", "first"), Region(BOX + 20, label="Stroma", name="second")]
     points = [Point((1, 2), "Mitosis"), Point((3.5, 4))]
-    write_annotations(tmp_path / "a.geojson", regions, points)
+    write_annotations(tmp_path / "a.geojson", regions, points, bounds_yx=None)
     convert.run(str(tmp_path / "a.geojson"), str(tmp_path / "b.xml"))
     convert.run(str(tmp_path / "b.xml"), str(tmp_path / "c.geojson"))
     assert (tmp_path / "c.geojson").read_bytes() == (tmp_path / "a.geojson").read_bytes()
@@ -45,7 +50,7 @@ def test_colors_that_somebody_chose_come_through_both_ways(tmp_path: Path) -> No
     chosen = (12, 200, 255)
     regions = [Region(BOX, (), "Tumor", "first", color=chosen), Region(BOX + 20, (), "Stroma", "second")]
     points = [Point((1, 2), "Mitosis", color=(1, 2, 3))]
-    write_annotations(tmp_path / "a.geojson", regions, points)
+    write_annotations(tmp_path / "a.geojson", regions, points, bounds_yx=None)
     convert.run(str(tmp_path / "a.geojson"), str(tmp_path / "b.xml"))
     assert '<Group Name="Tumor" PartOfGroup="None" Color="#0cc8ff">' in (tmp_path / "b.xml").read_text()
     convert.run(str(tmp_path / "b.xml"), str(tmp_path / "c.geojson"))
@@ -106,3 +111,57 @@ def test_what_cannot_be_converted_is_one_line_and_leaves_no_file(
     with pytest.raises(ValueError, match=says):
         convert.run(str(tmp_path / source), str(tmp_path / target))
     assert [path.name for path in tmp_path.iterdir()] == ["a.geojson"]
+
+
+def test_between_qupath_and_asap_the_bounds_of_the_slide_are_added_and_taken_off(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    slide = str(SCN.write(tmp_path / "a.scn"))
+    write_asap_xml(tmp_path / "a.xml", [Region(BOX + np.array([500, 700]), label="Tumor")])
+    convert.run(str(tmp_path / "a.xml"), str(tmp_path / "b.geojson"), slide)
+    content = json.loads((tmp_path / "b.geojson").read_text())
+    assert content["histo_monai"] == {"origin": "bounds", "bounds_xy": [700, 500]}
+    ((*corners, _),) = content["features"][0]["geometry"]["coordinates"]
+    assert corners == BOX[:, ::-1].tolist()
+    del content["histo_monai"]  # as QuPath exports it
+    (tmp_path / "c.geojson").write_text(json.dumps(content))
+    convert.run(str(tmp_path / "c.geojson"), str(tmp_path / "d.xml"), slide)
+    assert (tmp_path / "d.xml").read_bytes() == (tmp_path / "a.xml").read_bytes()
+    assert "without the slide" not in caplog.text
+    # TRIDENT writes GeoJSON that counts from the canvas.
+    convert.run(str(tmp_path / "c.geojson"), str(tmp_path / "e.geojson"), slide, "canvas")
+    ((*corners, _),) = json.loads((tmp_path / "e.geojson").read_text())["features"][0]["geometry"][
+        "coordinates"
+    ]
+    assert corners == (BOX - np.array([500, 700]))[:, ::-1].tolist()
+
+
+def test_without_the_slide_coordinates_stay_and_the_file_and_a_warning_state_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_asap_xml(tmp_path / "a.xml", [Region(BOX, label="Tumor")])
+    convert.run(str(tmp_path / "a.xml"), str(tmp_path / "b.geojson"))
+    content = json.loads((tmp_path / "b.geojson").read_text())
+    assert content["histo_monai"] == {"origin": "canvas"}
+    assert "--slide" in caplog.text
+    ((region,), _) = read_annotations(tmp_path / "b.geojson", frame=Frame((500, 700)))
+    assert (region.exterior_yx == BOX).all()
+
+
+@pytest.mark.parametrize(
+    ("slide", "origin", "says"),
+    [
+        (None, "canvas", "--origin canvas: needs the slide"),
+        ("a.scn", "corner", "--origin is 'corner'. Fix: give bounds or canvas"),
+        ("none.scn", None, r"none\.scn: no such file"),
+    ],
+)
+def test_a_wrong_origin_or_slide_is_one_line(
+    tmp_path: Path, slide: str | None, origin: str | None, says: str
+) -> None:
+    SCN.write(tmp_path / "a.scn")
+    write_annotations(tmp_path / "a.geojson", [Region(BOX)])
+    path = None if slide is None else str(tmp_path / slide)
+    with pytest.raises(ValueError, match=says):
+        convert.run(str(tmp_path / "a.geojson"), str(tmp_path / "b.xml"), path, origin)
+    assert not (tmp_path / "b.xml").exists()

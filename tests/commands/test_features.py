@@ -7,11 +7,14 @@ from pathlib import Path
 
 import h5py
 import numpy as np
+import openslide
 import pytest
 
 from histo_monai.__main__ import main
+from histo_monai.mapping.patch_features import FeatureFile
 from tests.engines.test_features import encoder_file as encoder_file  # a fixture
 from tests.hostile.project import slide_pixels, write_slide
+from tests.slides.drawn_scn import Drawing
 
 
 @pytest.fixture
@@ -59,6 +62,27 @@ def test_patches_are_as_asked(folder: Path) -> None:
     assert (about["patch_size"], about["patch_size_level0"], about["overlap"]) == (64, 128, 32)
     assert about["target_magnification"] == 5.0
     assert set(np.diff(np.unique(corners[:, 0]))) == {64}
+
+
+def test_corners_count_from_the_canvas_as_clam_and_trident_do(folder: Path) -> None:
+    drawing = Drawing((384, 512), (500, 700), (1200, 1500), (500 + 200, 700 + 250), 120, 1.0)
+    drawing.write(folder / "c.scn")
+    assert _features("c.scn") == 0
+    with h5py.File(folder / "out/c.h5") as file:
+        about = dict(file["coords"].attrs)
+        corners, side = file["coords"][:], int(about["patch_size_level0"])
+        tissue = file["tissue"][:]
+    stated = [about[name] for name in ("origin", "level0_bounds_x", "level0_bounds_y")]
+    assert stated == ["canvas", 700, 500]
+    with openslide.OpenSlide(folder / "c.scn") as slide:
+        stained = []
+        for x, y in corners.tolist():
+            seen = np.asarray(slide.read_region((x, y), 0, (side, side)))
+            stained.append(((seen[..., 3] > 0) & (seen[..., 1] < 200)).mean())
+    assert np.abs(np.array(stained) - tissue).mean() < 0.12
+    assert np.mean(stained) > 0.75
+    with FeatureFile(folder / "out/c.h5") as file:
+        assert file.read().grid.bounds_yx == (500, 700)
 
 
 def test_a_table_names_slides_and_their_resolution(folder: Path) -> None:

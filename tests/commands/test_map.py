@@ -27,7 +27,10 @@ from histo_monai.networks.task_model import TaskModel, describe_task_model
 from histo_monai.slides import SlideError
 from histo_monai.slides.annotations import read_geojson
 from histo_monai.storage import claim, file_sha256
+from histo_monai.storage.outputs import _SEAL
+from histo_monai.storage.seal import opened, sealed
 from tests.folders import NewFolder
+from tests.slides.drawn_scn import Drawing
 
 PATCH_PX, MPP = 32, 0.5
 SUFFIXES = ("csv", "geojson", "json", "png", "tif")
@@ -127,6 +130,47 @@ def test_every_slide_gets_scores_a_map_an_overlay_and_detections(folder: Path) -
         provenance = json.loads((folder / f"maps/{name}.map.json").read_text())["provenance"]
         assert {"git_commit", "git_dirty", "params_sha256", "inputs", "packages"} <= set(provenance)
         assert file_sha256(folder / "model.safetensors") in provenance["inputs"].values()
+
+
+def test_a_map_of_a_slide_with_bounds_is_shown_by_qupath_where_it_lies(folder: Path) -> None:
+    drawing = Drawing((384, 512), (500, 700), (1200, 1500), (500 + 200, 700 + 250), 120)
+    drawing.write(folder / "c.scn")
+    assert _map("c.scn") == 0
+    heatmap = read_heatmap(folder / "maps/c.map.csv")
+    assert heatmap.grid.bounds_yx == (500, 700)
+    about = json.loads((folder / "maps/c.map.json").read_text())
+    assert (about["origin"], about["bounds_yx"]) == ("canvas", [500, 700])
+    centers = heatmap.grid.centers_yx(heatmap.cells)
+    assert (np.hypot(*(centers - drawing.center_yx).T) < 1.4 * 120 + 32).all()
+    content = json.loads((folder / "maps/c.map.geojson").read_text())
+    assert content["histo_monai"] == {"origin": "bounds", "bounds_xy": [700, 500]}
+    shown = [one["geometry"]["coordinates"] for one in content["features"]]
+    corners = np.concatenate(
+        [np.reshape(np.concatenate([np.ravel(ring) for ring in one]), (-1, 2)) for one in shown]
+    )
+    # Regions lie along the cells that were looked at: in QuPath's image of the bounds these begin at (-700, -500).
+    edges = (corners[:, ::-1] + (500, 700)) / heatmap.grid.downsample
+    is_corner = np.abs(edges - np.rint(edges)).max(axis=1) < 1e-6
+    assert is_corner.sum() >= 4
+    assert (np.hypot(*(corners - (250, 200)).T) < 1.4 * 120 + 64).all()
+    with tifffile.TiffFile(folder / "maps/c.map.tif") as tiff:
+        assert json.loads(tiff.pages.first.description) == {"origin": "canvas", "bounds_xy": [700, 500]}
+    assert read_map(folder / "maps/c.map.tif")[0].shape == heatmap.grid.shape
+
+
+def test_a_map_that_does_not_state_its_bounds_is_made_again_where_the_slide_has_any(
+    folder: Path, looked_at: list[str]
+) -> None:
+    Drawing((256, 256), (50, 70), (400, 500), (180, 200), 80).write(folder / "c.scn")
+    assert _map("a.tif", "c.scn") == 0
+    for name in ("a", "c"):
+        path = folder / f"maps/{name}.map.json"
+        about = opened(json.loads(path.read_text()), _SEAL)
+        assert about is not None
+        del about["made_from"]["bounds_yx"], about["bounds_yx"], about["origin"]
+        path.write_text(json.dumps(sealed(about, _SEAL)))
+    assert _map("a.tif", "c.scn") == 0
+    assert looked_at == ["a.tif", "c.scn", "c.scn"]
 
 
 def test_slides_that_are_mapped_already_are_not_mapped_again(folder: Path, looked_at: list[str]) -> None:

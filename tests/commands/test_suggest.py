@@ -26,6 +26,7 @@ from histo_monai.networks.task_model import TaskModel, describe_task_model
 from histo_monai.slides.annotations import read_geojson
 from tests.folders import NewFolder
 from tests.papers_way import in_the_papers_way
+from tests.slides.drawn_scn import write_scn
 
 PATCH_PX, MPP, SIDE = 32, 0.5, 512
 SLIDES = {
@@ -179,6 +180,37 @@ def test_a_suggestion_with_a_class_becomes_a_labeled_patch_in_the_same_place(pro
     assert not set(zip(*(again[name] for name in order), strict=True)) & set(
         zip(*(table[name] for name in order), strict=True)
     )
+
+
+def test_suggestions_of_a_slide_with_bounds_are_shown_by_qupath_where_they_lie(project: Path) -> None:
+    raw = Path("data/raw/own")
+    pixels = tifffile.imread(raw / "d.tif")
+    corner = np.array([300, 700])
+    write_scn(raw / "d.scn", pixels, (300, 700), (SIDE + 500, SIDE + 900), mpp=MPP, factors=(1,))
+    (raw / "d.tif").unlink()
+    (raw / "slides.csv").write_text((raw / "slides.csv").read_text().replace("d.tif", "d.scn"))
+    assert main(["index"]) == 0
+    assert main(RUN) == 0
+    table = pd.read_csv(SUGGESTIONS / "suggestions.csv")
+    of_slide = table[table["slide_id"] == "d"]
+    assert len(of_slide)
+    places = of_slide[["y", "x"]].to_numpy()
+    reach = PATCH_PX / 2  # cells of the canvas reach over the edge of the image
+    assert ((places > corner - reach) & (places < corner + SIDE + reach)).all()
+    content = json.loads((SUGGESTIONS / "d.geojson").read_text())
+    assert content.pop("histo_monai") == {"origin": "bounds", "bounds_xy": [700, 300]}
+    rings = [np.array(one["geometry"]["coordinates"][0][:4])[:, ::-1] for one in content["features"]]
+    np.testing.assert_allclose([ring.mean(axis=0) for ring in rings], places - corner, atol=0.02)
+    # As QuPath exports them, with a class: they are labeled where they were suggested.
+    (raw / "annotations").mkdir()
+    (raw / "annotations/d.geojson").write_text(json.dumps(content))
+    labeled = _classified(raw / "annotations/d.geojson", "gland")
+    (raw / "annotations/d.geojson").write_text(labeled)
+    rows = own.labeled_patches(raw, **_placement()).table
+    new = rows[(rows["slide_id"] == "d") & rows["patch_id"].str.contains("region")]
+    order = ["y", "x"]
+    wanted = of_slide.sort_values(order)[order].to_numpy()
+    np.testing.assert_allclose(new.sort_values(order)[order].to_numpy(), wanted, atol=0.02)
 
 
 def _placement() -> dict[str, Any]:

@@ -83,6 +83,7 @@ def test_a_corpus_is_mapped_without_labels() -> None:
         "size": "",
         "split": "train",
         "annotation": "",
+        "annotation_origin": "",
         "exhaustive": True,
         "content": "c0ffee",
     }

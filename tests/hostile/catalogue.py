@@ -6,6 +6,7 @@ from tests.hostile.case import Case
 from tests.hostile.kinds import (
     annotations,
     archives,
+    bounds,
     calls,
     corners,
     doors,
@@ -36,6 +37,7 @@ _MODULES = (
     outlines,
     regions,
     corners,
+    bounds,
     tables,
     models,
     calls,

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from histo_monai.datasets.own.bounds import check_inside
+from histo_monai.datasets.own.bounds import squares_on_canvas
 from histo_monai.datasets.own.named_files import by_slide, list_files
 from histo_monai.datasets.own.regions import ANNOTATIONS, RegionPlacement, annotation_files, region_patches
-from histo_monai.datasets.own.slides import MPP, YES, check_split, read_slides, with_columns
+from histo_monai.datasets.own.slides import MPP, YES, check_origin, check_split, read_slides, with_columns
 from histo_monai.errors import InputError
 from histo_monai.slides.annotations import log_left_out
 from histo_monai.tables.columns import corpus_table, whole_slide_table
@@ -32,7 +32,7 @@ _LOG = logging.getLogger(__name__)
 
 LABELED_COLUMNS = (
     *("patch_id", "path", "slide_id", "y", "x", "mpp"),
-    *("side_px", "label", "score", "patient_id", "split"),
+    *("side_px", "label", "score", "patient_id", "split", "origin"),
 )
 
 _SQUARE = ("slide_id", "y", "x", "mpp", "side_px")
@@ -43,9 +43,9 @@ def pretraining_slides(root: Path) -> pd.DataFrame:
 
     Columns: `slide_id`, `path` (absolute, or relative to the folder of slides.csv), and where you have them
     `patient_id`, `mpp` (µm per pixel of the full resolution: needed where the file holds none), `label`, `split`
-    (train, validation or test: for all rows, or left out for all and drawn by patient), `exhaustive` (yes or no: see
-    `whole_slides`), `sha256` (of the file, see
-    `own_slides.check_sha256`).
+    (train, validation or test: for all rows, or left out for all and drawn by patient), `annotation_origin` (bounds or
+    canvas: what the outlines count from, where not as the program does that writes such files), `exhaustive` (yes or
+    no: see `whole_slides`), `sha256` (of the file, see `own_slides.check_sha256`).
 
     Where `coordinates/<slide_id>.h5` is there (CLAM, `histo-monai features`), or `<slide_id>_patches.h5` (TRIDENT),
     patches are drawn from those.
@@ -109,7 +109,8 @@ def labeled_patches(
 
     A row of patches.csv with `path` is an image file (absolute, or relative to the folder of patches.csv; through a zip
     as if that were a folder), its `y` and `x` only tell where it came from. A row with `slide_id` is a square of a
-    slide of slides.csv around `y`, `x` (center, level-0 pixels), read at `mpp`; its patient, and its split where
+    slide of slides.csv around `y`, `x` (center, level-0 pixels, from the corner of the canvas, or where the column
+    `origin` says bounds, of the slide's bounds, as QuPath shows them), read at `mpp`; its patient, and its split where
     patches.csv has none, are the slide's. All rows have a `label`, or all a `score` in 0..1. `split` is given for all
     rows, or only as `test`, and train and validation are drawn.
 
@@ -184,7 +185,7 @@ def _listed_patches(path: Path, patch_px: int, processes: int) -> pd.DataFrame:
     of_slide = table["slide_id"] != ""
     if of_slide.any():
         table = _with_slides(path, table, read_slides(root), patch_px)
-        check_inside(path, table, read_slides(root), processes)
+        table = squares_on_canvas(path, table, read_slides(root), processes)
     rows = pd.Series([f"-row{number:07d}" for number in table.index], index=table.index)
     names = table["path"].where(~of_slide, table["slide_id"] + rows)
     table["patch_id"] = table["patch_id"].where(table["patch_id"] != "", names)
@@ -192,7 +193,7 @@ def _listed_patches(path: Path, patch_px: int, processes: int) -> pd.DataFrame:
         check_key(path, table, ["patch_id"])
     table.loc[~of_slide, "path"] = [str(root / name) for name in table.loc[~of_slide, "path"]]
     table.loc[~of_slide, ["y", "x"]] = np.nan
-    return table.assign(side_px=table["side_px"].fillna(0))
+    return table.drop(columns="origin").assign(side_px=table["side_px"].fillna(0))
 
 
 def _checked(path: Path) -> pd.DataFrame:
@@ -215,6 +216,7 @@ def _checked(path: Path) -> pd.DataFrame:
     for name in ("patch_id", "patient_id"):
         check_texts(path, table[name])
     check_split(path, table["split"])
+    check_origin(path, table["origin"])
     return table
 
 

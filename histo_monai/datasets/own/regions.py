@@ -19,7 +19,7 @@ from histo_monai.datasets.own.region_squares import Squares
 from histo_monai.errors import InputError
 from histo_monai.files.processes import map_over_processes
 from histo_monai.slides import choose_level, open_slide
-from histo_monai.slides.annotations import LeftOut, Point, Region, left_out_in_words, read_annotations
+from histo_monai.slides.annotations import Frame, LeftOut, Point, Region, left_out_in_words, read_annotations
 from histo_monai.slides.annotations.boxes import BoxTree
 from histo_monai.slides.annotations.content import short
 from histo_monai.tables.manifests import first_five
@@ -119,7 +119,7 @@ def region_patches(
 
     Args:
         root: the folder that holds `annotations`.
-        slides: `slide_id`, `path`, `patient_id`, `mpp` (missing where the file knows), `split`.
+        slides: `slide_id`, `path`, `patient_id`, `mpp` (missing where the file knows), `annotation_origin`, `split`.
         placement: see `RegionPlacement`.
         processes: slides looked at at the same time.
 
@@ -136,7 +136,7 @@ def region_patches(
     files = by_slide(paths, slides["slide_id"])
     of = slides.set_index("slide_id", drop=False).loc[list(files)]
     mpps = [None if np.isnan(mpp) else float(mpp) for mpp in of["mpp"]]
-    jobs = ([Path(path) for path in of["path"]], mpps, list(files.values()))
+    jobs = ([Path(path) for path in of["path"]], mpps, list(files.values()), list(of["annotation_origin"]))
     work = partial(_survey, placement=placement)
     surveys = list(map_over_processes(work, *jobs, processes=processes, title="annotations", unit="slide"))
     warnings = [*map(str, others), *_warnings(list(files.values()), surveys, placement)]
@@ -189,19 +189,26 @@ def _warnings(
     return lines
 
 
-def _survey(path: Path, mpp: float | None, annotation: Path, placement: RegionPlacement) -> RegionSurvey:
+def _survey(
+    path: Path, mpp: float | None, annotation: Path, origin: str, placement: RegionPlacement
+) -> RegionSurvey:
     left_out: list[LeftOut] = []
     try:
-        regions, points = read_annotations(annotation, left_out.append)
+        with open_slide(path, mpp) as slide:
+            size_yx, level_mpps, bounds_yx = slide.size_yx, slide.level_mpps, slide.bounds_yx
+        choose_level(level_mpps, placement.mpp)
+    except (InputError, OSError) as error:
+        return RegionSurvey(problem=f"{annotation}: {error}")
+    try:
+        regions, points = read_annotations(annotation, left_out.append, Frame(bounds_yx, origin))
     except InputError as error:
         return RegionSurvey(problem=str(error), left_out=left_out)
     try:
-        with open_slide(path, mpp) as slide:
-            size_yx, level_mpps = slide.size_yx, slide.level_mpps
-        choose_level(level_mpps, placement.mpp)
         return replace(take_squares(regions, points, level_mpps[0], size_yx, placement), left_out=left_out)
-    except (InputError, OSError) as error:
-        return RegionSurvey(problem=f"{annotation}: {error}", left_out=left_out)
+    except InputError as error:
+        shift = f" (places count from the canvas, on which the bounds begin at y {bounds_yx[0]}, x {bounds_yx[1]})"
+        problem = f"{annotation}: {error}{shift if any(bounds_yx) else ''}"
+        return RegionSurvey(problem=problem, left_out=left_out)
 
 
 def _claims(regions: Sequence[Region], points: Sequence[Point], side_px: float) -> list[_Claim]:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from histo_monai.errors import InputError
 from histo_monai.files.processes import map_over_processes
+from histo_monai.slides.annotations import BOUNDS, CANVAS, ORIGINS
 from histo_monai.slides.resolution import PLAUSIBLE_MPP
 from histo_monai.storage import file_sha256, slide_files
 from histo_monai.tables.columns import SPLITS
@@ -22,7 +23,9 @@ from histo_monai.tables.manifests import (
     read_table,
 )
 
-COLUMNS = ("slide_id", "path", "patient_id", "mpp", "label", "split", "exhaustive", "sha256")
+COLUMNS = (
+    *("slide_id", "path", "patient_id", "mpp", "label", "split", "annotation_origin", "exhaustive", "sha256"),
+)
 YES, NO = "yes", "no"
 YES_NO = (YES, NO)
 MPP = "µm per pixel, 0.05 to 64"
@@ -44,7 +47,7 @@ def read_slides(root: Path) -> pd.DataFrame:
     if not manifest.exists():
         raise InputError(
             f"{manifest}: not found; list your slides there: "
-            "slide_id,path[,patient_id,mpp,label,split,exhaustive,sha256]"
+            "slide_id,path[,patient_id,mpp,label,split,annotation_origin,exhaustive,sha256]"
         )
     table = with_columns(read_table(manifest, needed=("slide_id", "path"), known=COLUMNS), COLUMNS)
     check_names(manifest, table["slide_id"])
@@ -57,6 +60,7 @@ def read_slides(root: Path) -> pd.DataFrame:
             f"{manifest}, row {first_row(bare)}: no split, while other rows have one; "
             "fill the column split, or remove it"
         )
+    check_origin(manifest, table["annotation_origin"])
     odd = ~table["exhaustive"].isin(["", *YES_NO])
     if odd.any():
         row = first_row(odd)
@@ -151,6 +155,21 @@ def _sha256(path: Path) -> tuple[str, str]:
 def with_columns(table: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
     """The columns in this order, empty texts where one is missing."""
     return table.reindex(columns=list(columns), fill_value="")
+
+
+def check_origin(path: Path, origin: pd.Series) -> None:
+    """Refuse what is no origin of coordinates; an empty one is that of the program that writes such files.
+
+    Raises:
+        InputError: names the file, the row and the column.
+    """
+    wrong = ~origin.isin(["", *ORIGINS])
+    if wrong.any():
+        row = first_row(wrong)
+        raise InputError(
+            f"{path}, row {row}: {origin.name} is {origin[row]!r}. Fix: write {BOUNDS} (as QuPath counts), {CANVAS} "
+            "(as OpenSlide counts), or nothing"
+        )
 
 
 def check_split(path: Path, split: pd.Series) -> None:

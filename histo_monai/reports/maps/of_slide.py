@@ -12,6 +12,7 @@ from histo_monai.files.outlines import read_regions
 from histo_monai.mapping.heatmap import read_heatmap
 from histo_monai.reports.maps.slide_maps import MapStyle, SlidePicture, write_slide_maps
 from histo_monai.roles import MODELS
+from histo_monai.slides.annotations import Frame
 
 
 def row_title(row: Mapping[str, Any]) -> str:
@@ -33,7 +34,8 @@ def write_maps_of_slide(
     """
     slide_id = row["slide_id"]
     heatmap = read_heatmap(scores / f"{slide_id}.csv")
-    reference = read_regions(Path(row["annotation"])) if row["annotation"] else []
+    frame = Frame(heatmap.grid.bounds_yx, row["annotation_origin"])
+    reference = read_regions(row["annotation"], frame) if row["annotation"] else []
     all_known = bool(row["exhaustive"])
     picture = SlidePicture.read(Path(row["path"]), heatmap, style, reference, is_exhaustive=all_known)
     for name in MODELS:

@@ -146,7 +146,12 @@ def write_slide_maps(
     regions: list[Region] = []
     for label, part in style.parts().items():
         column = column_of(model, label)
-        write_map(folder / f"{slide_id}{part}.tif", heatmap.raster(column), heatmap.grid.stride_um)
+        write_map(
+            folder / f"{slide_id}{part}.tif",
+            heatmap.raster(column),
+            heatmap.grid.stride_um,
+            heatmap.grid.bounds_yx,
+        )
         name = label or next(iter(style.classes), "score")
         regions += find_regions(heatmap, column, threshold=style.region_threshold, label=name)
     points: list[Point] = []
@@ -159,7 +164,7 @@ def write_slide_maps(
             smoothing_um=style.smoothing_um,
             label=next(iter(style.classes), "score"),
         )
-    write_geojson(folder / f"{slide_id}.geojson", regions, points)
+    write_geojson(folder / f"{slide_id}.geojson", regions, points, heatmap.grid.bounds_yx)
     pixels = overlay(
         picture.thumbnail,
         picture.mpp,

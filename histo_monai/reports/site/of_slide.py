@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,7 +19,7 @@ from histo_monai.reports.site.tiles import Pyramid, write_tiles
 from histo_monai.reports.site.viewer import SlideEntry, slide_script
 from histo_monai.roles import MODELS
 from histo_monai.slides import open_slide
-from histo_monai.slides.annotations import read_geojson
+from histo_monai.slides.annotations import Frame, read_geojson
 from histo_monai.storage import read_json
 from histo_monai.storage.shapes import COUNT, POSITIVE
 
@@ -40,6 +40,7 @@ class ShownSlide:
         about: split, label and size, in words.
         content: digest of the file.
         annotation: outlines that somebody has drawn; None where nobody has.
+        annotation_origin: what these count from, see `Frame`.
         heatmaps: folder of the maps: scores/, and a folder for each model.
         radius_um: of a detection.
     """
@@ -50,6 +51,7 @@ class ShownSlide:
     about: str
     content: str
     annotation: Path | None
+    annotation_origin: str
     heatmaps: Path
     radius_um: float
 
@@ -63,6 +65,7 @@ class ShownSlide:
             about=", ".join(str(row[name]) for name in ("split", "label", "size") if row[name]),
             content=str(row["content"]),
             annotation=Path(row["annotation"]) if row["annotation"] else None,
+            annotation_origin=str(row["annotation_origin"]),
             heatmaps=heatmaps,
             radius_um=radius_um,
         )
@@ -106,8 +109,16 @@ def write_shown_slide(slide: ShownSlide, *, tiling: Tiling) -> tuple[SlideEntry,
     """Write tiles and script; what the viewer lists, and the classes whose probabilities are mapped."""
     heatmap = read_heatmap(slide.heatmaps / "scores" / f"{slide.slide_id}.csv")
     pyramid, tiles = tiling.of(slide)
-    outlines = read_regions(slide.annotation) if slide.annotation else []
-    found = {name: read_geojson(slide.heatmaps / name / f"{slide.slide_id}.geojson")[1] for name in MODELS}
+    frame = Frame(heatmap.grid.bounds_yx)
+    outlines = (
+        read_regions(slide.annotation, replace(frame, origin=slide.annotation_origin))
+        if slide.annotation
+        else []
+    )
+    found = {
+        name: read_geojson(slide.heatmaps / name / f"{slide.slide_id}.geojson", frame=frame)[1]
+        for name in MODELS
+    }
     detections = {
         name: [point for point in points if "probability" in point.measurements]
         for name, points in found.items()

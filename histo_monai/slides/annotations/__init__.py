@@ -1,7 +1,8 @@
 """What is drawn on a slide: ASAP XML and QuPath's GeoJSON <-> outlines and regions <-> masks.
 
 Coordinates are continuous level-0 pixels with the pixel-edge convention of `geometry`: ASAP and QuPath draw on the
-slide's plane, in which the first pixel covers 0..1.
+slide's plane, in which the first pixel covers 0..1. They count from the corner of the slide's canvas; `frames` converts
+those of files that count from the corner of its bounds, as QuPath's.
 """
 
 from histo_monai.slides.annotations.areas import LeftOut, left_out_in_words, log_left_out
@@ -13,13 +14,19 @@ from histo_monai.slides.annotations.asap import (
     write_asap_xml,
 )
 from histo_monai.slides.annotations.formats import read_annotations, write_annotations
-from histo_monai.slides.annotations.geojson import read_geojson, write_geojson
+from histo_monai.slides.annotations.frames import BOUNDS, CANVAS, ORIGINS, Frame
+from histo_monai.slides.annotations.geojson import read_geojson
+from histo_monai.slides.annotations.geojson_writer import write_geojson
 from histo_monai.slides.annotations.raster import Rule, rasterize, rasterize_each, rasterize_regions
 from histo_monai.slides.annotations.regions import Outline, Point, Region, class_color
 from histo_monai.slides.annotations.tracing import mask_regions
 
 __all__ = [
+    "BOUNDS",
+    "CANVAS",
+    "ORIGINS",
     "Annotations",
+    "Frame",
     "LeftOut",
     "Outline",
     "Point",

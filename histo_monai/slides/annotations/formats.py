@@ -8,36 +8,48 @@ from pathlib import Path
 from histo_monai.errors import InputError
 from histo_monai.slides.annotations.areas import Report, log_left_out
 from histo_monai.slides.annotations.asap import asap_regions, read_asap_xml, write_asap_xml
-from histo_monai.slides.annotations.geojson import read_geojson, write_geojson
+from histo_monai.slides.annotations.frames import CANVAS, WHOLE, Corner, Frame, moved
+from histo_monai.slides.annotations.geojson import read_geojson
+from histo_monai.slides.annotations.geojson_writer import write_geojson
 from histo_monai.slides.annotations.regions import Point, Region
 
 GEOJSON, ASAP_XML = ".geojson", ".xml"
 
 
-def read_annotations(path: Path, report: Report = log_left_out) -> tuple[list[Region], list[Point]]:
+def read_annotations(
+    path: Path, report: Report = log_left_out, frame: Frame = WHOLE
+) -> tuple[list[Region], list[Point]]:
     """The regions and points of a `.geojson` (`read_geojson`) or `.xml` (`read_asap_xml`, `asap_regions`).
 
     Args:
         path: The file.
         report: Takes what was left out of areas; the log where not given.
+        frame: Of the slide.
 
     Raises:
         InputError: the suffix is another, or what the reader of the format raises.
     """
     if _format(path) == GEOJSON:
-        return read_geojson(path, report)
+        return read_geojson(path, report, frame)
     annotations = read_asap_xml(path, report)
-    return asap_regions(annotations), list(annotations.points)
+    return moved(asap_regions(annotations), annotations.points, frame.corner(path, CANVAS))
 
 
-def write_annotations(path: Path, regions: Iterable[Region], points: Iterable[Point] = ()) -> None:
-    """Write a `.geojson` (`write_geojson`) or `.xml` (`write_asap_xml`).
+def write_annotations(
+    path: Path,
+    regions: Iterable[Region],
+    points: Iterable[Point] = (),
+    bounds_yx: Corner | None = (0, 0),
+) -> None:
+    """Write a `.geojson` (`write_geojson`) or `.xml` (`write_asap_xml`), which counts from the corner of the canvas.
 
     Raises:
         InputError: the suffix is another, or what the writer of the format raises.
     """
-    write = write_geojson if _format(path) == GEOJSON else write_asap_xml
-    write(path, regions, points)
+    if _format(path) == GEOJSON:
+        write_geojson(path, regions, points, bounds_yx)
+    else:
+        write_asap_xml(path, regions, points)
 
 
 def _format(path: Path) -> str:

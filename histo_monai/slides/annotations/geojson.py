@@ -1,9 +1,9 @@
-"""GeoJSON, as QuPath writes and reads it <-> regions and points."""
+"""GeoJSON, as QuPath writes it -> regions and points."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from histo_monai.errors import InputError
 from histo_monai.slides.annotations.areas import MOST_PX, LeftOut, Report, enclose_area, log_left_out
-from histo_monai.slides.annotations.content import is_text, read_content, short
-from histo_monai.slides.annotations.properties import DERIVED, read_properties
-from histo_monai.slides.annotations.regions import Point, Region, class_color
-from histo_monai.storage import whole_file
+from histo_monai.slides.annotations.content import read_content, short
+from histo_monai.slides.annotations.frames import BOUNDS, WHOLE, Frame, moved
+from histo_monai.slides.annotations.properties import read_properties
+from histo_monai.slides.annotations.regions import Point, Region
 
 _AREAS, _POINTS, _LINES = (
     ("Polygon", "MultiPolygon"),
@@ -29,77 +29,8 @@ _COLLECTION = "GeometryCollection"
 _Found = tuple[list[Region], list[Point]]
 
 
-def write_geojson(path: str | Path, regions: Iterable[Region], points: Iterable[Point] = ()) -> None:
-    """Write what QuPath 0.4 and later imports: regions become annotations, points detections.
-
-    The file appears whole or not at all, and the same input gives the same bytes. Coordinates keep every digit:
-    `read_geojson` gives back the same numbers. The color of a class comes from its name where none is given.
-
-    Raises:
-        InputError: a region or point has a coordinate or measurement that is not a finite number, a text that is not
-            Unicode, or an outline fewer than three points; names file and region. Nothing is written.
-    """
-    path = Path(path)
-    features = [
-        _feature(f"{path}, region {number}", "annotation", region, _polygon(region))
-        for number, region in enumerate(regions, start=1)
-    ]
-    features += [
-        _feature(
-            f"{path}, point {number}", "detection", point, {"type": "Point", "coordinates": _xy(point.yx)}
-        )
-        for number, point in enumerate(points, start=1)
-    ]
-    text = '{"type": "FeatureCollection", "features": [' + ",".join(f"\n{one}" for one in features) + "\n]}\n"
-    with whole_file(path) as draft:
-        draft.write_text(text, encoding="utf-8")
-
-
-def _feature(where: str, kind: str, marked: Region | Point, geometry: dict[str, Any]) -> str:
-    name = marked.name if isinstance(marked, Region) else ""
-    if not all(map(is_text, (marked.label, name, *marked.measurements))):
-        raise InputError(
-            f"{where}: its class, name or a measurement's name holds half a character; rename it"
-        )
-    properties: dict[str, Any] = {"objectType": kind}
-    if isinstance(marked, Region):
-        short = min(len(points) for points in (marked.exterior_yx, *marked.holes_yx))
-        if short < 3:
-            raise InputError(f"{where}: an outline of {short} points; an outline has three or more")
-        if name:
-            properties["name"] = name
-    if marked.label:
-        names = marked.label.split(DERIVED)
-        named = {"name": marked.label} if len(names) == 1 else {"names": names}
-        properties["classification"] = named | {"color": marked.color or class_color(marked.label)}
-    if marked.measurements:
-        properties["measurements"] = {name: float(value) for name, value in marked.measurements.items()}
-    feature = {"type": "Feature", "geometry": geometry, "properties": properties}
-    try:
-        return json.dumps(feature, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
-    except ValueError:
-        raise InputError(f"{where}: a coordinate or a measurement is not a finite number") from None
-
-
-def _polygon(region: Region) -> dict[str, Any]:
-    rings = [
-        [_xy(point) for point in (*points, points[0])] if len(points) else [] for points in _outlines(region)
-    ]
-    return {"type": "Polygon", "coordinates": rings}
-
-
-def _outlines(region: Region) -> list[list[list[float]]]:
-    return [np.asarray(points, np.float64).tolist() for points in (region.exterior_yx, *region.holes_yx)]
-
-
-def _xy(yx: Sequence[float]) -> list[float]:
-    """Whole numbers without a decimal point: most are, in files of many megabytes."""
-    y, x = (int(value) if float(value).is_integer() else float(value) for value in yx)
-    return [x, y]
-
-
-def read_geojson(path: str | Path, report: Report = log_left_out) -> _Found:
-    """The areas and points of a GeoJSON file as QuPath writes it, in the order of the file.
+def read_geojson(path: str | Path, report: Report = log_left_out, frame: Frame = WHOLE) -> _Found:
+    """The areas and points of a GeoJSON file as QuPath writes it, in the order of the file, in pixels of the canvas.
 
     A collection of features, a bare list of them, one feature, each with what hangs below it as `childObjects`, or a
     geometry without a feature. A MultiPolygon gives one region for each of its polygons, a MultiPoint one point for
@@ -111,6 +42,7 @@ def read_geojson(path: str | Path, report: Report = log_left_out) -> _Found:
     Args:
         path: The file.
         report: Takes what was left out; the log where not given.
+        frame: Of the slide.
 
     Raises:
         InputError: the file cannot be read, is not JSON or not GeoJSON, a feature has a geometry without type, one with
@@ -121,7 +53,9 @@ def read_geojson(path: str | Path, report: Report = log_left_out) -> _Found:
     regions: list[tuple[str, Region]] = []
     points: list[Point] = []
     left_out: dict[tuple[str, str], list[str]] = {}
-    features = list(_features(path, _content(path)))
+    content = _content(path)
+    corner = frame.corner(path, BOUNDS, content)
+    features = list(_features(path, content))
     for where, feature in features:
         shapes = list(_shapes(where, feature.get("geometry")))
         about = read_properties(where, feature)
@@ -141,7 +75,7 @@ def read_geojson(path: str | Path, report: Report = log_left_out) -> _Found:
         left_out["file", "without annotation"] = [path.name]
     for (kind, why), names in left_out.items():
         report(LeftOut(path, kind, why, tuple(names)))
-    return _with_area(path, regions, report), points
+    return moved(_with_area(path, regions, report), points, corner)
 
 
 def _content(path: Path) -> Any:

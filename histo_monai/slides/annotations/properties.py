@@ -8,10 +8,7 @@ from typing import Any
 
 from histo_monai.errors import InputError
 from histo_monai.slides.annotations.content import is_plain, is_text, short
-from histo_monai.slides.annotations.regions import Color, chosen_color
-
-DERIVED = ": "
-"""Between the names of a class that QuPath derives from another: "Tumor: Positive"."""
+from histo_monai.slides.annotations.regions import DERIVED, Color, chosen_color
 
 
 def read_properties(where: str, feature: Mapping[str, Any]) -> dict[str, Any]:

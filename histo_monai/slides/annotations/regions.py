@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 Color = tuple[int, int, int]
 """Red, green and blue, 0..255."""
 
+DERIVED = ": "
+"""Between the names of a class that QuPath derives from another: "Tumor: Positive"."""
+
 
 @dataclass(frozen=True)
 class Outline:

@@ -34,6 +34,7 @@ class TiffBackend:
     """A slide whose tiles are decoded by Pillow."""
 
     name = "pillow"
+    bounds_yx = (0, 0)  # None of the formats that are read so states any.
 
     def __init__(self, path: Path, levels: Sequence[Page]) -> None:
         """Open a file and decode one tile of every level, so that an unreadable one shows now.
