@@ -10,8 +10,12 @@ INSTALL := python -m pip install --quiet --disable-pip-version-check --no-compil
 repro: .venv/ready            ## slides -> pretrained encoders, by DVC
 	dvc repro
 
-test: .venv/ready-test        ## all tests, the slow ones too; two at a time, a core each
-	OMP_NUM_THREADS=1 HISTO_MONAI_CPUS=1 python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
+PYTEST := OMP_NUM_THREADS=1 HISTO_MONAI_CPUS=1 python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
+LESSER := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41  # vector instructions of any x86-64: sums round otherwise
+
+test: .venv/ready-test        ## all tests, the slow ones too; two at a time, a core each; small trainings once more
+	$(PYTEST)
+	$(LESSER) $(PYTEST) -m learns tests/engines tests/mil tests/pretext
 
 lint: .venv/ready-test        ## style, types, and who may import whom
 	ruff check .

@@ -37,6 +37,7 @@ def slides(real_slides: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.slow
+@pytest.mark.learns
 def test_the_page_pretrains_an_encoder_of_monais_parts_and_ours(root: Path, slides: Path) -> None:
     code, names = blocks(root, "python"), dict[str, Any]()
     assert len(code) == 6

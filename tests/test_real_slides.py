@@ -23,6 +23,7 @@ SLIDES = [
 
 
 @pytest.mark.slow
+@pytest.mark.learns
 def test_rsp_learns_scale_that_holds_for_tissues_never_seen(
     root: Path, real_slides: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -97,6 +97,7 @@ def _student(task: WaveTask, lr: float, epochs: int = 2) -> tuple[StudentResult,
     return result, model, start
 
 
+@pytest.mark.learns
 def test_a_student_that_harms_is_not_kept(wave_task: TaskBuilder) -> None:
     result, model, start = _student(wave_task(16), lr=0.3)
     assert result.start_share == 1.0
@@ -104,10 +105,10 @@ def test_a_student_that_harms_is_not_kept(wave_task: TaskBuilder) -> None:
         assert torch.equal(value, model.state_dict()[name]), name
 
 
+@pytest.mark.learns
 def test_what_is_kept_never_loses_more_in_validation_than_the_start(wave_task: TaskBuilder) -> None:
     task = wave_task(16)
-    # It learns, however a processor rounds: loss 0.24 to 0.42 instead of 0.69, four initializations.
-    result, model, start = _student(task, lr=0.005, epochs=8)
+    result, model, start = _student(task, lr=0.005, epochs=16)  # for eight, the loss is that of chance
     assert result.start_share < 1.0
     validation = task.in_order(split_rows(task.patches, "validation"), 16)
     lost = []

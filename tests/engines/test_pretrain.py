@@ -113,6 +113,7 @@ def _same(first: RSP, second: RSP) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.learns
 def test_it_learns_the_order_of_scales_that_are_plain_to_see() -> None:
     rsp = _rsp(epochs=8, batch_size=10)
     result = _pretrain(rsp)

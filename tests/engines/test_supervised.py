@@ -44,6 +44,7 @@ def _finetune(model: TaskModel, task: WaveTask, **changes: Any) -> FinetuneResul
 
 
 @pytest.mark.slow
+@pytest.mark.learns
 @pytest.mark.parametrize("scores", [False, True])
 def test_finetuning_learns_what_can_be_seen(wave_task: TaskBuilder, scores: bool) -> None:
     task = wave_task(48, scores)

@@ -73,6 +73,7 @@ def _fit(slides: Slides, seed: int = 0) -> CrossFitted:
     return cross_fit(slides, SETTINGS, seed=seed, device=torch.device("cpu"))
 
 
+@pytest.mark.learns
 def test_it_finds_the_patches_that_matter_from_labels_of_slides_alone(write: Write) -> None:
     bags, labels, lesions = _cohort()
     found = _fit(_slides(write(bags), labels))
@@ -87,6 +88,7 @@ def test_it_finds_the_patches_that_matter_from_labels_of_slides_alone(write: Wri
     assert found.curves[19]["loss"] < found.curves[0]["loss"]
 
 
+@pytest.mark.learns
 def test_labels_that_mean_nothing_teach_nothing(write: Write) -> None:
     bags, labels, _ = _cohort()
     paths = write(bags)

@@ -64,10 +64,15 @@ class Textures(Dataset[Any]):
         return self.patches[rows], torch.tensor(rows)
 
 
-def _moco(kind: type[MoCo] = MoCo, mpps: tuple[float, ...] = (1.0, 2.0, 4.0), **changes: Any) -> MoCo:
+def _moco(
+    kind: type[MoCo] = MoCo,
+    mpps: tuple[float, ...] = (1.0, 2.0, 4.0),
+    encoder: str = "resnet18",
+    **changes: Any,
+) -> MoCo:
     torch.manual_seed(0)
     return kind(
-        start=EncoderStart(),
+        start=EncoderStart(encoder),
         patch_px=SIDE,
         mpps=mpps,
         augmentation_prob=0.5,
@@ -302,12 +307,13 @@ def _mean_distance_of_nearest(moco: MoCo) -> float:
 
 
 @pytest.mark.slow
+@pytest.mark.learns
 def test_it_learns_textures_whatever_their_turn_and_color() -> None:
-    moco = _moco(epochs=14, batch_size=16, queue_size=32, lr=0.05)
-    untrained = _mean_distance_of_nearest(moco)
-    result = _pretrain(moco, num=128, num_validation=64)
-    assert result.validation["loss"] < 0.95 * math.log(64)  # 64 keys that cannot be told apart
-    assert _mean_distance_of_nearest(moco) < 0.75 * untrained
+    """Rate and temperature of `params.yaml`; a ResNet of ten layers, which small batches of small patches suit."""
+    moco = _moco(encoder="resnet10t", epochs=16, batch_size=16, queue_size=32, lr=0.01, temperature=0.07)
+    result = _pretrain(moco, num=192, num_validation=64)
+    assert result.validation["loss"] < 0.9 * math.log(64)  # 64 keys that cannot be told apart
+    assert _mean_distance_of_nearest(moco) < 0.35 * 10 / 3  # at random initializations 1.4 to 2.6
 
 
 def _saved(moco: MoCo, folder: Path) -> Path:

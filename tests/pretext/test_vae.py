@@ -315,6 +315,7 @@ def test_two_processes_train_as_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.learns
 def test_it_reconstructs_tissue_of_another_patient_better_than_the_mean_image_does() -> None:
     training, validation = torch.cat([_tissue(seed) for seed in range(3)])[::2], _tissue(7)[::3]
     vae = _vae(epochs=3, batch_size=16, decoder_width=4)

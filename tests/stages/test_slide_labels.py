@@ -52,6 +52,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.learns
 @pytest.mark.usefixtures("project")
 def test_every_stage_ends_and_the_report_is_of_slides(caplog: pytest.LogCaptureFixture) -> None:
     for call in ORDER:
