@@ -9,6 +9,7 @@ from tests.hostile.kinds import (
     calls,
     folders,
     leaks,
+    levels,
     manifests,
     models,
     params,
@@ -21,6 +22,7 @@ from tests.hostile.kinds import (
 _MODULES = (
     params,
     slides,
+    levels,
     manifests,
     patches,
     leaks,
