@@ -13,6 +13,7 @@ from tests.hostile.kinds import (
     folders,
     ids,
     leaks,
+    levels,
     manifests,
     models,
     outlines,
@@ -29,6 +30,7 @@ from tests.hostile.kinds import (
 _MODULES = (
     params,
     slides,
+    levels,
     manifests,
     patches,
     leaks,

@@ -5,7 +5,11 @@ import logging
 import openslide
 import pytest
 
+from histo_monai.datasets.own.slides import read_slides
+from histo_monai.errors import InputError
+from histo_monai.settings.rules import SlideMpp
 from histo_monai.slides import SlideError, open_slide, reader
+from histo_monai.slides.resolution import PLAUSIBLE_MPP
 
 
 @pytest.mark.parametrize(
@@ -91,3 +95,15 @@ def test_the_objective_power_is_the_one_that_openslide_knows(real_slides, monkey
     monkeypatch.setattr(reader, "why_not_cucim", lambda path, pages: "the test asks for OpenSlide")
     with open_slide(real_slides / name) as slide:
         assert (slide.backend, slide.objective_power) == ("openslide", power)
+
+
+def test_the_manifest_params_and_files_have_one_range_of_resolutions(tmp_path):
+    (only,) = SlideMpp.__metadata__
+    assert (only.low, only.high) == PLAUSIBLE_MPP
+    for mpp, is_right in ((0.05, True), (20, True), (0.04, False), (20.5, False), (64, False)):
+        (tmp_path / "slides.csv").write_text(f"slide_id,path,mpp\na,a.tif,{mpp}\n")
+        if is_right:
+            assert read_slides(tmp_path)["mpp"].tolist() == [mpp]
+        else:
+            with pytest.raises(InputError, match=r"0\.05 to 20"):
+                read_slides(tmp_path)
