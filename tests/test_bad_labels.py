@@ -124,7 +124,7 @@ BAD = {
     ),
     "an unknown class folder": ("kather", _unknown_class, ("TUMOUR", "ADI")),
     "outlines without polygons": (
-        "camelyon16", _outlines_without_polygons, ("tumor_001.xml: holds no outline", "Polygon"),
+        "camelyon16", _outlines_without_polygons, ("tumor_001.xml: outlines no tumor", "Tumor, _0, _1"),
     ),
     "a patch outside its slide": (
         "own", _own("slide_id,y,x,mpp,label\ns0,500,500,1.0,a\ns1,10,500,1.0,b\n"), ("patches.csv, row 3", "outside"),

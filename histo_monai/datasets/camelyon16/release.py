@@ -13,7 +13,7 @@ from histo_monai.datasets.shared.lesion_centers import NORMAL, TUMOR, Lesions
 from histo_monai.errors import InputError
 from histo_monai.files.outlines import read_annotation
 from histo_monai.files.trees import find_tree, has_tree, read_bytes, split_archive
-from histo_monai.slides.annotations import LeftOut, parse_asap_xml
+from histo_monai.slides.annotations import LeftOut, log_left_out, parse_asap_xml
 from histo_monai.slides.annotations.asap import HOLE_GROUPS, NO_GROUP
 from histo_monai.slides.annotations.content import is_plain, short
 
@@ -54,6 +54,8 @@ def read_lesions(path: Path) -> Lesions:
             )
     tumors, holes, unclear = ([one for one in outlines if one.group in groups] for groups in known)
     if not tumors:
+        for some in left_out:
+            log_left_out(some)
         what = "holes only" if holes else "no tumor"
         raise InputError(f"{path}: outlines {what}; expected a tumor, in group {', '.join(TUMOR_GROUPS)}")
     if unclear:
