@@ -18,6 +18,7 @@ _HEAD = """# Commands
 what is wrong and how to mend it, 2 where the call itself is wrong, 130 where it was stopped.
 `histo-monai --version` names the version; `histo-monai --print-completion bash` (`zsh`, `tcsh`) prints a script that
 completes commands and options in a shell.
+Letters that a console cannot show (ASCII, GBK, ...) are escapes there: `\\xb5m` is µm.
 """
 _STAGES = """
 ## Stages
