@@ -56,7 +56,7 @@ def test_a_loaded_description_can_be_passed_on_to_another_model(tmp_path: Path) 
         ),
         (
             ".json",
-            r"^\S*/m\.json: (not the description that was saved|not JSON|not UTF-8|format |expected)",
+            r"^\S*/m\.json: (not the description that was saved|has no seal|not JSON|not UTF-8|format |expected)",
         ),
     ],
 )
@@ -93,7 +93,7 @@ def test_the_description_of_another_model_is_refused(tmp_path: Path) -> None:
         ({"format": 99}, "format 99, this version reads 3; update histo_monai"),
         ({"format": 2}, "format 2, this version reads 3; run the stage that makes it again"),
         ({}, "format None, this version reads 3; run the stage"),
-        ({"format": 3}, "not the description that was saved"),
+        ({"format": 3}, "has no seal"),
         ([2], "expected an object with keys, got list; it describes the model"),
     ],
 )
