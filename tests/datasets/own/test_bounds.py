@@ -182,7 +182,9 @@ def _check_map(path: Path, drawing: Drawing, target: Path) -> None:
     with open_slide(path) as slide:
         grid = slide_grid(slide, 8 * slide.mpp)
         thumbnail = slide.thumbnail(grid.stride_um)
-    assert np.abs(np.subtract(thumbnail.shape[:2], grid.shape)).max() <= 1  # of a level whose size was rounded
+    assert (
+        np.abs(np.subtract(thumbnail.shape[:2], grid.shape)).max() <= 1
+    )  # of a level whose size was rounded
     raster = np.zeros(grid.shape, np.float32)
     shown = drawing.is_tumor(thumbnail)[: grid.shape[0], : grid.shape[1]]
     raster[: shown.shape[0], : shown.shape[1]] = shown
