@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from histo_monai.errors import InputError
 from histo_monai.slides.annotations import LeftOut, Point, Region, read_geojson, write_geojson
 
 SQUARE = [[0, 0], [8, 0], [8, 4], [0, 4], [0, 0]]
@@ -135,6 +136,7 @@ def test_a_collection_a_list_and_one_feature_are_the_same(write: Callable[[Any],
         ({"classification": {"name": None, "color": [0, 0, 0]}}, ""),
         ({"classification": {"name": "Tumor", "colorRGB": -3670016}}, "Tumor"),
         ({"classification": "Tumor"}, "Tumor"),
+        ({"classification": '{"name": "Tumor", "colorRGB": -3670016}'}, "Tumor"),  # of GeoPandas
         ({"classification": {"name": "Tumor: Positive", "color": [0, 0, 0]}}, "Tumor: Positive"),
         ({"classification": {"names": ["Tumor", "Positive"], "color": [0, 0, 0]}}, "Tumor: Positive"),
         ({"classification": {"parentClass": {"name": "Tumor"}, "name": "Positive"}}, "Tumor: Positive"),
@@ -144,6 +146,14 @@ def test_a_class_is_read_as_old_and_new_versions_write_it(
     write: Callable[[Any], Path], properties: dict[str, Any], label: str
 ) -> None:
     assert read_geojson(write([feature(POLYGON, **properties)]))[0][0].label == label
+
+
+@pytest.mark.parametrize("text", ["{'name': 'Tumor', 'colorRGB': np.int32(255)}", "{", "{" * 100_000])
+def test_an_object_that_is_written_as_text_and_is_no_json_is_no_class(
+    write: Callable[[Any], Path], text: str
+) -> None:
+    with pytest.raises(InputError, match=r"feature 1.* JSON"):
+        read_geojson(write([feature(POLYGON, classification=text)]))
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,7 @@ _OTHERS = {
     "experiments.py",  # what `dvc exp show` prints
     "reports/site/vendor.py",  # of pip
     "slides/annotations/geojson.py",  # of any tool
+    "slides/annotations/properties.py",  # a class of any tool
     "storage/reading.py",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -21,13 +22,27 @@ def read_properties(where: str, feature: Mapping[str, Any]) -> dict[str, Any]:
     properties = feature.get("properties")
     if not isinstance(properties, dict):
         properties = {}
-    label = _label(where, properties.get("classification"))
+    classification = _object(where, properties.get("classification"))
+    label = _label(where, classification)
     return {
         "label": label,
         "name": _name(where, properties.get("name")),
         "measurements": _measurements(where, properties.get("measurements")),
-        "color": chosen_color(label, _color(properties.get("classification"))),
+        "color": chosen_color(label, _color(classification)),
     }
+
+
+def _object(where: str, classification: Any) -> Any:
+    """A classification as QuPath writes it; GeoPandas writes QuPath's object as a text that holds JSON."""
+    if not isinstance(classification, str) or not classification.lstrip().startswith("{"):
+        return classification
+    try:
+        return json.loads(classification, parse_int=float)
+    except (ValueError, RecursionError):
+        raise InputError(
+            f"{where}: its class {short(classification)} is an object written as text, and not as JSON; "
+            'write {"name": "Tumor"}'
+        ) from None
 
 
 def _color(classification: Any) -> Color | None:
