@@ -97,7 +97,6 @@ def _student(task: WaveTask, lr: float, epochs: int = 2) -> tuple[StudentResult,
     return result, model, start
 
 
-@pytest.mark.learns
 def test_a_student_that_harms_is_not_kept(wave_task: TaskBuilder) -> None:
     result, model, start = _student(wave_task(16), lr=0.3)
     assert result.start_share == 1.0

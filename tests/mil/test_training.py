@@ -88,7 +88,6 @@ def test_it_finds_the_patches_that_matter_from_labels_of_slides_alone(write: Wri
     assert found.curves[19]["loss"] < found.curves[0]["loss"]
 
 
-@pytest.mark.learns
 def test_labels_that_mean_nothing_teach_nothing(write: Write) -> None:
     bags, labels, _ = _cohort()
     paths = write(bags)
