@@ -177,7 +177,7 @@ def check_slides(slides: Sequence[pd.DataFrame]) -> None:
         InputError: One was replaced or changed since: its centers, squares and outlines are of another. Names up to
             five.
     """
-    there = [table[[Path(path).is_file() for path in table["path"]]] for table in slides]
+    there = [table[[Path(path).exists() for path in table["path"]]] for table in slides]
     _compare_with_index(_slide_digests(there))
 
 

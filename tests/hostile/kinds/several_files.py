@@ -17,7 +17,7 @@ import numpy as np
 
 from histo_monai.datasets.own.slides import slide_sha256
 from tests.hostile.case import ACCEPTED, Case
-from tests.hostile.project import MAP, OWN, RUN, STUDENT, all_of, run, slide_pixels, with_cell, write_slide
+from tests.hostile.project import OWN, RUN, STUDENT, all_of, run, slide_pixels, with_cell, write_slide
 from tests.several_files import instance, jpeg, write_dicom, write_mirax_layout, write_vms
 
 SEVERAL, REPLACED, FULL, DEVICES = (
@@ -114,12 +114,9 @@ def _several() -> Iterator[Case]:
             odd = all_of(draw, _instead(slide.with_name(file), make))
             yield case(f"{file} of a {name} is {what}", call, odd, (slide.name, file))
     call = _mapping(VMS)
-    harmless = all_of(
-        _draw_vms,
-        partial(run, *call),
-        lambda: VMS.with_name("v_macro.jpg").write_bytes(jpeg(slide_pixels(9)[::8, ::8])),
-    )
-    yield case("another macro beside a VMS", call, harmless, ("content differs",), ACCEPTED)
+    macro = partial(VMS.with_name("v_macro.jpg").write_bytes, jpeg(slide_pixels(9)[::8, ::8]))
+    other = all_of(_draw_vms, partial(run, *call), macro)
+    yield case("another macro beside a VMS", call, other, ("content differs",), ACCEPTED)
     for what in ("gone", "a folder", "closed to all", "a link to nowhere", "a link to itself"):
         odd = all_of(_draw_vms, _instead(VMS.with_name("v.jpg"), ODD[what]))
         yield case(f"the image of a VMS is {what}", call, odd, ("v.vms",))
@@ -186,14 +183,19 @@ def _replaced() -> Iterator[Case]:
             REPLACED, f"a FIFO before {call[0]}", call, _instead(OWN / f"{stem}.tif", _fifo), (f"{stem}.tif",),
             state="done", leaves=LOGS,
         )  # fmt: skip
-    remapped = ("map", *MAP[1:])
-    yield Case(
-        REPLACED, "a map in another precision", remapped, says=("precision was float32, now bfloat16",),
-        code=ACCEPTED, state="done", environment=(("HISTO_MONAI_PRECISION", "bfloat16"),),
-    )  # fmt: skip
-    same = (("HISTO_MONAI_PRECISION", "float32"),)
-    yield Case(REPLACED, "a map in its precision", remapped, says=("mapped already",), code=ACCEPTED, state="done",
-               environment=same)  # fmt: skip
+    call = _mapping(OWN / "s5.tif")
+    for before, now, says in (
+        ("float32", "bfloat16", "precision was float32, now bfloat16"),
+        ("bfloat16", "float32", "precision was bfloat16, now float32"),
+        ("bfloat16", "bfloat16", "mapped already"),
+    ):
+        mapped = all_of(partial(_compute_in, before), partial(run, *call), partial(_compute_in, now))
+        name = f"a map in {now} where it was in {before}"
+        yield Case(REPLACED, name, call, mapped, (says,), ACCEPTED, state="done", leaves=LOGS)
+
+
+def _compute_in(precision: str) -> None:
+    os.environ["HISTO_MONAI_PRECISION"] = precision
 
 
 def _touched_pixels(path: Path) -> None:
