@@ -10,6 +10,7 @@ from __future__ import annotations
 import array
 import contextlib
 import importlib
+import io
 import json
 import os
 import runpy
@@ -94,6 +95,16 @@ def _serve(address: str, module: str, imports: Sequence[str]) -> None:
     os.chdir(asked["folder"])
     os.environ.clear()
     os.environ.update(asked["environment"])
+    # The streams of this process were made for other files: they would be sought in as those were.
+    sys.stdout, sys.stderr = (
+        io.TextIOWrapper(
+            io.BufferedWriter(io.FileIO(number, "w", closefd=False)),
+            encoding="utf-8",
+            errors=errors,
+            line_buffering=number == 2,
+        )
+        for number, errors in ((1, "strict"), (2, "backslashreplace"))
+    )
     sys.argv = [module, *asked["arguments"]]
     sys.path[0] = asked["folder"]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
