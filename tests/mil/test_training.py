@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,14 +70,14 @@ def _slides(paths: list[Path], labels: NDArray[np.int64], **options: int) -> Sli
     return Slides(Bags(paths, **options), known, folds, groups, 2)
 
 
-def _fit(slides: Slides, seed: int = 0) -> CrossFitted:
-    return cross_fit(slides, SETTINGS, seed=seed, device=torch.device("cpu"))
+def _fit(slides: Slides, seed: int = 0, epochs: int = SETTINGS.epochs) -> CrossFitted:
+    return cross_fit(slides, replace(SETTINGS, epochs=epochs), seed=seed, device=torch.device("cpu"))
 
 
 @pytest.mark.learns
 def test_it_finds_the_patches_that_matter_from_labels_of_slides_alone(write: Write) -> None:
     bags, labels, lesions = _cohort()
-    found = _fit(_slides(write(bags), labels))
+    found = _fit(_slides(write(bags), labels), epochs=40)  # 20 are too few from one initialization in six
     shares = found.probabilities["attention"]
     np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-6)
     assert auc(labels[:-NUM_TESTED], shares[:-NUM_TESTED, 1]).value > 0.95
@@ -84,8 +85,8 @@ def test_it_finds_the_patches_that_matter_from_labels_of_slides_alone(write: Wri
     in_lesions = [auc(lesions[i], found.weights[i]).value for i in range(NUM_SLIDES) if labels[i]]
     assert np.mean(in_lesions) > 0.95
     assert set(found.networks) == {0, 1, 2}
-    assert [row["epoch"] for row in found.curves] == [*range(1, 21)] * 3
-    assert found.curves[19]["loss"] < found.curves[0]["loss"]
+    assert [row["epoch"] for row in found.curves] == [*range(1, 41)] * 3
+    assert found.curves[39]["loss"] < found.curves[0]["loss"]
 
 
 def test_labels_that_mean_nothing_teach_nothing(write: Write) -> None:
