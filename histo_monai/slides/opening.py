@@ -35,6 +35,8 @@ _PHILIPS = "philips"
 
 _SAMPLES = {2: "signed integer", 3: "float"}
 _MOST_BITS = 16
+_GRAY = (0, 1)
+"""TIFF's color spaces without color."""
 
 
 class Opened(NamedTuple):
@@ -97,7 +99,7 @@ def open_without_cucim(
         and kind in (*_BY_PAGES, _PHILIPS, None)
     ):
         pages = read_pages(path)
-        levels = find_levels(path, pages)
+        levels = find_levels(path, pages) if pages else []
         _check_samples(path, levels)
     is_for_pillow = bool(levels) and why_not_pillow(levels[0].page) is None
     try:
@@ -106,7 +108,7 @@ def open_without_cucim(
         if not is_for_pillow:
             raise
     else:
-        if kind not in _BY_PAGES:
+        if kind not in _BY_PAGES or not levels:
             downsamples = _levels_of_vendor(path, backend, pages)
             return Opened(backend, downsamples, with_level_0_first(pages, levels), backend.properties)
         numbered = _numbered(backend, levels)
@@ -155,6 +157,8 @@ def _check_samples(path: Path, levels: Sequence[Level]) -> None:
             path,
             f"{page.bits}-bit {samples} samples; 8-bit are read: save it as 8-bit RGB, for example with vips cast",
         )
+    if page is not None and page.photometric in _GRAY:
+        raise SlideError(path, "gray values; colors are read: save it as 8-bit RGB, or scan it in color")
 
 
 def checked_files(path: Path) -> tuple[Path, ...]:

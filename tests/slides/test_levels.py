@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -235,3 +236,25 @@ def test_warnings_of_glib_stay_off_the_terminal(waves, tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_a_generic_tiff_that_is_named_as_another_format_is_read_by_openslide(tmp_path: Path) -> None:
+    path = tmp_path / "a.ndpi"
+    pixels = np.random.default_rng(0).integers(0, 256, (256, 256, 3), np.uint8)
+    tifffile.imwrite(
+        path, pixels, tile=(64, 64), photometric="rgb", resolution=(1e4, 1e4), resolutionunit="CENTIMETER"
+    )
+    with open_slide(path) as slide:
+        patch = slide.read(Box(center_yx=(128, 128), side_px=256, mpp=slide.mpp))
+        assert (slide.backend, slide.size_yx) == ("openslide", (256, 256))
+    assert (patch.transpose(1, 2, 0) == pixels).all()
+
+
+def test_a_tiff_without_any_page_or_without_color_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.tif"
+    path.write_bytes(b"II*\0" + bytes(104))
+    with pytest.raises(SlideError, match="not a slide"):
+        open_slide(path)
+    tifffile.imwrite(path, np.full((256, 256), 200, np.uint8), tile=(64, 64), photometric="minisblack")
+    with pytest.raises(SlideError, match="gray values"):
+        open_slide(path)
