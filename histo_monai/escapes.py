@@ -1,7 +1,7 @@
-"""Texts of users, written so that the language they are written into reads them as text and as nothing else.
+"""User texts, escaped so that the target language reads them as text only.
 
-Labels, ids, paths, licenses and authors come from tables and models of anybody. Each function is for one language.
-What has a parser that escapes by itself (JSON, csv, XML, jinja with autoescape, protobuf) needs none of them.
+Labels, ids, paths, licenses and authors come from tables and models that users share. Each function serves one
+language. Writers that escape by themselves (JSON, csv, XML, jinja with autoescape, protobuf) need none of them.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ _LONGEST_WORD = 40
 
 
 def printable(text: str) -> str:
-    """A text in one line for logs, terminals and pictures: what cannot be printed as `\\n`, `\\x1b` or `\\u202e`."""
+    """One line of text for logs, terminals and pictures; unprintable characters become `\\n`, `\\x1b` or `\\u202e`."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def monai(value: Any) -> Any:
-    """JSON values that MONAI's ConfigParser gives back as they are: it runs, replaces and looks up nothing in them.
+    """JSON values that MONAI's ConfigParser returns unchanged: it runs, replaces and looks up nothing in them.
 
     The parser runs texts that begin with `$`, reads `%` as a macro and `@` as a reference, and writes `::` for `#`. It
-    knows no escape, so that where these signs mean something they become `\\x24`, as in Python's texts.
+    knows no escape. Where it would interpret one of these characters, the text holds a Python escape, such as `\\x24`.
     """
     if isinstance(value, str):
         return _MONAI.sub(lambda match: f"\\x{ord(match[0]):02x}", value)
@@ -35,7 +35,7 @@ def monai(value: Any) -> Any:
 
 
 def markdown(text: str) -> str:
-    """A text in one line of Markdown, or in a cell of its tables: no markup, no HTML, no link, no picture."""
+    """One line of Markdown, or one table cell, that shows a text: no markup, no HTML, no link, no picture."""
     return _MARKDOWN.sub(
         lambda match: _HTML.get(match[0]) or re.sub("(.)", r"\\\1", match[0]), printable(text)
     )
@@ -45,12 +45,12 @@ _HTML = {"<": "&lt;", "&": "&amp;"}
 
 
 def in_script(value: Any) -> str:
-    """JSON for a `<script>` of HTML, which it cannot end."""
+    """JSON for a `<script>` of HTML; it cannot end the script."""
     return json.dumps(value, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def file_words(labels: Sequence[str]) -> dict[str, str]:
-    """Label -> a word for names of files: letters, digits, `_` and `-`, no two alike where case is ignored."""
+    """Label -> a word for file names: letters, digits, `_` and `-`; unique even if case is ignored."""
     words: dict[str, str] = {}
     for label in labels:
         word = re.sub(r"[^\w-]+", "_", label).strip("_")[:_LONGEST_WORD] or "class"
@@ -61,10 +61,10 @@ def file_words(labels: Sequence[str]) -> dict[str, str]:
 
 
 def figure(drawing: Any) -> None:
-    """Let all texts of a Figure of matplotlib be drawn letter by letter: `$` begins no formula.
+    """Switch off formulas in all texts of a matplotlib Figure: `$` is a character like others.
 
     Args:
-        drawing: a `matplotlib.figure.Figure`, with all that is drawn on it.
+        drawing: a finished `matplotlib.figure.Figure`.
     """
     for text in drawing.findobj(lambda artist: hasattr(artist, "set_parse_math")):
         text.set_parse_math(False)

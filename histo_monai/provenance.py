@@ -53,14 +53,14 @@ PROVENANCE_SHAPE = {
     "packages": {str: (str, None)},
     "precision?": str,
 }
-"""Of what `made_from` gives, see `storage.shapes`."""
+"""Shape of the result of `made_from`, see `storage.shapes`."""
 
 RECORD_SHAPE = {
     FILES: FILES_SHAPE,
     "provenance?": PROVENANCE_SHAPE,
     "slide?": {"path": str, "size": COUNT, "mtime_ns": int, "sample_sha256": SHA256},
 }
-"""Of metrics.json and of the records of `storage.outputs`."""
+"""Shape of metrics.json and of the records of `storage.outputs`."""
 
 PACKAGES = (
     *("torch", "torchvision", "monai", "pytorch-ignite", "cucim", "openslide-python", "numpy", "pandas"),

@@ -13,20 +13,20 @@ from histo_monai.slides.annotations import ORIGINS, Frame, read_annotations, wri
 _LOG = logging.getLogger(__name__)
 
 _ANY_MPP = 1.0
-"""For a slide that states no resolution: where its bounds begin does not depend on it."""
+"""µm/px for a slide without a resolution: the corner of its bounds does not depend on it."""
 
 
 def run(source: str, target: str, slide: str | None = None, origin: str | None = None) -> None:
     """Write the regions and points of one file as another; the suffixes say the formats.
 
-    QuPath's coordinates count from the corner of the slide's bounds, ASAP's from that of its canvas: `slide` says how
-    far these are apart. Without it coordinates stay as they are, which is right for slides without bounds.
+    QuPath's coordinates count from the corner of the slide's bounds, ASAP's from the corner of its canvas. `slide`
+    states both corners. Without a slide coordinates do not change, which is right for slides without bounds.
 
     Args:
         source: the file.
         target: the file to write.
-        slide: that both are of; None where it is not at hand.
-        origin: what `source` counts from, where not as its program; see `slides.annotations.ORIGINS`.
+        slide: the slide of both files, if you have it.
+        origin: the origin of `source`, if it differs from its program's; see `slides.annotations.ORIGINS`.
 
     Raises:
         InputError: a file is not what its suffix says, or cannot be written in the other format.

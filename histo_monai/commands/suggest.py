@@ -122,7 +122,7 @@ def _most_per_slide(num: int, num_slides: int) -> int:
 
 
 def _bounds_corners(rows: pd.DataFrame) -> dict[str, tuple[int, int]]:
-    """Slide -> corner of its bounds, which QuPath counts from."""
+    """Slide -> corner of its bounds, QuPath's origin."""
     corners = {}
     slides = rows.drop_duplicates("slide_id")
     for slide_id, path, mpp in zip(slides["slide_id"], slides["path"], slides["slide_mpp"], strict=True):
@@ -220,7 +220,7 @@ def _table(
     side_um: float,
     classes: Sequence[str] | None,
 ) -> pd.DataFrame:
-    """suggestions.csv: one row per suggestion, in the order of choice; places in level-0 pixels of the canvas."""
+    """suggestions.csv: one row per suggestion, in rank order; positions in level-0 pixels of the canvas."""
     places = {
         "rank": np.arange(1, len(rows) + 1),
         **{name: rows[name].to_numpy() for name in ("slide_id", "path")},

@@ -81,7 +81,7 @@ class MapWork:
     suffix: ClassVar[str] = ".csv"
 
     def origins(self, device: torch.device) -> Origins:
-        """Classes, settings and precision."""
+        """The mapped classes, and the settings with the precision."""
         return Origins(self.classes, {**asdict(self.settings), **numeric_settings(device)})
 
     def load(self, models: Mapping[str, Path], device: torch.device) -> PatchModels:

@@ -98,7 +98,7 @@ _LIMIT = {
 
 
 def run_command(bundle: str) -> str:
-    """The shell command that runs a bundle, without the slide; after `./` no name is code or a number to MONAI."""
+    """The shell command that runs a bundle, without the slide; after `./` MONAI reads no name as code or number."""
     root = bundle if Path(bundle).is_absolute() else f"./{bundle}"
     config = shlex.quote(f"{root}/{INFERENCE}")
     return f"python -m monai.bundle run --config_file {config} --bundle_root {shlex.quote(root)}"

@@ -22,7 +22,7 @@ _REFERENCE = (
 def metadata(about: Mapping[str, Any], authors: str) -> dict[str, Any]:
     """metadata.json of MONAI's bundle specification: every field that it demands, and those that a card has.
 
-    MONAI's parser reads it beside the config: texts are escaped for it.
+    MONAI's parser reads it together with the config, so its texts are escaped.
 
     Args:
         about: the JSON of a fine-tuned model or a student.
@@ -83,8 +83,8 @@ def metadata(about: Mapping[str, Any], authors: str) -> dict[str, Any]:
 def inference(about: Mapping[str, Any], look: Mapping[str, float | int]) -> dict[str, Any]:
     """inference.json: `python -m monai.bundle run` over it maps the slide that is named as `--slide`.
 
-    No text of a user stands in it: MONAI's parser runs texts. Names and classes come from the description beside the
-    weights, which the config names.
+    The config holds no user text, because MONAI's parser runs texts. It names the description beside the weights,
+    which holds names and classes.
 
     Args:
         about: as above.

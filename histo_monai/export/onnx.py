@@ -40,7 +40,7 @@ def write_onnx(model: Path, path: Path) -> None:
     """Write a graph.
 
     "patches" (n, 3, P, P), float32, 0..1, n free -> "probabilities" (n, K), "score" (n, 1) or "features" (n, D).
-    The file's properties tell the µm/px and the side of the patches, and the classes (a list in JSON).
+    The file's properties state the µm/px and the side of the patches, and the classes (a list in JSON).
 
     Args:
         model: model.safetensors of a fine-tuned model or a student, or encoder.safetensors.

@@ -25,17 +25,17 @@ def task_network(description: str) -> TaskModel:
     """The network of a bundle, its weights random.
 
     Args:
-        description: The JSON beside its weights. What a user has written stands there alone: MONAI's parser runs texts
-            of a config.
+        description: The JSON beside its weights. It holds all user texts, because MONAI's parser runs texts of a
+            config.
 
     Raises:
-        InputError: It is not as it was saved, or describes no model of a task.
+        InputError: The description was changed after it was saved, or describes no task model.
     """
     return task_model_from(Path(description))[0]
 
 
 def _path(text: str) -> Path:
-    """A path that went through MONAI's parser, which writes "::" for "#"."""
+    """The original of a path that MONAI's parser changed: it writes "::" for "#"."""
     path = Path(text)
     return path if path.exists() else Path(text.replace("::", "#"))
 
@@ -94,14 +94,14 @@ class TissueLoader:
 class MapWriter:
     """A handler of MONAI's evaluators: gathers predictions of cells, and writes the map when all are seen.
 
-    <slide>.csv and .json: scores of cells and their grid; <slide>.tif, of several classes <slide>.<class>.tif: maps
-    that open in QuPath and OpenSlide; their corner is that of the slide's canvas. Classes stand in names of files as
-    `escapes.file_words` writes them.
+    <slide>.csv and .json: scores of cells and their grid; <slide>.tif, or for several classes
+    <slide>.<class>.tif: maps that open in QuPath and OpenSlide; their corner is the corner of the slide's canvas.
+    `escapes.file_words` writes the classes in file names.
 
     Args:
         loader: of the slide.
         folder: where to write.
-        description: see `task_network`; its classes are mapped, tumor alone where that is one of two.
+        description: see `task_network`; the map shows its classes, or tumor alone if that is one of two.
 
     Raises:
         InputError: see `task_network`.

@@ -16,7 +16,7 @@ from histo_monai.slides.annotations.content import short
 DATASET = "coords"
 
 MOST_PATCHES = 2**24
-"""Beyond all slides: one of 200,000 px by 200,000 px has 9 million patches of 64 px."""
+"""More than any slide has: 200,000 px by 200,000 px hold 9 million patches of 64 px."""
 _MOST_CHUNK_BYTES = 2**28
 _MOST_SIDE_PX = 2**20
 _SLACK_BYTES = 2**20
@@ -32,8 +32,8 @@ def read_patch_centers(path: Path) -> NDArray[np.float64]:
         Shape (n, 2), float64, (y, x) in level-0 pixels.
 
     Raises:
-        InputError: it is no such file, tells no side, or holds no patch, more than `MOST_PATCHES`, or none that can be
-            read from this file alone; names it. That is known before corners are read.
+        InputError: it is no such file, states no side, holds no patch or more than `MOST_PATCHES`, or stores patches
+            elsewhere; names it. These checks come before the corners are read.
     """
     try:
         with open_hdf5(path) as file:
@@ -42,7 +42,7 @@ def read_patch_centers(path: Path) -> NDArray[np.float64]:
             corners = np.asarray(coords[:], np.float64)
     except InputError:
         raise
-    except (OSError, RuntimeError, KeyError) as error:  # What h5py raises where HDF5 fails.
+    except (OSError, RuntimeError, KeyError) as error:  # h5py raises these if HDF5 fails.
         why = " ".join(str(error).split())[:200]
         raise InputError(f"{path}: cannot be read as HDF5 ({why}); copy it again, or take it away") from None
     if not np.isfinite(corners).all():
@@ -51,7 +51,7 @@ def read_patch_centers(path: Path) -> NDArray[np.float64]:
 
 
 def _dataset(path: Path, file: h5py.File) -> h5py.Dataset:
-    """`coords`, if it can be what it should be and its corners take as much memory as they say."""
+    """`coords`, after checks of its type, its shape and the bytes that its corners take."""
     link = file.get(DATASET, getlink=True)
     coords = file[DATASET] if isinstance(link, h5py.HardLink) else None
     if not isinstance(coords, h5py.Dataset) or coords.shape is None or coords.shape[1:] != (2,):
@@ -100,7 +100,7 @@ def _side(path: Path, attributes: h5py.AttributeManager) -> float:
 
 
 def _number(attributes: h5py.AttributeManager, name: str) -> float:
-    """The number in an attribute, of CLAM's `downsample` the first of two; NaN where there is none."""
+    """The number in an attribute (the first of CLAM's two in `downsample`); NaN if there is none."""
     if name not in attributes:
         return math.nan
     about = attributes.get_id(name)
@@ -111,5 +111,5 @@ def _number(attributes: h5py.AttributeManager, name: str) -> float:
 
 
 def _holds_numbers(stored: h5py.h5d.DatasetID | h5py.h5a.AttrID) -> bool:
-    """Whether they are integers or real numbers."""
+    """Whether a dataset or attribute holds integers or real numbers."""
     return stored.get_type().get_class() in (h5py.h5t.INTEGER, h5py.h5t.FLOAT)

@@ -1,6 +1,6 @@
-"""A csv -> values as they are written: the one place where pandas reads tables.
+"""A csv -> values as written in the file; the only module in which pandas reads tables.
 
-Left alone, pandas takes ids such as NA, None or null for missing values, and 007 or 1e5 for numbers.
+By default, pandas takes ids such as NA, None or null for missing values, and 007 or 1e5 for numbers.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _LIMIT = 2**34
 
 
 def parse_csv(content: bytes, **options: Any) -> pd.DataFrame:
-    """The table in a csv; nothing is missing but what `options["na_values"]` names."""
+    """The table in a csv; only texts in `options["na_values"]` count as missing."""
     table: pd.DataFrame = pd.read_csv(io.BytesIO(content), keep_default_na=False, **options)
     return table
 
 
 def csv_pieces(content: bytes, num_rows: int, **options: Any) -> TextFileReader:
-    """As `parse_csv`, in tables of `num_rows` rows one after the other."""
+    """The table in a csv, as of `parse_csv`, in successive tables of `num_rows` rows."""
     return pd.read_csv(io.BytesIO(content), keep_default_na=False, chunksize=num_rows, **options)
 
 
@@ -36,9 +36,9 @@ def read_varied_csv(path: Path, texts: Sequence[str] = (), *, stage: str) -> pd.
 
     Args:
         path: the csv.
-        texts: columns that hold texts, where they are there: each stays as it is written, empty where nothing stands.
-            The types of the others are guessed; a value is missing only where nothing stands.
-        stage: that wrote it, for messages.
+        texts: text columns, if present: their values do not change, and empty cells are empty texts. pandas infers
+            the types of other columns, in which only empty cells are missing values.
+        stage: the stage that wrote the table, for messages.
 
     Raises:
         InputError: the file is missing, is no table, or was cut off.
@@ -56,7 +56,7 @@ def read_varied_csv(path: Path, texts: Sequence[str] = (), *, stage: str) -> pd.
 
 
 def read_texts(path: Path, columns: Sequence[str]) -> pd.DataFrame:
-    """Read some columns of a csv as texts, empty where nothing stands, whatever else it holds.
+    """Read some columns of a csv as texts, empty cells as empty texts; ignores other columns.
 
     Raises:
         InputError: a column is missing, or the file cannot be read as a csv.

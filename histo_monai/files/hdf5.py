@@ -1,4 +1,4 @@
-"""One way to open an HDF5 file of a user: regular, and whole in itself."""
+"""Opens a user's HDF5 file: a regular file that refers to no other file."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from histo_monai.storage import check_regular
 
 
 def open_hdf5(path: Path) -> Any:
-    """The `h5py.File`, opened to be read.
+    """The `h5py.File`, open for reading.
 
-    HDF5 opens by itself what a link or a dataset names, be it a pipe or a file of another folder.
+    HDF5 itself opens whatever a link or a dataset names, even a pipe or a file of another folder.
 
     Raises:
-        InputError: It is no regular file, or names other files.
-        OSError: It is missing, or no HDF5.
+        InputError: The path is no regular file, or the file names other files.
+        OSError: The file is missing, or no HDF5.
     """
-    import h5py  # alone where such files are read: all else runs without it
+    import h5py  # imported late: only code that reads HDF5 needs it
 
     check_regular(path)
     file = h5py.File(path, "r")
@@ -29,7 +29,7 @@ def open_hdf5(path: Path) -> Any:
 
     try:
         is_odd = file.visititems_links(names_files) or file.visititems(names_files)
-    except (RuntimeError, KeyError) as error:  # of a damaged file
+    except (RuntimeError, KeyError) as error:  # h5py raises these for a damaged file
         file.close()
         raise OSError(str(error)) from None
     if is_odd:

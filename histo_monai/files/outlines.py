@@ -31,7 +31,7 @@ def read_regions(path: str | Path, frame: Frame) -> list[Region]:
 
     Args:
         path: The file.
-        frame: Of its slide.
+        frame: Coordinate frame of its slide.
 
     Raises:
         InputError: the suffix is another, or the file is not what it says; names it.

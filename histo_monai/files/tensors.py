@@ -1,8 +1,8 @@
 """Files of published weights -> tensors by name. Reading one never runs code, and never takes more than the file has.
 
-What may come: dense tensors on the CPU, of the numbers in `KINDS`; two names of one storage and views of one buffer
-each get a copy of their own. What else is in a file (sparse, quantized, nested or complex tensors, float8, those of no
-memory on the device "meta") is refused by name.
+The reader accepts dense CPU tensors of the dtypes in `KINDS`. It copies tensors that share a storage or view a buffer.
+It refuses other tensors and names them: sparse, quantized, nested, complex, float8, and "meta" tensors, which have no
+memory.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ KINDS = (
     *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
     *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool),
 )
-"""Kinds of numbers that are read; whoever uses a tensor checks that it is of the kind that a network has there."""
+"""Accepted dtypes; the caller checks that a tensor's dtype fits the network."""
 
 _NESTED = ("teacher", "state_dict", "model_state_dict", "model")
-"""Keys below which checkpoints keep the tensors, the first that is there."""
+"""Keys under which checkpoints store the tensors; the reader uses the first that exists."""
 _MOST_COPIES = 4
-"""Bytes of all tensors over those of their file, at most: several names may have one storage."""
+"""Largest ratio of the tensors' bytes to the file's bytes: several names may share one storage."""
 _GLOBAL = re.compile(r"GLOBAL (\S+)")
 _SHOWN = 5
 
 
 def check_file(path: Path) -> None:
-    """Refuse what cannot be a file of weights, before it is read.
+    """Refuse a path that cannot be a file of weights, before reading it.
 
     Raises:
-        InputError: it is missing, no regular file, or has another suffix than `.safetensors` and `PICKLED`.
+        InputError: the file is missing, no regular file, or has another suffix than `.safetensors` and `PICKLED`.
     """
     if path.suffix not in (".safetensors", *PICKLED):
         raise InputError(
@@ -60,15 +60,15 @@ def check_file(path: Path) -> None:
 
 
 def read_tensors(path: Path) -> Tensors:
-    """All tensors of a file of weights, by their names in it; no two share memory.
+    """All tensors of a file of weights, by name; no two share memory.
 
     Args:
-        path: `.safetensors`, or one of `PICKLED`, of which torch reads what is no code (`weights_only`) and the plain
-            `argparse.Namespace` that many checkpoints carry.
+        path: `.safetensors`, or one of `PICKLED`, which torch reads without code (`weights_only`), but
+            with the `argparse.Namespace` that many checkpoints hold.
 
     Raises:
-        InputError: see `check_file`; or it is not whole, holds code, holds no tensors, or holds such as are not read;
-            or what it holds has more bytes than the file.
+        InputError: see `check_file`; or the file is cut off, holds code, holds no tensors or refused tensors, or
+            unpacks to more bytes than allowed.
     """
     check_file(path)
     tensors = _safetensors(path) if path.suffix == ".safetensors" else _pickled(path)
@@ -79,7 +79,7 @@ def read_tensors(path: Path) -> Tensors:
 
 
 def in_the_way(names: Iterable[str], wanted: Iterable[str]) -> str:
-    """What stands before most of the wanted names in a file, such as `_orig_mod.`; empty where nothing does."""
+    """The prefix of most wanted names in a file, such as `_orig_mod.`; empty if there is none."""
     wanted = set(wanted)
     before: Counter[str] = Counter()
     for name in names:
@@ -90,7 +90,7 @@ def in_the_way(names: Iterable[str], wanted: Iterable[str]) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """The message of an error of a library, without line breaks and the codes of a terminal."""
+    """The message of a library's error, without line breaks and terminal codes."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
     plain = "".join(" " if unicodedata.category(sign)[0] == "C" else sign for sign in text)
     return " ".join(plain.split())[:160] or type(error).__name__
@@ -112,7 +112,7 @@ def _pickled(path: Path) -> Tensors:
             content = torch.load(path, map_location="cpu", weights_only=True)
     except MemoryError:
         raise
-    except Exception as error:  # a pickle that is cut off or not one can end in any error
+    except Exception as error:  # a damaged pickle can raise any error
         code = _GLOBAL.search(str(error))
         if code:
             raise InputError(
@@ -137,7 +137,7 @@ def _is_tree(value: Any) -> bool:
 
 
 def _check_unpacked(path: Path) -> None:
-    """Refuse an archive that unpacks to more than it has, before anything in it is read; torch packs nothing."""
+    """Refuse an archive that unpacks to more than its size, before reading it; torch compresses nothing."""
     if not zipfile.is_zipfile(path):
         return
     try:
@@ -154,7 +154,7 @@ def _check_unpacked(path: Path) -> None:
 
 
 def _check_kinds(tensors: Tensors, path: Path) -> None:
-    """Refuse what has no numbers of its own, numbers that no network here has, or more of them than the file."""
+    """Refuse tensors without data, of unknown dtypes, or of far more bytes than the file has."""
     odd = [f"{name} ({what})" for name, tensor in tensors.items() if (what := _oddity(tensor))]
     if odd:
         more = f" and {len(odd) - _SHOWN} more" if len(odd) > _SHOWN else ""
@@ -171,7 +171,7 @@ def _check_kinds(tensors: Tensors, path: Path) -> None:
 
 
 def _oddity(tensor: torch.Tensor) -> str:
-    """Why a tensor is not read; empty where it is."""
+    """The reason to refuse a tensor; empty if it is accepted."""
     if type(tensor) is not torch.Tensor:
         return type(tensor).__name__
     if tensor.is_nested:
@@ -184,7 +184,7 @@ def _oddity(tensor: torch.Tensor) -> str:
 
 
 def _apart(tensors: Tensors) -> Tensors:
-    """Tensors of which each has its storage for itself; those that have are not copied."""
+    """Tensors that share no storage; copies only tensors that share or view one."""
     storages = Counter(tensor.untyped_storage().data_ptr() for tensor in tensors.values())
 
     def is_alone(tensor: torch.Tensor) -> bool:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import torch
 
 PRECISION = "precision"
-"""Name of the setting in which networks compute; float32 where it is not there."""
+"""Name of the setting in which networks compute; float32 if missing."""
 
 MADE_FROM = "made_from"
 """Key of the origin in the json of a map."""
@@ -41,7 +41,7 @@ ORIGIN_SHAPE = {
     "settings": {str: (float, str)},
     "bounds_yx?": [int],
 }
-"""Of `Origin.as_dict`, see `storage.shapes`."""
+"""Shape of `Origin.as_dict`, see `storage.shapes`."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 ESTIMATE_SHAPE = {"value": (float, None), "low": (float, None), "high": (float, None), "n": int}
-"""Of `Estimate.as_dict`, see `storage.shapes`."""
+"""Shape of `Estimate.as_dict`, see `storage.shapes`."""
 
 
 @dataclass(frozen=True)

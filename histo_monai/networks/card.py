@@ -30,7 +30,7 @@ CARD_SHAPE = {
     "metrics?": ({str: object}, None),
     "params?": ({"stain?": (float, None)}, None),
 }
-"""Of what `model_facts` takes, see `storage.shapes`."""
+"""Shape of the argument of `model_facts`, see `storage.shapes`."""
 
 
 def pretraining(about: Mapping[str, Any]) -> str:

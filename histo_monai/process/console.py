@@ -1,4 +1,4 @@
-"""Text on a console of any encoding: what it cannot show becomes an escape, not an error."""
+"""Text on a console of any encoding: characters that it cannot show become escapes, not errors."""
 
 from __future__ import annotations
 

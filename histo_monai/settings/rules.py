@@ -122,7 +122,7 @@ Fraction = Annotated[float, Range(0.0, 1.0)]
 Positive = Annotated[float, Range(0.0, exclusive_low=True)]
 MicronsPerPixel = Annotated[float, Range(0.05, 64.0)]
 SlideMpp = Annotated[float, Range(0.05, 20.0)]
-"""Of a full resolution: `slides.resolution.PLAUSIBLE_MPP`."""
+"""Range of a full resolution's µm/px: `slides.resolution.PLAUSIBLE_MPP`."""
 
 Mpps = Annotated[tuple[MicronsPerPixel, ...], Ascending(3)]
 Seeds = Annotated[tuple[Seed, ...], Unique()]

@@ -81,7 +81,7 @@ def tissue_mask(rgb: NDArray[np.uint8]) -> NDArray[np.bool_]:
 
 
 def _of_any_stain(balanced: NDArray[np.float32], has_image: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """What absorbs light of any color, on a picture relative to its glass."""
+    """Mask of pixels that absorb light of any color, on a picture relative to its glass."""
     brightest, darkest = balanced.max(axis=2), balanced.min(axis=2)
     absorbed = 1 - darkest
     threshold = np.clip(_otsu(absorbed[has_image]), _PALEST, _DENSEST)

@@ -37,7 +37,7 @@ NO_LABELS = (
     "no patch is labeled: slides can be pretrained on (dvc repro pretrain), and nothing can be fine-tuned"
 )
 _LITTLE_TISSUE = 0.005
-"""Of the area of a slide: less is a warning, and its picture is on the page."""
+"""Least tissue fraction of a slide: below it, `check` warns and shows the picture."""
 _SIDE_PX = 640
 """Longer side of a slide's picture, at most."""
 

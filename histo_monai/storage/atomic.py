@@ -15,7 +15,7 @@ from histo_monai.storage.errors import OutputError, check_room, disk_full_in_wor
 
 _MOUNTS = Path("/proc/self/mountinfo")
 _OCTAL = re.compile(rb"\\([0-7]{3})")
-"""How a space stands in it."""
+"""An escaped character, such as a space, in that file."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""One way to open the files of a user: regular ones, within a limit in time; and to read small ones as text or JSON.
+"""Opens a user's regular files within a time limit, and reads small ones as text or JSON.
 
 What a library opens by itself (HDF5, OpenSlide, cuCIM) passes `check_regular` first.
 """

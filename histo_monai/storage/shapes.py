@@ -1,4 +1,4 @@
-"""What JSON that this project wrote must look like, stated beside its reader and held against what is read.
+"""Shapes of this project's JSON files: each reader states one and checks the file against it.
 
 A shape is
 
@@ -10,7 +10,7 @@ A shape is
 - a dict of one type or `Rule` and one shape: an object all keys and values of which have these;
 - a `Rule`.
 
-A seal finds accidents alone: who can write a file can seal it anew, with another shape.
+A seal finds accidents only: anyone who can write a file can seal another shape.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Shape = Any
-"""See above."""
+"""A shape, as the module describes."""
 
 
 @dataclass(frozen=True)

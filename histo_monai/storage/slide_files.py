@@ -10,14 +10,14 @@ from pathlib import Path
 from histo_monai.storage.reading import check_regular, open_regular
 
 _HEAD_BYTES = 2**16
-"""Of a file that is looked at: OpenSlide reads no longer key file of Hamamatsu's."""
+"""Bytes read from a file's start: OpenSlide refuses longer key files of Hamamatsu."""
 
 _HAMAMATSU = re.compile(rb"^\s*\[(Uncompressed )?Virtual Microscope Specimen\]", re.MULTILINE)
 _DICOM_AT, _DICOM = 128, b"DICM"
 _UID = rb"(?:UI[\x02-\x40]\0|[\x02-\x40]\0\0\0)"
 """What stands before a UID in DICOM: its kind and length, or its length alone."""
 _SERIES = re.compile(rb"\x20\0\x0d\0" + _UID + rb"[0-9.]+\0?\x20\0\x0e\0" + _UID + rb"([0-9.]+)")
-"""The study's UID and, next to it at the top level alone, that of the series."""
+"""The study's UID and the series' UID; they are adjacent at the top level only."""
 
 
 def slide_files(path: Path) -> tuple[Path, ...]:

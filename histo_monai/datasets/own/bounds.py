@@ -18,15 +18,15 @@ _ROUNDING_PX = 0.5
 
 
 def squares_on_canvas(path: Path, table: pd.DataFrame, slides: pd.DataFrame, processes: int) -> pd.DataFrame:
-    """The table with `y` and `x` from the corner of the canvas, where `origin` says that they count from the bounds.
+    """The table with `y` and `x` converted to count from the corner of the canvas, for rows with `origin` bounds.
 
-    Opens every slide that has a patch, and refuses a patch outside of it or finer than it.
+    Opens every slide with a patch. Refuses a patch outside of its slide, and a patch finer than its slide.
 
     Args:
         path: the csv with the patches, for messages.
-        table: its rows in order; `slide_id`, `y`, `x`, `origin`, `side_px`, `mpp`; rows without a slide_id are not
-            looked at.
-        slides: `slide_id`, `path`, `mpp` (missing where the file knows).
+        table: its rows in order; `slide_id`, `y`, `x`, `origin`, `side_px`, `mpp`; ignores rows without a
+            slide_id.
+        slides: `slide_id`, `path`, `mpp` (missing if the file states it).
         processes: slides opened at the same time.
 
     Raises:
@@ -80,7 +80,7 @@ def _refuse_outside(path: Path, table: pd.DataFrame, on: pd.DataFrame) -> None:
 def _measure(
     path: Path, mpp: float | None
 ) -> tuple[str, tuple[int, int], tuple[float, ...], tuple[int, int]]:
-    """What is wrong with a slide, or its size, the resolutions of its levels and the corner of its bounds."""
+    """The error of a slide, or its size, the resolutions of its levels and the corner of its bounds."""
     try:
         with open_slide(path, mpp) as slide:
             return "", slide.size_yx, slide.level_mpps, slide.bounds_yx

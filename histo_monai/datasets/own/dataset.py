@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class RegionLabels:
     """Patches from outlined regions: µm/px, least part of a patch inside its region, and how many of one region.
 
-    Classes in `ignored_classes` give none. Where regions of two classes overlap, `overlaps` says whether that is
-    refused, or the inner one is cut out of the outer one.
+    Classes in `ignored_classes` give no patch. If regions of two classes overlap, `overlaps` decides: refuse them, or
+    cut the inner region out of the outer one.
     """
 
     mpp: MicronsPerPixel

@@ -1,4 +1,4 @@
-"""Files that are called as the slides they belong to: outlines in `annotations/`, patches in `coordinates/`."""
+"""Files named after their slides: outlines in `annotations/`, patches in `coordinates/`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from histo_monai.slides.annotations import LeftOut
 
 
 def list_files(folder: Path, suffixes: Sequence[str]) -> tuple[list[Path], list[LeftOut]]:
-    """Paths with one of the suffixes, in order of their names, and what else is in the folder.
+    """Paths with one of the suffixes, sorted by name, and the other paths in the folder.
 
-    Hidden files are not counted. A folder that is not there holds nothing.
+    Ignores hidden files. A missing folder gives two empty results.
 
     Raises:
-        InputError: it is no folder, or cannot be read.
+        InputError: the path is no folder, or cannot be read.
     """
     if not os.path.lexists(folder):
         return [], []
@@ -39,16 +39,16 @@ def by_slide(
 ) -> dict[str, Path]:
     """slide_id -> its file, in the order of the paths.
 
-    A file belongs to the slide that its name without suffix is, else to the one that is the same text in Unicode's
-    other spelling of accents: some disks and archives write "é" as one sign, others as two.
+    A file belongs to the slide whose id equals its name without suffix. Otherwise it belongs to the slide whose id is
+    the same text in Unicode's other spelling of accents: some disks write "é" as one character, others as two.
 
     Args:
         paths: Files of one folder.
-        slide_ids: Of slides.csv.
-        endings: What may stand between slide_id and suffix.
+        slide_ids: Ids in slides.csv.
+        endings: Texts allowed between slide_id and suffix.
 
     Raises:
-        InputError: a file belongs to no slide, or two belong to one.
+        InputError: a file belongs to no slide, or two files belong to one slide.
     """
     exact, composed = set(slide_ids), {_composed(slide_id): slide_id for slide_id in slide_ids}
     files: dict[str, Path] = {}

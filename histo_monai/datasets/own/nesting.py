@@ -15,17 +15,17 @@ from histo_monai.slides.annotations.boxes import BoxTree
 Floats = NDArray[np.float64]
 
 INSIDE = 0.9
-"""Least part of a region's area that lies in another for the first to be the inner one, and its largest part of the
-other's area: two outlines of the same thing are not inside each other."""
+"""A region is inner if at least this fraction of it lies in the other, and its area is at most this fraction of the
+other's area. The second condition excludes two outlines of the same object."""
 _SIDE_PX = 64
 _PAIRS = 64
 
 
 def without_inner(regions: Sequence[Region]) -> list[Region]:
-    """Each region without those of other labels that lie in it; what is in a hole of these stays.
+    """Each region without the inner regions of other labels; it retains what lies in holes of these inner regions.
 
     Args:
-        regions: Each with an area and a label.
+        regions: Regions with an area and a label.
     """
     if not regions:
         return []
@@ -51,7 +51,7 @@ def without_inner(regions: Sequence[Region]) -> list[Region]:
 
 
 def _parts_inside(pairs: Sequence[tuple[Region, Region]]) -> Floats:
-    """Part of each first region's area that is in the second, 0..1; counted on 64 × 64 places of the first's extent."""
+    """Fraction of each first region's area inside the second, 0..1, on a 64 × 64 grid over the first's extent."""
     if not pairs:
         return np.empty(0)
     scaled: list[list[Region]] = [[], []]
@@ -76,9 +76,9 @@ def _signed_area(points_yx: Floats) -> float:
 
 
 def _outline_around_holes(region: Region) -> Floats:
-    """One closed line that winds around what is in a region and not around its holes.
+    """One closed polygon that winds around a region's interior and not around its holes.
 
-    It goes from the first point of the exterior to each hole, around it the other way, and back the same way.
+    It runs from the exterior's first point to each hole, around the hole in the other direction, and back.
     """
     exterior = region.exterior_yx
     start, turn = exterior[:1], np.sign(_signed_area(exterior))

@@ -44,11 +44,11 @@ def pretraining_slides(root: Path) -> pd.DataFrame:
     Columns: `slide_id`, `path` (absolute, or relative to the folder of slides.csv), and where you have them
     `patient_id`, `mpp` (µm per pixel of the full resolution: needed where the file holds none), `label`, `split`
     (train, validation or test: for all rows, or left out for all and drawn by patient), `annotation_origin` (bounds or
-    canvas: what the outlines count from, where not as the program does that writes such files), `exhaustive` (yes or
+    canvas: origin of the outlines, if it differs from their program's), `exhaustive` (yes or
     no: see `whole_slides`), `sha256` (of the file, see `own_slides.check_sha256`).
 
-    Where `coordinates/<slide_id>.h5` is there (CLAM, `histo-monai features`), or `<slide_id>_patches.h5` (TRIDENT),
-    patches are drawn from those.
+    If `coordinates/<slide_id>.h5` (CLAM, `histo-monai features`) or `<slide_id>_patches.h5` (TRIDENT) exists,
+    pretraining samples its patches from that file.
 
     Returns:
         See `tables.columns.CORPUS_COLUMNS`.
@@ -79,8 +79,8 @@ def whole_slides(root: Path) -> tuple[pd.DataFrame, list[str]]:
     has nothing of the class that is mapped, and detections outside of them are wrong.
 
     Returns:
-        `tables.columns.WHOLE_SLIDE_COLUMNS`, `split` empty where none is given, with the outlines in
-        `annotations/<slide_id>.geojson` or `.xml` where there are any, and a warning of other files there.
+        `tables.columns.WHOLE_SLIDE_COLUMNS`, `split` empty if slides.csv gives none, with the outlines in
+        `annotations/<slide_id>.geojson` or `.xml` if there are any, and a warning of other files there.
 
     Raises:
         InputError: see `pretraining_slides`.
@@ -108,9 +108,9 @@ def labeled_patches(
     """The patches that `patches.csv` names, and those of the regions that `annotations/` outlines.
 
     A row of patches.csv with `path` is an image file (absolute, or relative to the folder of patches.csv; through a zip
-    as if that were a folder), its `y` and `x` only tell where it came from. A row with `slide_id` is a square of a
-    slide of slides.csv around `y`, `x` (center, level-0 pixels, from the corner of the canvas, or where the column
-    `origin` says bounds, of the slide's bounds, as QuPath shows them), read at `mpp`; its patient, and its split where
+    as if that were a folder), its `y` and `x` only state its origin. A row with `slide_id` is a square of a
+    slide of slides.csv around `y`, `x` (center, level-0 pixels, from the corner of the canvas, or with `origin`
+    bounds from the corner of the slide's bounds, as in QuPath), read at `mpp`; its patient, and its split where
     patches.csv has none, are the slide's. All rows have a `label`, or all a `score` in 0..1. `split` is given for all
     rows, or only as `test`, and train and validation are drawn.
 
@@ -123,8 +123,8 @@ def labeled_patches(
         region_mpp: resolution of the squares of regions, µm/px.
         min_region_fraction: least part of such a square that is inside its region, above 0, up to 1.
         num_per_region: most squares of one region.
-        ignored_classes: classes of regions that give no square, beside those whose name ends in "*".
-        innermost: whether a region of another class inside a region is cut out of it; else such an overlap is refused.
+        ignored_classes: classes of regions that give no square, in addition to classes that end in "*".
+        innermost: whether to cut regions of another class out of the region around them; else refuse the overlap.
         processes: slides opened at the same time.
 
     Returns:
@@ -135,7 +135,7 @@ def labeled_patches(
         InputError: there are neither patches.csv nor annotations, or they give no patch; a needed value is missing, a
             value is not what its column holds, a slide is not in slides.csv, or a patch reaches outside its slide; the
             same square has two answers; an annotation cannot be read, or regions of different classes overlap; names
-            file and row or region. What was left out of annotations is logged then.
+            file and row or region. Then logs what it left out of annotations.
     """
     path = root / "patches.csv"
     if not is_labeled(root):

@@ -41,8 +41,8 @@ class RegionPlacement:
         mpp: Its resolution, µm/px.
         min_fraction: Least part of its field that is inside the region, 0..1.
         num_per_region: Most patches of one region.
-        ignored_classes: Regions and points of these give none.
-        innermost: Whether a region of another class inside a region is cut out of it; else such an overlap is refused.
+        ignored_classes: Regions and points of these classes give no patch.
+        innermost: Whether to cut regions of another class out of the region around them; else refuse the overlap.
     """
 
     patch_px: int
@@ -53,7 +53,7 @@ class RegionPlacement:
     innermost: bool = False
 
     def ignores(self, label: str) -> bool:
-        """Whether a class gives no patch, by its name or by what QuPath has for that: "*" at its end."""
+        """Whether a class gives no patch: `ignored_classes` holds it, or it ends in "*", QuPath's mark for that."""
         return label.endswith(_IGNORED) or label in self.ignored_classes
 
 
@@ -87,7 +87,7 @@ class RegionSurvey:
         squares: Key, label and center (y, x) of each patch.
         barren: Names of what gives none.
         num_unclassified: Regions and points without a class.
-        num_ignored: Those with a class that is ignored.
+        num_ignored: Regions and points with an ignored class.
         problem: One line.
         left_out: Of the file, see `annotations.LeftOut`.
     """
@@ -101,7 +101,7 @@ class RegionSurvey:
 
 
 def annotation_files(root: Path) -> tuple[list[Path], list[LeftOut]]:
-    """`annotations/*.geojson` and `.xml` below a folder, and what else lies there; none where there is no such folder.
+    """`annotations/*.geojson` and `.xml` below a folder, and the other files; none if the folder is missing.
 
     Raises:
         InputError: see `list_files`.
@@ -114,12 +114,12 @@ def region_patches(
 ) -> tuple[pd.DataFrame, list[str]]:
     """Labeled squares of every classified region and around every classified point.
 
-    Which squares a region gives is `Squares.centers_in`. A point gives the square around it. Regions and points without
-    a class, or with one that is ignored, give none.
+    `Squares.centers_in` places the squares of a region. A point gives the square around it. Regions and points without
+    a class, or with an ignored class, give none.
 
     Args:
         root: the folder that holds `annotations`.
-        slides: `slide_id`, `path`, `patient_id`, `mpp` (missing where the file knows), `annotation_origin`, `split`.
+        slides: `slide_id`, `path`, `patient_id`, `mpp` (missing if the file states it), `annotation_origin`, `split`.
         placement: see `RegionPlacement`.
         processes: slides looked at at the same time.
 
@@ -128,9 +128,9 @@ def region_patches(
         each.
 
     Raises:
-        InputError: a file is none of annotations, its slide is not in slides.csv or cannot be opened, no region lies on
-            it, or two regions of different classes overlap in a square; names file and region. What was left out is
-            logged then.
+        InputError: a file is no annotation, its slide is not in slides.csv or cannot be opened, no region lies on the
+            slide, or two regions of different classes overlap in a square; names file and region. Then logs what
+            it left out.
     """
     paths, others = annotation_files(root)
     files = by_slide(paths, slides["slide_id"])

@@ -29,7 +29,7 @@ COLUMNS = (
 YES, NO = "yes", "no"
 YES_NO = (YES, NO)
 MPP = "µm per pixel, 0.05 to 64"
-"""Of patches, which may be much coarser than any slide."""
+"""Range of a patch's µm/px: patches may be much coarser than any slide."""
 
 _SLIDE_MPP = "µm per pixel of the full resolution, {:g} to {:g}".format(*PLAUSIBLE_MPP)
 _SHA256 = r"[0-9a-fA-F]{64}"
@@ -83,7 +83,7 @@ def read_slides(root: Path) -> pd.DataFrame:
 
 
 def check_sha256(root: Path, processes: int) -> None:
-    """Read every slide of slides.csv that has a sha256 there, all its files whole, and compare; see `slide_sha256`.
+    """Compare every slide that has a sha256 in slides.csv with it; reads all files of the slide, see `slide_sha256`.
 
     Args:
         root: the folder of slides.csv.
@@ -115,10 +115,10 @@ def check_sha256(root: Path, processes: int) -> None:
 
 
 def slide_sha256(path: Path) -> str:
-    """The digest of a slide's file as `sha256sum` prints it; of a slide of several files that of all these lines.
+    """The digest of a slide's file as `sha256sum` prints it; for several files, the digest of these printed lines.
 
     `sha256sum a.vms a.jpg ... | sha256sum`, run in the folder of the slide: the file that slides.csv names first, then
-    those that are read with it by name.
+    the slide's other files, sorted by name.
 
     Raises:
         InputFileError: See `slide_files`.
@@ -135,13 +135,13 @@ def slide_sha256(path: Path) -> str:
 
 
 def _of_several(path: Path) -> str:
-    """For the message: users give the digest of the file that is named, which says nothing of the pixels."""
+    """A hint for the message, if a slide has several files: users often give the digest of the named file alone."""
     num = len(slide_files(path))
     return f" of {num} files (`sha256sum` of each, one a line, and of these lines)" if num > 1 else ""
 
 
 def _sha256(path: Path) -> tuple[str, str]:
-    """See `slide_sha256`; or why a file cannot be read."""
+    """`slide_sha256` and an empty text, or an empty digest and the error."""
     try:
         return slide_sha256(path), ""
     except FileNotFoundError:
@@ -158,7 +158,7 @@ def with_columns(table: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
 
 
 def check_origin(path: Path, origin: pd.Series) -> None:
-    """Refuse what is no origin of coordinates; an empty one is that of the program that writes such files.
+    """Refuse values that are no origin of coordinates; an empty value means the origin of the file's program.
 
     Raises:
         InputError: names the file, the row and the column.

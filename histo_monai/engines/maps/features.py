@@ -93,7 +93,7 @@ class FeatureWork:
     suffix: ClassVar[str] = ".h5"
 
     def origins(self, device: torch.device) -> Origins:
-        """The plan and the precision; features are of no class."""
+        """No classes, and the plan's settings with the precision."""
         return Origins((), {**asdict(self.plan), **numeric_settings(device)})
 
     def load(self, models: Mapping[str, Path], device: torch.device) -> Encoder:

@@ -93,7 +93,7 @@ def named_jobs(
 
 
 def files_read(jobs: Sequence[SlideJob]) -> list[Path]:
-    """All files of the slides, which nothing may be written over; of a slide that cannot be used the named one."""
+    """All files of the slides, to protect from overwriting; for an unusable slide its named file alone."""
     files: list[Path] = []
     for job in jobs:
         try:

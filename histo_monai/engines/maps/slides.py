@@ -35,7 +35,7 @@ class SlideWork(Hashable, Protocol):
     suffix: ClassVar[str]
 
     def origins(self, device: torch.device) -> Origins:
-        """What decides the result beside slide and models, where networks run on this device."""
+        """Classes and settings that decide the result on this device, in addition to slide and models."""
         ...
 
     def load(self, models: Mapping[str, Path], device: torch.device) -> Any:
@@ -222,7 +222,7 @@ def _is_done(job: SlideJob, work: SlideWork, origins: Origins, folder: Path, *, 
 
 
 def _num_bytes(path: Path) -> int:
-    """Of all files of a slide."""
+    """Size of all files of a slide, bytes."""
     return sum(file.stat().st_size for file in storage.slide_files(path)) if path.is_file() else 0
 
 

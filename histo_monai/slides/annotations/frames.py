@@ -4,7 +4,7 @@ OpenSlide places the image of some formats (MIRAX, Leica SCN, Ventana BIF) on a 
 `openslide.bounds-x` and `-y` where the image begins. QuPath crops to these bounds and counts from their corner, in
 what it shows, exports and imports. ASAP, CLAM and TRIDENT count from the corner of OpenSlide's canvas, and so does this
 package inside. Files are converted where they are read and written, by this module alone. Without bounds both corners
-are one.
+are the same.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from histo_monai.slides.annotations.regions import Point, Region
 BOUNDS, CANVAS = "bounds", "canvas"
 ORIGINS = (BOUNDS, CANVAS)
 MEMBER = "histo_monai"
-"""Of a GeoJSON file: `{"origin": "bounds", "bounds_xy": [700, 500]}`; readers ignore members that they do not know."""
+"""Member with the origin: `{"origin": "bounds", "bounds_xy": [700, 500]}`; other readers ignore it."""
 
 Corner = tuple[int, int]
 """(y, x), level-0 pixels of the canvas."""
@@ -74,7 +74,7 @@ class Frame:
 
 
 WHOLE = Frame()
-"""Of a slide without bounds."""
+"""Frame of a slide without bounds."""
 
 
 def statement(bounds_yx: Corner | None) -> str:

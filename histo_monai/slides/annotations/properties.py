@@ -1,4 +1,4 @@
-"""What QuPath says of a feature beside its geometry: class, name, measurements and color."""
+"""Properties of a QuPath feature: class, name, measurements and color."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _object(where: str, classification: Any) -> Any:
 
 
 def _color(classification: Any) -> Color | None:
-    """Of a class, as QuPath writes it: [r, g, b], or before 0.4 a packed number; None where there is none."""
+    """Color of a class in QuPath's forms: [r, g, b], or before 0.4 a packed number; None if missing."""
     if not isinstance(classification, dict):
         return None
     given, packed = classification.get("color"), classification.get("colorRGB")

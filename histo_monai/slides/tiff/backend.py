@@ -19,13 +19,13 @@ from histo_monai.slides.tiff.tiles import TileGuard
 from histo_monai.slides.tile_cache import tile_cache
 
 _ERRORS = (RuntimeError, ValueError, OverflowError, IndexError, MemoryError)
-"""What decoders raise where a file is damaged."""
+"""Errors that decoders raise for a damaged file."""
 
 _RUN = 4
-"""Tiles that a thread decodes before it asks for more: to ask takes a tenth of the time that one takes."""
+"""Tiles that a thread decodes before it requests more: a request costs a tenth of a tile's time."""
 
 _TOGETHER_BYTES = 32 * 2**20
-"""Of regions that are put together at a time."""
+"""Most bytes of regions that are assembled at a time."""
 
 _Place = tuple[int, int]
 

@@ -18,9 +18,9 @@ def is_leica(pages: Sequence[Page]) -> bool:
 
 
 def why_not_leica(pages: Sequence[Page]) -> str | None:
-    """Why an SCN cannot be opened, or None: OpenSlide ends the process where an image lacks what it takes for granted.
+    """Why an SCN cannot be opened, or None: OpenSlide ends the process on missing metadata.
 
-    That is a page of plane 0, and of brightfield images that are no macro the name of the objective.
+    OpenSlide needs a page of plane 0, and for brightfield images other than macros the name of the objective.
     """
     try:
         root = ElementTree.fromstring(pages[0].description.partition("\0")[0])

@@ -1,4 +1,4 @@
-"""Does a level look like the slide? A few of its pixels against the next finer level's."""
+"""Checks that a level shows its slide: compares a few pixels with the next finer level."""
 
 from __future__ import annotations
 
