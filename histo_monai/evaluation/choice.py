@@ -12,11 +12,11 @@ from torch import nn
 from histo_monai.comparison.paired import mean_difference
 from histo_monai.engines.prediction import predict
 from histo_monai.engines.task import Task
-from histo_monai.errors import InputError
 from histo_monai.loading.labeled import LabeledLoader
 from histo_monai.metrics import Estimate
 from histo_monai.roles import FINETUNED, MODELS, STUDENT
 from histo_monai.storage import read_json
+from histo_monai.storage.shapes import Rule
 from histo_monai.tables.tasks import dependence_groups
 
 
@@ -41,7 +41,7 @@ class Choice:
 
 
 CHOICE_SHAPE = {
-    "chosen": str,
+    "chosen": Rule(" or ".join(MODELS), lambda value: value in MODELS),
     "measure?": str,
     "difference?": {"value": float, "low?": (float, None), "high?": (float, None)},
     "start_share?": float,
@@ -54,12 +54,7 @@ def read_choice(path: Path) -> dict[str, Any]:
     Raises:
         InputError: the file is missing, or is another; names it.
     """
-    mend = "run the consistency stage again"
-    choice = read_json(path, mend, CHOICE_SHAPE)
-    if choice["chosen"] not in MODELS:
-        names = " or ".join(MODELS)
-        raise InputError(f"{path}: chosen is {repr(choice['chosen'])[:80]}, expected {names}; {mend}")
-    return choice
+    return read_json(path, "run the consistency stage again", CHOICE_SHAPE)
 
 
 def choose(

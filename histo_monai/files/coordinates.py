@@ -67,8 +67,6 @@ def _dataset(path: Path, file: h5py.File) -> h5py.Dataset:
         raise InputError(
             f"{path}: {DATASET} has {num} patches; a slide has at most {MOST_PATCHES}; write it again"
         )
-    if coords.is_virtual or coords.external:
-        raise InputError(f"{path}: {DATASET} lies in another file; copy it into this one (h5repack)")
     chunk = coords.chunks or coords.shape
     num_bytes = math.prod(chunk) * coords.id.get_type().get_size()
     num_chunks = math.prod(-(-have // size) for have, size in zip(coords.shape, chunk, strict=True))

@@ -165,6 +165,7 @@ def checked_files(path: Path) -> tuple[Path, ...]:
     """`slide_files`; what is no readable file is refused before anything waits for a pipe or a device."""
     try:
         files = slide_files(path)
+        path.open("rb").close()
         size = path.stat().st_size
     except (FileNotFoundError, NotADirectoryError):
         raise SlideError(path, "no such file; check the path in the manifest") from None

@@ -88,9 +88,9 @@ REFUSED: dict[str, tuple[Write, str]] = {
     "a link to itself": (lambda file: file.__setitem__("coords", h5py.SoftLink("/coords")), "two columns"),
     "a link to a device": (
         lambda file: file.__setitem__("coords", h5py.ExternalLink("/dev/zero", "coords")),
-        "two columns",
+        "names other files",
     ),
-    "corners in a device": (of_size(3, external=[("/dev/zero", 0, 48)]), "lies in another file"),
+    "corners in a device": (of_size(3, external=[("/dev/zero", 0, 48)]), "names other files"),
     "2^29 rows that are not there": (of_size(2**29), "536870912 patches"),
     "2^50 rows that are not there": (of_size(2**50, chunks=(1024, 2)), "1125899906842624 patches"),
     "rows that were never written": (of_size(10), "never written"),
