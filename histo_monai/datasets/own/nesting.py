@@ -72,7 +72,7 @@ def _parts_inside(pairs: Sequence[tuple[Region, Region]]) -> Floats:
 
 def _signed_area(points_yx: Floats) -> float:
     y, x = (points_yx - points_yx[0]).T
-    return float(y @ np.roll(x, -1) - x @ np.roll(y, -1)) / 2
+    return float((y * np.roll(x, -1) - x * np.roll(y, -1)).sum()) / 2
 
 
 def _outline_around_holes(region: Region) -> Floats:
