@@ -27,8 +27,7 @@ from histo_monai.networks.task_model import TaskModel, describe_task_model
 from histo_monai.slides import SlideError
 from histo_monai.slides.annotations import read_geojson
 from histo_monai.storage import claim, file_sha256
-from histo_monai.storage.outputs import _SEAL
-from histo_monai.storage.seal import opened, sealed
+from histo_monai.storage.seal import RECORD_SEAL, opened, sealed
 from tests.folders import NewFolder
 from tests.slides.drawn_scn import Drawing
 
@@ -165,10 +164,10 @@ def test_a_map_that_does_not_state_its_bounds_is_made_again_where_the_slide_has_
     assert _map("a.tif", "c.scn") == 0
     for name in ("a", "c"):
         path = folder / f"maps/{name}.map.json"
-        about = opened(json.loads(path.read_text()), _SEAL)
+        about = opened(json.loads(path.read_text()), RECORD_SEAL)
         assert about is not None
         del about["made_from"]["bounds_yx"], about["bounds_yx"], about["origin"]
-        path.write_text(json.dumps(sealed(about, _SEAL)))
+        path.write_text(json.dumps(sealed(about, RECORD_SEAL)))
     assert _map("a.tif", "c.scn") == 0
     assert looked_at == ["a.tif", "c.scn", "c.scn"]
 
