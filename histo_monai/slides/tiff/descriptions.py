@@ -50,10 +50,10 @@ class _WithoutDoctype(ElementTree.TreeBuilder):
         raise ValueError("it has a <!DOCTYPE>")
 
 
-def _xml(text: str, root: str) -> ElementTree.Element | None:
+def parse_xml(text: str, root: str) -> ElementTree.Element | None:
     """The root element of a text that is XML of one kind, without its namespaces; None for any other."""
     text = text.strip("\0 \r\n\t\ufeff")
-    if not text.startswith("<") or root not in text[:4096]:
+    if not text.startswith("<") or root not in text:
         return None
     try:
         # As bytes: what the declaration says of the encoding was undone when the text was read.
@@ -82,7 +82,7 @@ def aperio_power(page: Page) -> float | None:
 
 def philips_mpp_yx(page: Page) -> tuple[float, float] | None:
     """The spacing that the XML of Philips states for level 0: its finest."""
-    root = _xml(page.description, "DataObject")
+    root = parse_xml(page.description, "DataObject")
     if root is None:
         return None
     slides = [one for one in root.iter("DataObject") if _attribute(one, "PIM_DP_IMAGE_TYPE") == "WSI"] or [
@@ -101,7 +101,7 @@ def philips_mpp_yx(page: Page) -> tuple[float, float] | None:
 
 def ome_images(pages: Sequence[Page]) -> list[OmeImage]:
     """The images of a file's OME-XML; none where its first page has none."""
-    root = _xml(pages[0].description, "OME") if pages else None
+    root = parse_xml(pages[0].description, "OME") if pages else None
     return [] if root is None else list(_ome_images(root))
 
 

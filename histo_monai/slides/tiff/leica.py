@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from xml.etree import ElementTree
 
+from histo_monai.slides.tiff.descriptions import parse_xml
 from histo_monai.slides.tiff.tables import Page
 
 NAMESPACE = "http://www.leica-microsystems.com/scn/2010/10/01"
-_IN = {"scn": NAMESPACE}
-_OBJECTIVE = "scn:scanSettings/scn:objectiveSettings/scn:objective"
+_OBJECTIVE = "scanSettings/objectiveSettings/objective"
+_LIGHT = "scanSettings/illuminationSettings/illuminationSource"
 
 
 def is_leica(pages: Sequence[Page]) -> bool:
@@ -22,17 +22,19 @@ def why_not_leica(pages: Sequence[Page]) -> str | None:
 
     OpenSlide needs a page of plane 0, and for brightfield images other than macros the name of the objective.
     """
-    try:
-        root = ElementTree.fromstring(pages[0].description.partition("\0")[0])
-    except (ElementTree.ParseError, ValueError):
+    description = pages[0].description.partition("\0")[0]
+    if "<!DOCTYPE" in description:
+        return "its description has a <!DOCTYPE>; export it again"
+    root = parse_xml(description, "scn")
+    if root is None:
         return None  # OpenSlide refuses it.
-    for number, image in enumerate(root.findall("scn:collection/scn:image", _IN), start=1):
-        planes = [page.get("z", "0") for page in image.findall("scn:pixels/scn:dimension", _IN)]
+    for number, image in enumerate(root.findall("collection/image"), start=1):
+        planes = [page.get("z", "0") for page in image.findall("pixels/dimension")]
         if "0" not in planes:
             return f"its description names no page of plane 0 for image {number}; export it again"
-        view = image.find("scn:view", _IN)
+        view = image.find("view")
         is_macro = view is not None and {view.get("offsetX"), view.get("offsetY")} == {"0"}
-        light = image.findtext("scn:scanSettings/scn:illuminationSettings/scn:illuminationSource", "", _IN)
-        if light == "brightfield" and not is_macro and not image.findtext(_OBJECTIVE, "", _IN):
+        light = image.findtext(_LIGHT, "")
+        if light == "brightfield" and not is_macro and not image.findtext(_OBJECTIVE, ""):
             return f"its description names no objective for image {number}; export it again"
     return None
