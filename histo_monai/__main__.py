@@ -37,7 +37,6 @@ STAGES = {
     "finetune": "train encoder and head on a fraction of the labels",
     "consistency": "train a student on labeled and unlabeled patches",
     "evaluate": "predict validation and test patches: metrics with intervals",
-    "crossfit": "train models without each fold of the training slides, to map these by",
     "heatmap": "map whole slides: scores, TIFF, overlays, GeoJSON",
     "aggregate": "from maps to slides: features, SVM, slide AUC, lesion FROC",
     "embed": "see whole slides with an encoder as it is: one vector for each patch of tissue",
@@ -70,7 +69,7 @@ _EXAMPLES = {
     "verify": "data/",
     "report": "--serve",
 }
-_WITH_STUDENT = ("consistency", "evaluate", "crossfit", "heatmap", "aggregate", "suggest")
+_WITH_STUDENT = ("consistency", "evaluate", "heatmap", "aggregate", "suggest")
 _WITH_SEED = ("finetune", "mil", *_WITH_STUDENT)
 _WITH_METHOD = ("pretrain", "embed", *_WITH_SEED)
 

@@ -41,6 +41,7 @@ ANSWERS = "answers.png"
 PAIRS = "pairs.png"
 PREDICTIONS = "predictions.csv"
 PLOTS = "plots"
+FOLDS = "folds"
 FOLDS_CSV = "folds.csv"
 MAPPED_CSV = "slides.csv"
 SCORES = "scores"
@@ -103,12 +104,12 @@ class Run(NamedTuple):
 
     @property
     def finetuned(self) -> Path:
-        """What `finetune` leaves: model, its description, metrics, curves, pictures."""
+        """What `finetune` leaves: model, its description, those of the folds, metrics, curves, pictures."""
         return DATA / "models" / self._replace(student="").name / FINETUNED
 
     @property
     def student_folder(self) -> Path:
-        """What `consistency` leaves: the student, choice, metrics, curves, pictures."""
+        """What `consistency` leaves: the student, those of the folds, choice, metrics, curves, pictures."""
         return DATA / "models" / self.name / STUDENT
 
     @property
@@ -127,9 +128,9 @@ class Run(NamedTuple):
         return DATA / "evaluation" / self.name
 
     @property
-    def folds(self) -> Path:
-        """What `crossfit` leaves: which slide is in which fold, and two models per fold."""
-        return DATA / "models" / self.name / "folds"
+    def folds(self) -> dict[str, Path]:
+        """Name of a model -> folder of its models without a fold of the patients each."""
+        return {FINETUNED: self.finetuned / FOLDS, STUDENT: self.student_folder / FOLDS}
 
     @property
     def heatmaps(self) -> Path:
@@ -153,7 +154,6 @@ class Run(NamedTuple):
             "finetune": self.finetuned,
             "consistency": self.student_folder,
             "evaluate": self.evaluation,
-            "crossfit": self.folds,
             "heatmap": self.heatmaps,
             "aggregate": self.diagnosis,
             "mil": self.mil,
@@ -176,9 +176,14 @@ def output_folder(stage: str, method: str = "", encoder: int = 0, student: str =
     return (of_all | Run(method, encoder, seed, student).folders)[stage]
 
 
-def fold_model(model: str, fold: int) -> str:
-    """Name of a model in `Run.folds`."""
-    return f"{model}-{fold}.safetensors"
+def fold_model(fold: int) -> str:
+    """Name of a model in a folder of `Run.folds`: without the patients of this fold."""
+    return f"without-{fold}.safetensors"
+
+
+def training_name(run: Run, fold: int | None = None) -> str:
+    """Name of a training of a run, for its events and its checkpoint: with all labels, or without those of a fold."""
+    return run.name if fold is None else f"{run.name}-without-{fold}"
 
 
 def tensorboard_folder(stage: str, name: str) -> Path:

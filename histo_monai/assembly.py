@@ -6,27 +6,35 @@ A stage reads an `Assembly`, trains (`finetuning`, `teaching`) or predicts with 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import ignite.distributed as idist
+import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 
 from histo_monai import artifacts
 from histo_monai.artifacts import Run
 from histo_monai.engines.events import Hyperparameters
+from histo_monai.engines.prediction import predict
 from histo_monai.engines.task import Task
 from histo_monai.environment import Environment, read_environment
+from histo_monai.evaluation.cross_validation import CrossValidated
 from histo_monai.loading.labeled import LabeledLoader, PatchReading
+from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.task_model import TaskModel, from_task_model
 from histo_monai.params import Params, load_params
 from histo_monai.params.sections import TrainingParams
+from histo_monai.randomness import generator
 from histo_monai.schedule import Schedule
 from histo_monai.settings.recipe import Recipe
+from histo_monai.tables.label_folds import LabelFolds, deal_folds, write_folds
 from histo_monai.tables.patches import read_patches
+from histo_monai.tables.predictions import predictions_table, write_predictions
 from histo_monai.tables.splits import drawn_by, labeled_rows
 from histo_monai.tables.tasks import split_rows, task_classes
 
@@ -36,16 +44,30 @@ class TrainingRows:
     """Rows of patches that a training uses.
 
     Attributes:
-        labeled: training patches whose labels are given.
+        labeled: training patches whose labels are given: the label budget.
         train: all training patches, the labeled ones among them; the labels of the others are not looked at.
         unlabeled: these, and those of unlabeled.csv where a training learns from them: what students are taught on.
-        validation: measured after each epoch.
+        validation: measured after each epoch; empty where all that labels select is selected inside the budget.
     """
 
     labeled: pd.DataFrame
     train: pd.DataFrame
     unlabeled: pd.DataFrame
     validation: pd.DataFrame
+
+    def without(self, folds: LabelFolds, fold: int) -> TrainingRows:
+        """All patients but those of a fold; validation patches are their labeled ones where there are no others.
+
+        Args:
+            folds: of the patients.
+            fold: that is held out.
+        """
+        held_out = self.labeled[folds.of(self.labeled) == fold].reset_index(drop=True)
+        labeled, train, unlabeled = (
+            table[folds.of(table) != fold].reset_index(drop=True)
+            for table in (self.labeled, self.train, self.unlabeled)
+        )
+        return TrainingRows(labeled, train, unlabeled, self.validation if len(self.validation) else held_out)
 
 
 @dataclass(frozen=True)
@@ -94,20 +116,18 @@ class Assembly:
         reading = PatchReading(params.patch_px, task.classes, environment.workers, task.device)
         return cls(params, environment, patches, task, reading)
 
-    def rows(self, seed: int, *, with_unlabeled: bool, without_slides: Collection[str] = ()) -> TrainingRows:
-        """What trainings of a seed use, all patches of some slides left out.
+    def rows(self, seed: int, *, with_unlabeled: bool) -> TrainingRows:
+        """What trainings of a seed use.
 
         Args:
             seed: of the run.
             with_unlabeled: whether data/index/unlabeled.csv is read.
-            without_slides: their ids.
 
         Raises:
             InputError: see `labeled_rows`; or the file cannot be used.
         """
-        tables = [drawn_by(self.patches, seed)]
-        tables += [read_patches(artifacts.UNLABELED_CSV)] if with_unlabeled else []
-        known, *more = (table[~table["slide_id"].isin(without_slides)] for table in tables)
+        known = drawn_by(self.patches, seed)
+        more = [read_patches(artifacts.UNLABELED_CSV)] if with_unlabeled else []
         train = split_rows(known, "train")
         return TrainingRows(
             labeled_rows(known, self.params.alpha),
@@ -115,6 +135,16 @@ class Assembly:
             pd.concat([train, *more], ignore_index=True),
             split_rows(known, "validation"),
         )
+
+    def folds(self, rows: TrainingRows, seed: int) -> LabelFolds:
+        """Folds of the patients for a cross-validation on the labels.
+
+        Args:
+            rows: of the run.
+            seed: of the run.
+        """
+        num = self.params.cross_validation.num_folds
+        return deal_folds(rows.train, rows.labeled, num, generator(seed, "label folds"))
 
     def labeled(self, seed: int) -> pd.DataFrame:
         """The training patches whose labels a seed's runs are given.
@@ -128,10 +158,17 @@ class Assembly:
         """Every row once, in batches for a pass without gradient."""
         return self.reading.in_order(rows, self.params.evaluate.batch_size)
 
-    def in_shares(self, rows: pd.DataFrame) -> LabeledLoader:
-        """The same for means over all processes of a training: each has a share of every batch."""
+    def validation(self, rows: pd.DataFrame) -> LabeledLoader | None:
+        """The same for means over all processes of a training: each has a share of every batch. None of no rows."""
+        if rows.empty:
+            return None
         of = {"rank": idist.get_rank(), "world_size": idist.get_world_size()}
         return self.reading.in_order(rows, self.params.evaluate.batch_size, **of)
+
+    def predictions(self, model: TaskModel, rows: pd.DataFrame) -> NDArray[np.float32]:
+        """What a model says of unaugmented patches, (n, K): probabilities of classes, or scores."""
+        predicted: NDArray[np.float32] = predict(model, self.task, self.in_order(rows).loader).numpy()
+        return predicted
 
     def load(self, path: Path) -> tuple[TaskModel, dict[str, Any]]:
         """A model of this task and its description.
@@ -164,6 +201,45 @@ class Assembly:
     def load_run(self, run: Run) -> dict[str, TaskModel]:
         """Fine-tuned model and student, by name."""
         return {name: self.load(path)[0] for name, path in run.models.items()}
+
+
+def write_fold_models(
+    folder: Path,
+    name: str,
+    folds: LabelFolds,
+    labeled: pd.DataFrame,
+    validated: CrossValidated[Any, Any] | None,
+    described: Sequence[Mapping[str, Any]],
+    classes: list[str] | None,
+) -> None:
+    """Write folds.csv, a model of each fold, and predictions.csv of the labeled patches by the model without each.
+
+    Args:
+        folder: not there yet.
+        name: of the model, as predictions.csv has it.
+        folds: of the patients.
+        labeled: rows of the label budget.
+        validated: None where nothing was cross-validated; folds.csv has no row then.
+        described: of each fold, for the JSON beside its model.
+        classes: names by number; None for scores.
+    """
+    folder.mkdir()
+    write_folds(folder / artifacts.FOLDS_CSV, folds if validated else LabelFolds({}))
+    if validated is None:
+        return
+    for fold, (model, about) in enumerate(zip(validated.models, described, strict=True)):
+        save_model(folder / artifacts.fold_model(fold), model.state_dict(), {**about, "without_fold": fold})
+    table = predictions_table(labeled.assign(split="validation"), {name: validated.predictions}, classes)
+    write_predictions(folder / artifacts.PREDICTIONS, [table])
+
+
+def label_counts(rows: TrainingRows) -> dict[str, int]:
+    """How many labels a training was given: to learn from, to select by, and both together."""
+    return {
+        "num_labeled": len(rows.labeled),
+        "num_validation": len(rows.validation),
+        "num_labels": len(rows.labeled) + len(rows.validation),
+    }
 
 
 def schedule_of(section: TrainingParams | Recipe) -> Schedule:

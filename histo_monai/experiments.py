@@ -132,7 +132,7 @@ def _add(experiments: Experiments, entry: Mapping[str, Any], name: str, seen: se
 
 SWEPT = ("alpha", "mu", "n_aug", "methods", "students", "seeds")
 """Params that curves are drawn against; experiments of a family differ in nothing else but `pretrain.seeds`."""
-_OF_SLIDES = ("whole_slides", "crossfit", "heatmap", "aggregate")
+_OF_SLIDES = ("whole_slides", "heatmap", "aggregate")
 """Params that no number of patches depends on."""
 
 

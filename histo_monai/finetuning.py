@@ -12,9 +12,11 @@ from histo_monai.assembly import Assembly, TrainingRows, schedule_of
 from histo_monai.engines.fit import Records
 from histo_monai.engines.last_layer.ends import choose_stages
 from histo_monai.engines.last_layer.probe import probe_head
+from histo_monai.engines.prediction import take_statistics
 from histo_monai.engines.supervised import FinetuneResult, Picture, Tuning, finetune
 from histo_monai.loading.labeled import LabeledLoader
 from histo_monai.loading.streams import for_statistics, shuffled
+from histo_monai.networks.encoder import Encoder
 from histo_monai.networks.task_model import TaskModel, describe_task_model, first_stages, from_encoder
 from histo_monai.params.sections import FinetuneRecipe, TrainingParams
 from histo_monai.randomness import derive_seed
@@ -24,17 +26,25 @@ _LOG = logging.getLogger(__name__)
 
 
 def finetune_encoder(
-    assembly: Assembly, encoder: Path, rows: TrainingRows, *, seed: int, picture: Picture, records: Records
+    assembly: Assembly,
+    encoder: Path,
+    rows: TrainingRows,
+    *,
+    seed: int,
+    picture: Picture,
+    records: Records,
+    selected: float | None = None,
 ) -> tuple[TaskModel, dict[str, Any], FinetuneResult]:
     """A pretrained encoder and rows with labels -> a model of the task, its description, and the course.
 
     Args:
         assembly: the experiment.
         encoder: encoder.safetensors of a pretraining.
-        rows: what is trained on, and what chooses the epoch.
+        rows: what is trained on, and what selects a candidate.
         seed: of everything random in it.
         picture: draws some validation patches.
         records: where traces are left.
+        selected: see `engines.supervised.finetune`.
 
     Raises:
         InputError: see `from_encoder`; or the loss is not finite.
@@ -55,13 +65,14 @@ def finetune_encoder(
             purpose="labeled",
             num_batches=schedule.steps_per_epoch,
         ),
-        assembly.in_shares(rows.validation),
+        assembly.validation(rows.validation),
         schedule=schedule,
         seed=seed,
         picture=picture,
         records=records,
         tuning=_tuning(section),
         statistics=statistics,
+        selected=selected,
     )
     params = assembly.params
     described = describe_task_model(
@@ -104,4 +115,32 @@ def _start(
 def _tuning(section: TrainingParams | FinetuneRecipe) -> Tuning:
     if not isinstance(section, FinetuneRecipe):
         return Tuning()
-    return Tuning(section.trunk_rate, section.plain_share, section.stain, section.decay)
+    return Tuning(section.trunk_rate, section.plain_share, section.stain, section.decay, section.start_shares)
+
+
+def frozen_encoder(assembly: Assembly, encoder: Path, rows: TrainingRows, *, seed: int) -> Encoder:
+    """A pretrained encoder with the batch statistics that fine-tuning starts from.
+
+    Args:
+        assembly: the experiment.
+        encoder: encoder.safetensors of a pretraining.
+        rows: those of the fine-tuning.
+        seed: that of the fine-tuning.
+
+    Raises:
+        InputError: see `from_encoder`.
+    """
+    section = assembly.params.finetune_section(assembly.task.kind)
+    size = assembly.params.evaluate.batch_size
+    statistics = for_statistics(assembly.reading, rows.train, section.batchnorm_patches, size, seed)
+    model, _ = from_encoder(encoder, assembly.task.num_outputs)
+    if statistics:
+        take_statistics(model, assembly.task, statistics)
+    return model.encoder
+
+
+def without_validation(section: TrainingParams | FinetuneRecipe) -> float:
+    """The candidate where the labels cannot be cross-validated: of a recipe the start, else the last epoch."""
+    if isinstance(section, FinetuneRecipe):
+        return section.start_shares[0] if len(section.start_shares) == 1 else 1.0
+    return float(section.epochs)

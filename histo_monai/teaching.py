@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import copy
 import logging
+from collections.abc import Sequence
 
+import pandas as pd
 import torch
 
 from histo_monai.assembly import Assembly, TrainingRows, schedule_of
 from histo_monai.engines.fit import Records
 from histo_monai.engines.last_layer.shares import adapt, shares_of
-from histo_monai.engines.students.neighbors import guesses_of_neighbors
+from histo_monai.engines.students.neighbors import Weighing, combine, see, weigh_by
 from histo_monai.engines.students.training import PairPicture, StudentResult, train_student
 from histo_monai.imports import stage_sha256
 from histo_monai.loading.labeled import HiddenLabels
 from histo_monai.loading.streams import for_statistics, two_streams
 from histo_monai.networks.task_model import TaskModel
+from histo_monai.params.sections import TrainingParams
 from histo_monai.semisupervised import METHODS
+from histo_monai.semisupervised.students.settings import StudentRecipe
 
 _LOG = logging.getLogger(__name__)
 
@@ -30,6 +34,8 @@ def teach_student(
     seed: int,
     picture: PairPicture,
     records: Records,
+    selected: float | None = None,
+    weighing: Weighing | None = None,
 ) -> StudentResult:
     """A fine-tuned model and unlabeled patches -> a student, in `model`.
 
@@ -41,6 +47,8 @@ def teach_student(
         seed: of everything random in it.
         picture: draws weak and strong pairs.
         records: where traces are left.
+        selected: see `train_student`.
+        weighing: of a patch and its neighbors in pseudo labels; None: validation patches decide.
 
     Raises:
         InputError: the loss is not finite.
@@ -54,11 +62,15 @@ def teach_student(
     )
     shares = shares_of(model, assembly.task, statistics) if statistics and section.keep_shares else None
     start = copy.deepcopy(model)
-    guesses = None
+    guesses: torch.Tensor | None = None
     if settings.asks_neighbors:
         if statistics is not None:
             adapt(model, assembly.task, statistics, shares)
-        guesses = _guesses(assembly, model, rows)
+        weighing = weighing or weigh_neighbors(assembly, [(model, rows.validation)])
+        size = params.evaluate.batch_size
+        guesses = combine(
+            see(model, assembly.task, assembly.reading, rows.unlabeled, size), weighing, assembly.task.classes
+        )
     method = METHODS[student](
         model=model,
         objective=assembly.task.objective,
@@ -82,7 +94,7 @@ def teach_student(
         assembly.task,
         labeled,
         unlabeled,
-        assembly.in_shares(rows.validation),
+        assembly.validation(rows.validation),
         hidden=HiddenLabels.of(rows.unlabeled, rows.labeled, assembly.task.classes),
         guesses=guesses,
         schedule=schedule,
@@ -93,17 +105,26 @@ def teach_student(
         shares=shares,
         start=start,
         start_shares=section.start_shares,
+        selected=selected,
     )
 
 
-def _guesses(assembly: Assembly, model: TaskModel, rows: TrainingRows) -> torch.Tensor:
-    """Of the unlabeled patches, see `engines.students.neighbors`."""
-    size = assembly.params.evaluate.batch_size
-    guesses, weighing = guesses_of_neighbors(
-        model, assembly.task, assembly.reading, rows.unlabeled, rows.validation, size
-    )
-    _LOG.info("of a guess the patch itself counts %g, its neighbors %g", *weighing)
-    return guesses
+def weigh_neighbors(assembly: Assembly, looks: Sequence[tuple[TaskModel, pd.DataFrame]]) -> Weighing:
+    """How much a patch and its neighbors count in pseudo labels, see `engines.students.neighbors.weigh_by`."""
+    weighing = weigh_by(looks, assembly.task, assembly.reading, assembly.params.evaluate.batch_size)
+    _LOG.info("pseudo-label weights: self=%g neighbors=%g", *weighing)
+    return weighing
+
+
+def asks_neighbors(assembly: Assembly, student: str) -> bool:
+    """Whether a method's pseudo labels are those of a patch and its neighbors."""
+    asks: bool = assembly.params.consistency.methods[student].asks_neighbors
+    return asks
+
+
+def without_validation(section: TrainingParams | StudentRecipe) -> float:
+    """The candidate where the labels cannot be cross-validated: the model that the student would start from."""
+    return section.start_shares[0] if len(section.start_shares) == 1 else 1.0
 
 
 def student_code(stage: str, student: str) -> str:

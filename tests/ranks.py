@@ -26,7 +26,7 @@ _ROOMS = (
         "pretext.moco.method",
         "pretext.rsp.method",
     ),
-    *("pretext.vae.method", "stages.consistency", "stages.crossfit", "stages.heatmap", "stages.pretrain"),
+    *("pretext.vae.method", "stages.consistency", "stages.heatmap", "stages.pretrain"),
 )
 
 

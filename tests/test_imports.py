@@ -18,7 +18,7 @@ from histo_monai.commands.init import TEMPLATE
 from histo_monai.imports import COMMAND_LINE, imported_files, modules_sha256, stage_module, stage_sha256
 from histo_monai.reports.site.vendor import HERE, NAME
 
-TRAININGS = ("pretrain", "finetune", "consistency", "crossfit")
+TRAININGS = ("pretrain", "finetune", "consistency")
 Reached = Callable[..., list[str]]
 
 

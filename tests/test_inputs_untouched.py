@@ -131,10 +131,7 @@ def test_no_stage_and_no_command_changes_an_input(project: Path, monkeypatch: py
         ["index"],
         ["check"],
         ["pretrain", *METHOD],
-        *(
-            [stage, *RUN]
-            for stage in ("finetune", "consistency", "evaluate", "crossfit", "heatmap", "aggregate")
-        ),
+        *([stage, *RUN] for stage in ("finetune", "consistency", "evaluate", "heatmap", "aggregate")),
         ["embed", *METHOD],
         ["mil", *RUN],
         ["compare"],

@@ -205,9 +205,7 @@ def test_an_unknown_method_and_a_missing_index_are_one_line(
     )
 
 
-@pytest.mark.parametrize(
-    "stage", ["finetune", "consistency", "evaluate", "crossfit", "heatmap", "aggregate", "suggest"]
-)
+@pytest.mark.parametrize("stage", ["finetune", "consistency", "evaluate", "heatmap", "aggregate", "suggest"])
 @pytest.mark.parametrize("seed", ["7", "-1", str(10**20)])
 def test_a_seed_that_params_do_not_ask_for_is_one_line_and_writes_nothing(
     stage: str, seed: str, project: Callable[..., Path], capfd: pytest.CaptureFixture[str]

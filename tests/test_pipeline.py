@@ -86,7 +86,7 @@ def test_stages_depend_on_nothing_but_data_and_the_digests_of_code_that_are_writ
             assert (tmp_path / path).exists(), path
 
 
-@pytest.mark.parametrize("stage", ["pretrain", "finetune", "consistency", "crossfit"])
+@pytest.mark.parametrize("stage", ["pretrain", "finetune", "consistency"])
 def test_an_unfinished_training_is_known_by_the_params_of_its_stage(stage: str, pipeline: Any) -> None:
     module = importlib.import_module(f"histo_monai.stages.{stage}")
     assert list(module.PARAM_NAMES) == pipeline[stage]["params"]
@@ -113,7 +113,6 @@ def test_params_of_a_stage_exist(stage: str, pipeline: Any, root: Path) -> None:
 def test_alpha_mu_and_n_aug_reach_neither_index_nor_pretrain(stage: str, pipeline: Any) -> None:
     used = set(pipeline[stage].get("params", ())) & {"alpha", "mu", "n_aug", "students", "seeds"}
     expected = {"finetune": {"alpha"}, "consistency": {"alpha", "mu", "n_aug"}, "evaluate": {"alpha"}}
-    expected["crossfit"] = expected["consistency"]
     expected["check"] = {"alpha", "students", "seeds"}  # it reads no slide but for a look
     expected["compare"] = {"alpha", "mu", "n_aug", "students", "seeds"}
     expected["report"] = {"students", "seeds"}

@@ -21,7 +21,7 @@ DATASET, METHOD, STUDENT = "camelyon16", "rsp_moco", "neighbors"
 FIRST = 10
 """Number of the first cohort; params.yaml was chosen on others."""
 NUM_COHORTS = 2
-STAGES = ("crossfit", "heatmap", "aggregate", "embed", "mil")
+STAGES = ("heatmap", "aggregate", "embed", "mil")
 SMALL: dict[str, Any] = {
     "patch_px": 128,
     "phantom.num_slides": 16,
@@ -123,7 +123,7 @@ def run_stage(place: Path, stage: str) -> None:
     of = ["--method", METHOD]
     if stage != "embed":
         of += ["--seed", str(seed_of(FIRST, 0))]
-    if stage in ("crossfit", "heatmap", "aggregate"):
+    if stage in ("heatmap", "aggregate"):
         of += ["--student", STUDENT]
     with (place / "log").open("ab") as log:
         command = [sys.executable, "-m", "histo_monai", stage, *of]

@@ -58,10 +58,8 @@ def estimate(params: Params) -> tuple[int, str]:
         slides = _num_rows(artifacts.WHOLE_SLIDES_CSV)
     triples = itertools.product(params.methods, params.pretrain.seeds, params.students)
     num_mapped = sum(itertools.starmap(params.is_mapped_by, triples)) * len(params.seeds)
-    num_models = (
-        len(params.methods) * len(params.pretrain.seeds)
-        + 2 * num_runs
-        + 2 * params.crossfit.num_folds * num_mapped
+    num_models = len(params.methods) * len(params.pretrain.seeds) + 2 * num_runs * (
+        1 + params.cross_validation.num_folds
     )
     maps = num_mapped * 2 * slides * MAP_BYTES
     models = num_models * MODEL_BYTES

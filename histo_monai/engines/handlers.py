@@ -156,7 +156,8 @@ def attach_progress(trainer: Engine, evaluator: Engine) -> None:
         epoch, epochs = trainer.state.epoch, trainer.state.max_epochs
         before = int(began["epoch"])
         times = gone_and_left(time.monotonic() - began["at"], epoch - before, epochs - before)
-        say(f"epoch {epoch}/{epochs}: train {measures(trainer)}; validation {measures(evaluator)}; {times}")
+        held_out = f"validation {measures(evaluator)}; " if evaluator.state.metrics else ""
+        say(f"epoch {epoch}/{epochs}: train {measures(trainer)}; {held_out}{times}")
 
     trainer.add_event_handler(Events.EPOCH_STARTED, begin)
     trainer.add_event_handler(Events.EPOCH_COMPLETED, report)

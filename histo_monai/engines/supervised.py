@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +17,7 @@ from histo_monai.engines.device import in_memory_order, precision, to_device
 from histo_monai.engines.fit import Records, fit
 from histo_monai.engines.graphs import EncoderGraphs
 from histo_monai.engines.handlers import AverageFollows, BestState, ScheduledRates
+from histo_monai.engines.interpolation import Candidates, Interpolation, Measures
 from histo_monai.engines.means import attach_means
 from histo_monai.engines.prediction import build_evaluator, predict, take_statistics
 from histo_monai.engines.task import Task
@@ -35,43 +38,55 @@ Picture = Callable[[np.ndarray, np.ndarray, Sequence[float]], np.ndarray]
 
 @dataclass(frozen=True)
 class Tuning:
-    """How the parts of a model are fine-tuned; as it stands, the paper's way: all alike, and the best epoch is kept.
+    """How the parts of a model are fine-tuned; by default as in Srinidhi 2022: all alike, the best epoch is selected.
 
     Attributes:
         trunk_rate: learning rate of the trunk, in parts of the head's.
         plain_share: views that are not augmented, 0..1.
         stain: of the others, see `SupervisedAugmentation`.
-        decay: of the average of weights, which is kept after the last epoch; None: the epoch of the best validation is.
+        decay: of the average of weights, which predicts after the last epoch; None: the best epoch predicts.
+        start_shares: with an average, weights of the start in the model, 0..1, to select from; see `Interpolation`.
     """
 
     trunk_rate: float = 1.0
     plain_share: float = 0.0
     stain: float = 0.0
     decay: float | None = None
+    start_shares: tuple[float, ...] = (0.0,)
 
 
 @dataclass(frozen=True)
 class FinetuneResult:
-    """What a fine-tuning leaves; the model that was handed over holds the weights that were kept.
+    """What a fine-tuning leaves; the model that was handed over holds the selected weights.
 
     Attributes:
         curves: one row per epoch: epoch, lr, train_loss, ..., validation_loss, ...
-        best_epoch: whose weights were kept.
-        validation: means over the validation patches, with the weights kept.
-        picture: some validation patches with the answers of the kept model, (H, W, 3) uint8.
+        candidates: epochs, or weights of the start, with their means over the validation patches; empty without any.
+        selected: of the candidates.
+        best_epoch: that the weights are of, or were averaged up to; 0 where no step was taken.
+        picture: some validation patches, or labeled ones where there are none, with the model's answers,
+            (H, W, 3) uint8.
+        line: to move the model to another weight of the start; None where epochs are the candidates.
     """
 
     curves: list[dict[str, float]]
+    candidates: Candidates
+    selected: float
     best_epoch: int
-    validation: dict[str, float]
     picture: np.ndarray
+    line: Interpolation | None
+
+    @property
+    def validation(self) -> Measures:
+        """Means over the validation patches with the selected weights; empty without any."""
+        return self.candidates.get(self.selected, {})
 
 
 def finetune(
     model: TaskModel,
     task: Task,
     labeled: LabeledLoader,
-    validation: LabeledLoader,
+    validation: LabeledLoader | None,
     *,
     schedule: Schedule,
     seed: int,
@@ -79,43 +94,54 @@ def finetune(
     records: Records,
     tuning: Tuning = Tuning(),
     statistics: LabeledLoader | None = None,
+    selected: float | None = None,
 ) -> FinetuneResult:
-    """Train all layers; leave the weights of the best validation (`Objective.rank`), or their average, in `model`.
+    """Train all layers; leave the selected weights in `model`.
 
-    Precision and order of memory: see `engines.device`. Runs in each process of `ignite.distributed`, see
-    `networks.shared_rows`: their number does not change the training.
+    The candidates are the epochs, ranked by `Objective.rank`; or, with an average of weights, the points of
+    `Tuning.start_shares`, ranked by the loss. Precision and order of memory: see `engines.device`. Runs in each process
+    of `ignite.distributed`, see `networks.shared_rows`: their number does not change the training.
 
     Args:
         model: moved to the task's device.
         task: loss, measures and the rule of selection.
         labeled: what is trained on, shuffled.
-        validation: in a fixed order.
+        validation: in a fixed order; selects. None: `selected` is given, or there is one candidate.
         schedule: see `Schedule`.
         seed: of the augmentation.
         picture: draws some validation patches for TensorBoard.
         records: where traces are left.
         tuning: see `Tuning`.
-        statistics: what the model that is kept takes the statistics of its batch-norms from, see `take_statistics`;
+        statistics: what the selected model takes the statistics of its batch-norms from, see `take_statistics`;
             None: those of training stay.
+        selected: the candidate, where it is known beforehand. No step is taken that it does not need.
 
     Raises:
         ArithmeticError: the loss is not finite.
+        ValueError: nothing selects one of several weights of the start.
     """
+    is_averaged = tuning.decay is not None
+    points = tuning.start_shares if selected is None else (selected,)
+    if is_averaged and validation is None and len(points) > 1:
+        raise ValueError(f"no validation patch selects one of start_shares {points}")
+    if selected is not None:
+        schedule = _shortened(schedule, selected, is_averaged)
+    start = copy.deepcopy(model) if is_averaged else None
     average = None if tuning.decay is None else StudentAndAverage(model, tuning.decay)
     network: nn.Module = average or model
     student = average.student if average else model
     to_device(network, task.device)
     shared = SharedRows(network, task.device)
     optimizer = schedule.build_optimizer(student.parameter_groups(schedule.lr, tuning.trunk_rate))
-    step = _Step(student, task, labeled.targets, optimizer, seed, tuning, shared)
-    trainer = Engine(step)
+    trainer = Engine(_Step(student, task, labeled.targets, optimizer, seed, tuning, shared))
     attach_means(trainer, task.objective.MEASURES)
     ScheduledRates(optimizer, schedule).attach(trainer)
     if average:
         AverageFollows(average).attach(trainer)
-    evaluator = build_evaluator(lambda views: model.eval()(views), task, validation.targets)
-    best = None if average else BestState(model)
-    shown, targets = validation.some(NUM_SHOWN)
+    measured = validation or labeled
+    evaluator = build_evaluator(lambda views: model.eval()(views), task, measured.targets)
+    best = None if average or validation is None else BestState(model)
+    shown, targets = measured.some(NUM_SHOWN)
 
     def draw() -> np.ndarray:
         predictions = predict(model, task, [(shown, None)])
@@ -124,8 +150,8 @@ def finetune(
     curves = fit(
         trainer,
         evaluator,
-        labeled.loader,
-        validation.loader,
+        labeled.loader if schedule.epochs else None,
+        validation.loader if validation else None,
         epochs=schedule.epochs,
         optimizer=optimizer,
         parts={"network": network, "optimizer": optimizer},
@@ -135,13 +161,45 @@ def finetune(
         images_per_step=labeled.batch_size // idist.get_world_size(),
         records=records,
     )
-    if statistics:
-        with shared.divided():
-            take_statistics(model, task, statistics)
-    evaluator.run(validation.loader)
     model.requires_grad_(True)  # the average had none
-    kept = best.epoch if best else schedule.epochs
-    return FinetuneResult(curves, kept, dict(evaluator.state.metrics), draw())
+    if start is None:
+        epoch = best.epoch if best else schedule.epochs
+        candidates = epoch_candidates(curves) if validation else {}
+        return FinetuneResult(curves, candidates, float(epoch), epoch, draw(), None)
+
+    def finish() -> None:
+        if statistics:
+            with shared.divided():
+                take_statistics(model, task, statistics)
+
+    def measure() -> Measures:
+        evaluator.run(validation.loader if validation else None)
+        return dict(evaluator.state.metrics)
+
+    line = Interpolation(model, start, finish)
+    if validation is None:
+        line.move(points[0])
+        return FinetuneResult(curves, {}, points[0], schedule.epochs, draw(), line)
+    candidates = line.select(points, measure)
+    return FinetuneResult(curves, candidates, line.start_weight, schedule.epochs, draw(), line)
+
+
+def epoch_candidates(curves: Sequence[dict[str, float]]) -> dict[float, Measures]:
+    """Epoch -> its means over the validation patches, from the rows of curves."""
+    prefix = "validation_"
+    return {
+        row["epoch"]: {
+            name.removeprefix(prefix): value for name, value in row.items() if name.startswith(prefix)
+        }
+        for row in curves
+    }
+
+
+def _shortened(schedule: Schedule, selected: float, is_averaged: bool) -> Schedule:
+    """The schedule up to the selected epoch; of no epoch where the start itself is selected."""
+    if is_averaged:
+        return dataclasses.replace(schedule, epochs=0) if selected == 1 else schedule
+    return dataclasses.replace(schedule, epochs=int(selected))
 
 
 class _Step:

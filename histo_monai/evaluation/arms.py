@@ -38,18 +38,20 @@ def predict_arms(
     groups: np.ndarray,
     loaders: Mapping[str, LabeledLoader],
     networks: Mapping[str, Predictions],
+    depth: str = "",
 ) -> Arms:
-    """Let every arm learn from the labels that the network has learned from, and predict every split.
+    """Let every baseline learn from the labels that the network has learned from, and predict every split.
 
-    No arm looks at validation patches: their labels are labels too.
+    No baseline looks at validation patches: their labels are labels too.
 
     Args:
-        encoder: as its pretraining left it.
+        encoder: as its pretraining left it, or with the batch statistics that fine-tuning starts from.
         task: what is predicted.
         labeled: the training patches whose labels are given, in order.
         groups: patient or slide of each of them; Shape (n,).
         loaders: by split, in the order of its table.
         networks: by split, what the student predicts among others.
+        depth: where the fine-tuned encoder ends, a name of `end_features`; empty: the labels choose.
 
     Raises:
         InputError: the encoder gives NaN.
@@ -57,7 +59,7 @@ def predict_arms(
     targets = labeled.targets.numpy()
     num_classes = task.num_classes
     ends = end_features(encoder, task, labeled.loader)
-    end = choose_end(ends, targets, groups, num_classes).model.candidate.features
+    end = depth or choose_end(ends, targets, groups, num_classes).model.candidate.features
     features: Features = {**color_features(labeled.loader), end: ends[end]}
     chosen = {
         arm: choose_model(

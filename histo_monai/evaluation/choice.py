@@ -1,4 +1,4 @@
-"""Do no harm: the student replaces the fine-tuned model only where validation shows that it is better."""
+"""Do no harm: the student replaces the fine-tuned model only where held-out labels show that it is better."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from torch import nn
+import torch
+from numpy.typing import NDArray
 
 from histo_monai.comparison.paired import mean_difference
-from histo_monai.engines.prediction import predict
 from histo_monai.engines.task import Task
-from histo_monai.loading.labeled import LabeledLoader
 from histo_monai.metrics import Estimate
 from histo_monai.roles import FINETUNED, MODELS, STUDENT
 from histo_monai.storage import read_json
 from histo_monai.storage.shapes import Rule
-from histo_monai.tables.tasks import dependence_groups
+from histo_monai.tables.tasks import dependence_groups, task_targets
 
 
 @dataclass(frozen=True)
@@ -27,16 +26,20 @@ class Choice:
     Attributes:
         chosen: "student" if the interval of the difference lies above zero, else "finetuned".
         measure: what was compared, larger is better: accuracy, or the negative squared error.
-        difference: student minus fine-tuned, mean over the validation patches; over patients or slides, by the rule of
-            `compare` (`mean_difference`).
+        difference: student minus fine-tuned, mean over the held-out patches; over patients or slides, by the rule of
+            `compare` (`mean_difference`). None where no label was held out.
+        why: of a choice without a difference, in a line.
     """
 
     chosen: str
     measure: str
-    difference: Estimate
+    difference: Estimate | None
+    why: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
+        if self.difference is None:
+            return {"chosen": self.chosen, "why": self.why}
         return {"chosen": self.chosen, "measure": self.measure, "difference": self.difference.as_dict()}
 
 
@@ -44,6 +47,7 @@ CHOICE_SHAPE = {
     "chosen": Rule(" or ".join(MODELS), lambda value: value in MODELS),
     "measure?": str,
     "difference?": {"value": float, "low?": (float, None), "high?": (float, None)},
+    "why?": str,
     "start_share?": float,
 }
 
@@ -58,29 +62,29 @@ def read_choice(path: Path) -> dict[str, Any]:
 
 
 def choose(
-    finetuned: nn.Module,
-    student: nn.Module,
+    finetuned: NDArray,
+    student: NDArray,
     task: Task,
     rows: pd.DataFrame,
-    validation: LabeledLoader,
     *,
     seed: int,
 ) -> Choice:
-    """Compare two models on the same validation patches by a paired interval.
+    """Compare two models on the same held-out patches by a paired interval.
 
-    The fine-tuned model was selected on these patches and the student was not, so the comparison leans to the former.
+    The same labels selected the weights of both models. The student has the fine-tuned model among its candidates, so
+    the comparison leans towards the student, by what the selection gains on few labels by chance.
 
     Args:
-        finetuned: patches -> outputs.
-        student: the same.
+        finetuned: predictions of the fine-tuned model, (n, K).
+        student: those of the student.
         task: what is predicted.
-        rows: the validation patches.
-        validation: their loader.
+        rows: the patches.
         seed: of the bootstrap.
     """
+    targets = task_targets(rows, task.classes)
     goodness = [
-        task.objective.right(predict(model, task, validation.loader), validation.targets).double().numpy()
-        for model in (finetuned, student)
+        task.objective.right(torch.from_numpy(predictions), targets).double().numpy()
+        for predictions in (finetuned, student)
     ]
     difference = mean_difference(goodness[1], goodness[0], dependence_groups(rows), seed=seed)
     chosen = STUDENT if difference.low > 0 else FINETUNED

@@ -11,10 +11,11 @@ from histo_monai.errors import InputError
 from histo_monai.mapping.blocks import whole_stride
 from histo_monai.randomness import generator
 from histo_monai.slides import choose_level
-from histo_monai.tables.folds import assign_folds, slides_to_fold, why_no_diagnosis
+from histo_monai.tables.folds import slides_to_fold, why_no_diagnosis
+from histo_monai.tables.label_folds import deal_folds
 from histo_monai.tables.manifests import first_five
 from histo_monai.tables.splits import drawn_by, labeled_rows
-from histo_monai.tables.tasks import training_mpp
+from histo_monai.tables.tasks import split_rows, training_mpp
 
 NO_MAPS = "or map no slides (whole_slides.methods: [])"
 
@@ -182,34 +183,16 @@ def slides_too_coarse(
 
 
 def _folds(table: pd.DataFrame, whole_slides: pd.DataFrame, ahead: Ahead, maps: MapsAhead) -> list[str]:
-    """A slide that is trained on is mapped by a model without its fold: that must have something to learn from."""
-    slides = slides_to_fold(whole_slides, table, maps.label)
-    if slides.empty:
+    """Slides that are trained on are diagnosed by models without their fold: the labels must be in two folds."""
+    if slides_to_fold(whole_slides, table, maps.label).empty:
         return []
     for seed in ahead.seeds:
-        try:
-            folds = assign_folds(slides, maps.num_folds, generator(seed, "folds"))
-        except InputError as error:
-            return [f"{error}, {NO_MAPS}"]
         drawn = drawn_by(table, seed)
-        for _, held_out in slides.groupby(folds)["slide_id"]:
-            why = _nothing_left(drawn, set(held_out), ahead.alpha)
-            if why:
-                return [
-                    f"training slides are diagnosed by models without one of {maps.num_folds} folds of them; without "
-                    f"{first_five(sorted(held_out))} {why}: label more slides, raise alpha, {NO_MAPS}"
-                ]
+        train, labeled = split_rows(drawn, "train"), labeled_rows(drawn, ahead.alpha)
+        folds = deal_folds(train, labeled, maps.num_folds, generator(seed, "label folds"))
+        if folds.why_none:
+            return [
+                "training slides are diagnosed by models that have not learned from them, but "
+                f"{folds.why_none}: label patches of more patients, raise alpha, {NO_MAPS}"
+            ]
     return []
-
-
-def _nothing_left(table: pd.DataFrame, held_out: set[str], alpha: float) -> str:
-    train = table[table["split"] == "train"]
-    kept = train[~train["slide_id"].isin(held_out)]
-    lacking = sorted(set(train["label"]) - set(kept["label"]))
-    if lacking:
-        return f"no patch of class {lacking[0]!r} is left"
-    try:
-        labeled_rows(kept, alpha)
-    except InputError as error:
-        return str(error)
-    return ""

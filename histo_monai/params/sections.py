@@ -14,7 +14,6 @@ from histo_monai.mil.settings import MilSettings
 from histo_monai.networks.settings import EncoderSettings
 from histo_monai.params.slide_sections import (
     AggregateParams,
-    CrossfitParams,
     EmbedParams,
     HeatmapParams,
 )
@@ -105,6 +104,13 @@ def _trainings() -> SectionsOf:
 
 
 @dataclass(frozen=True)
+class CrossValidationParams:
+    """Cross-validation on the labels, patients apart: into how many folds these are dealt, at most."""
+
+    num_folds: Annotated[int, Range(2)]
+
+
+@dataclass(frozen=True)
 class FinetuneRecipe(Recipe):
     """As `Recipe`, of models that start from a pretrained encoder.
 
@@ -112,10 +118,12 @@ class FinetuneRecipe(Recipe):
         choose_stages: whether cross-validation on the labels chooses how much of the encoder is kept, see
             `choose_stages`; where not, and where the encoder has no stages to end after, it is all of it.
         probe: whether the head's last layer starts as a linear model of the labels, see `probe_head`.
+        start_shares: as in `TeachingRecipe`; the start is the encoder with its head before the first step.
     """
 
     choose_stages: bool
     probe: bool
+    start_shares: Annotated[tuple[Fraction, ...], Unique()]
 
 
 @dataclass(frozen=True)
@@ -211,7 +219,7 @@ class Params:
     finetune: FinetuneParams
     consistency: ConsistencyParams
     evaluate: EvaluateParams
-    crossfit: CrossfitParams
+    cross_validation: CrossValidationParams
     heatmap: HeatmapParams
     aggregate: AggregateParams
     embed: EmbedParams

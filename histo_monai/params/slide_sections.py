@@ -20,13 +20,6 @@ from histo_monai.settings.rules import (
 
 
 @dataclass(frozen=True)
-class CrossfitParams:
-    """Out-of-fold models: into how many parts the training slides are split."""
-
-    num_folds: Annotated[int, Range(2)]
-
-
-@dataclass(frozen=True)
 class DetectionParams:
     """Detections are maxima of the map, smoothed by a Gaussian of `smoothing_um`: least value, least distance, µm."""
 

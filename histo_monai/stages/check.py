@@ -101,7 +101,7 @@ def _ahead(params: Params, num_unlabeled: int) -> Ahead:
     seeds = {Run("", encoder, seed).derived_seed: None for encoder, seed in params.repeats}
     maps = None
     if section is not None and all(mapping):
-        where, folds = f"heatmap.{params.dataset}", params.crossfit.num_folds
+        where, folds = f"heatmap.{params.dataset}", params.cross_validation.num_folds
         maps = MapsAhead(where, section.positive, section.stride_um, folds)
     teaches = any(student != CONTROL for student in params.students)
     ignore = tuple(name for name in params.methods if params.pretrain.methods[name].ignores_stains)

@@ -4,24 +4,38 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import ignite.distributed as idist
+import numpy as np
 import torch
 from matplotlib import image
 
 from histo_monai import artifacts
 from histo_monai.artifacts import Run
-from histo_monai.assembly import Assembly, validation_metrics
+from histo_monai.assembly import (
+    Assembly,
+    TrainingRows,
+    label_counts,
+    validation_metrics,
+    write_fold_models,
+)
 from histo_monai.engines.events import write_end
 from histo_monai.engines.fit import Records
 from histo_monai.engines.ranks import run_in_ranks
 from histo_monai.engines.resume import fingerprint
+from histo_monai.engines.students.neighbors import Weighing
 from histo_monai.engines.students.training import StudentResult
 from histo_monai.environment import read_environment
-from histo_monai.evaluation.choice import choose
+from histo_monai.evaluation.choice import Choice, choose
+from histo_monai.evaluation.cross_validation import CrossValidated, cross_validate
 from histo_monai.idle import NO_PATCHES, has_patches, leave_empty
 from histo_monai.networks.checkpoint import save_model
+from histo_monai.networks.task_model import TaskModel
 from histo_monai.params import Params, load_params
 from histo_monai.params.selection import selected
 from histo_monai.pictures.predictions import weak_and_strong
@@ -29,7 +43,15 @@ from histo_monai.provenance import made_from, without_ids, write_metrics
 from histo_monai.randomness import derive_seed
 from histo_monai.roles import FINETUNED, STUDENT
 from histo_monai.storage import whole_folder, write_json
-from histo_monai.teaching import student_code, teach_student
+from histo_monai.tables.label_folds import LabelFolds, read_folds
+from histo_monai.tables.predictions import read_predictions
+from histo_monai.teaching import (
+    asks_neighbors,
+    student_code,
+    teach_student,
+    weigh_neighbors,
+    without_validation,
+)
 
 _LOG = logging.getLogger(__name__)
 
@@ -39,6 +61,8 @@ PARAM_NAMES = (
     "mu",
     "n_aug",
     "patch_px",
+    "cross_validation",
+    "whole_slides",
     "consistency.recipe",
     "consistency.strong",
     "consistency.methods.${item.student}",
@@ -50,80 +74,183 @@ _FILES = (artifacts.MODEL, artifacts.CHOICE, artifacts.CURVES, artifacts.PAIRS)
 
 
 def run(method: str, encoder: int, student: str, seed: int) -> None:
-    """Write data/models/<run>/student: model, choice, metrics, summary, curves.csv, pairs.png.
+    """Write data/models/<run>/student: model, folds/, choice, metrics, summary, curves.csv, pairs.png.
 
-    Empty where no patch is labeled.
+    Without separate validation patches the labels select by cross-validation, in the folds of the fine-tuning: each
+    student starts from the model of its fold. Empty where no patch is labeled.
     """
     of_run = Run(method, encoder, seed, student)
     params = load_params(artifacts.PARAMS)
     if not has_patches():
-        leave_empty(of_run.student_folder, params, NO_PATCHES, files=_FILES)
+        leave_empty(of_run.student_folder, params, NO_PATCHES, files=_FILES, folders=(artifacts.FOLDS,))
         return
     run_in_ranks(_train, of_run, params, **read_environment().in_ranks)
 
 
+@dataclass(frozen=True)
+class _Stage:
+    """One run in one process.
+
+    Attributes:
+        run: which.
+        assembly: of the experiment.
+        rows: what it learns from.
+        folds: of the patients, as the fine-tuning dealt them.
+        read: files that it is made from.
+        decided_by: plain values that decide the result.
+    """
+
+    run: Run
+    assembly: Assembly
+    rows: TrainingRows
+    folds: LabelFolds
+    read: list[Path]
+    decided_by: list[Any]
+
+    @property
+    def seed(self) -> int:
+        return derive_seed(self.run.derived_seed, "consistency")
+
+    def events(self, fold: int | None = None) -> Path:
+        """Folder of TensorBoard's files."""
+        return artifacts.tensorboard_folder("consistency", artifacts.training_name(self.run, fold))
+
+    def checkpoint(self, fold: int | None = None) -> Path:
+        """State of an unfinished training."""
+        return artifacts.checkpoint_path(f"consistency-{artifacts.training_name(self.run, fold)}")
+
+    def start(self, fold: int | None = None) -> tuple[TaskModel, dict[str, Any]]:
+        """The fine-tuned model, or the one of a fold, and its description."""
+        return self.assembly.load(_start_path(self.run, fold))
+
+    def train(
+        self, weighing: Weighing | None, fold: int | None = None, candidate: float | None = None
+    ) -> tuple[TaskModel, dict[str, Any], StudentResult]:
+        """Teach with all labels, or without those of a fold."""
+        model, description = self.start(fold)
+        key = [*self.decided_by, fold, candidate, weighing]
+        result = teach_student(
+            self.assembly,
+            self.run.student,
+            model,
+            self.rows if fold is None else self.rows.without(self.folds, fold),
+            seed=self.seed if fold is None else derive_seed(self.seed, "fold", fold),
+            picture=partial(weak_and_strong, classes=self.assembly.task.classes),
+            records=Records(
+                self.events(fold),
+                self.checkpoint(fold),
+                fingerprint(key, self.read, student_code("consistency", self.run.student)),
+            ),
+            selected=candidate,
+            weighing=weighing,
+        )
+        return model, description, result
+
+    def weigh(self) -> Weighing | None:
+        """How much neighbors count, by the labels that the models of the folds have not learned from."""
+        if not asks_neighbors(self.assembly, self.run.student) or len(self.rows.validation):
+            return None
+        held_out = [self.rows.without(self.folds, fold).validation for fold in range(self.folds.num)]
+        return weigh_neighbors(self.assembly, [(self.start(n)[0], rows) for n, rows in enumerate(held_out)])
+
+    def cross_validate(
+        self, weighing: Weighing | None
+    ) -> tuple[CrossValidated[TaskModel, StudentResult] | None, list[dict[str, Any]]]:
+        """Students without each fold, and their descriptions; None where there are no folds."""
+        described: list[dict[str, Any]] = []
+
+        def train(fold: int) -> tuple[TaskModel, StudentResult]:
+            model, description, result = self.train(weighing, fold)
+            described.append(description)
+            return model, result
+
+        if not self.folds.num:
+            return None, []
+        validated = cross_validate(
+            self.folds, self.rows.labeled, train, self.assembly.predictions, self.assembly.task.objective.rank
+        )
+        if self.rows.validation.empty:
+            _LOG.info("cross-validation on %d labels selects %g", len(self.rows.labeled), validated.selected)
+        return validated, described
+
+    def choose(self, model: TaskModel, validated: CrossValidated[TaskModel, StudentResult] | None) -> Choice:
+        """Student or fine-tuned model, by separate validation patches or by the labels of the folds."""
+        task, seed = self.assembly.task, self.assembly.params.evaluate.seed
+        if len(rows := self.rows.validation):
+            start, student = (self.assembly.predictions(one, rows) for one in (self.start()[0], model))
+            return choose(start, student, task, rows, seed=seed)
+        if validated is None:
+            return Choice(FINETUNED, "", None, "the labels cannot be cross-validated")
+        table = read_predictions(self.run.folds[FINETUNED] / artifacts.PREDICTIONS)
+        finetuned = table.predictions[FINETUNED].reshape(len(table.rows), -1).astype(np.float32)
+        return choose(finetuned, validated.predictions, task, self.rows.labeled, seed=seed)
+
+
+def _start_path(run: Run, fold: int | None) -> Path:
+    return run.models[FINETUNED] if fold is None else run.folds[FINETUNED] / artifacts.fold_model(fold)
+
+
 def _train(device: torch.device, of_run: Run, params: Params) -> None:
     """In each process; the first chooses and writes."""
-    student = of_run.student
     assembly = Assembly.of(params, device)
     rows = assembly.rows(of_run.derived_seed, with_unlabeled=True)
-    start = of_run.models[FINETUNED]
-    tables = [artifacts.PATCHES_CSV, artifacts.UNLABELED_CSV]
-    provenance = made_from(params, [*tables, start], [rows.unlabeled, rows.validation])
-    model, description = assembly.load(start)
-    stage = f"consistency-{of_run.name}"
-    events = artifacts.tensorboard_folder("consistency", of_run.name)
-    decided_by = [*of_run, selected(params, PARAM_NAMES, of_run.method, student)]
-    result = teach_student(
-        assembly,
-        student,
-        model,
-        rows,
-        seed=derive_seed(of_run.derived_seed, "consistency"),
-        picture=partial(weak_and_strong, classes=assembly.task.classes),
-        records=Records(
-            events,
-            artifacts.checkpoint_path(stage),
-            fingerprint(decided_by, [*tables, start], student_code("consistency", student)),
-        ),
-    )
+    folds_csv = of_run.folds[FINETUNED] / artifacts.FOLDS_CSV
+    folds = read_folds(folds_csv)
+    is_counted = rows.validation.empty
+    if not is_counted and not params.is_mapped_by(of_run.method, of_run.encoder, of_run.student):
+        folds = LabelFolds({})
+    starts = [_start_path(of_run, fold) for fold in (None, *range(folds.num))]
+    read = [artifacts.PATCHES_CSV, artifacts.UNLABELED_CSV, folds_csv, *starts]
+    provenance = made_from(params, read, [rows.unlabeled, rows.validation])
+    values = [*of_run, selected(params, PARAM_NAMES, of_run.method, of_run.student)]
+    stage = _Stage(of_run, assembly, rows, folds, read, values)
+    section = params.student_section(of_run.student, assembly.task.kind)
+    weighing = stage.weigh()
+    validated, described = stage.cross_validate(weighing)
+    candidate = None
+    if is_counted:
+        candidate = validated.selected if validated else without_validation(section)
+    model, description, result = stage.train(weighing, candidate=candidate)
     if idist.get_rank() > 0:
         return
-    choice = choose(
-        assembly.load(start)[0],
-        model,
-        assembly.task,
-        rows.validation,
-        assembly.in_order(rows.validation),
-        seed=params.evaluate.seed,
-    )
+    measured = validated.validation if validated and is_counted else result.validation
+    curves = validated.curves if validated and is_counted else result.curves
+    choice = stage.choose(model, validated)
     metrics = {
-        **validation_metrics(result.validation),
-        **{f"num_{name}": len(getattr(rows, name)) for name in ("labeled", "unlabeled", "validation")},
-        "start_share": result.start_share,
+        **validation_metrics(measured),
+        **label_counts(rows),
+        "num_unlabeled": len(rows.unlabeled),
+        "num_folds": len(described),
+        "start_share": float(result.is_start) if result.line is None else result.line.start_weight,
         "student_chosen": int(choice.chosen == STUDENT),
     }
-    described = {
-        **description,
+    about = {
         "stage": "consistency",
         "mu": params.mu,
         "n_aug": params.n_aug,
         "metrics": metrics,
-        "params": dataclasses.asdict(params.student_section(student, assembly.task.kind)),
-        "semisupervised": {"method": student, **dataclasses.asdict(params.consistency.methods[student])},
+        "params": dataclasses.asdict(section),
+        "semisupervised": {
+            "method": of_run.student,
+            **dataclasses.asdict(params.consistency.methods[of_run.student]),
+        },
         "provenance": without_ids(provenance),
     }
     with whole_folder(of_run.student_folder) as folder:
-        save_model(folder / artifacts.MODEL, model.state_dict(), described)
-        write_json(folder / artifacts.CHOICE, choice.as_dict() | {"start_share": result.start_share})
-        artifacts.write_curves(folder / artifacts.CURVES, result.curves, _columns(result))
+        save_model(folder / artifacts.MODEL, model.state_dict(), {**description, **about})
+        of_folds = [{**of_fold, **about} for of_fold in described]
+        names = assembly.task.classes
+        write_fold_models(folder / artifacts.FOLDS, STUDENT, folds, rows.labeled, validated, of_folds, names)
+        write_json(folder / artifacts.CHOICE, choice.as_dict() | {"start_share": metrics["start_share"]})
+        artifacts.write_curves(folder / artifacts.CURVES, curves, _columns(curves, measured))
         image.imsave(folder / artifacts.PAIRS, result.picture)
         write_metrics(folder, metrics, provenance, summary=metrics)
-    write_end(events, assembly.hyperparameters(of_run), metrics)
-    artifacts.checkpoint_path(stage).unlink(missing_ok=True)
+    write_end(stage.events(), assembly.hyperparameters(of_run), metrics)
+    for fold in (None, *range(folds.num)):
+        stage.checkpoint(fold).unlink(missing_ok=True)
     _LOG.info("%s written: %s", of_run.student_folder, ", ".join(f"{k} {v:g}" for k, v in metrics.items()))
 
 
-def _columns(result: StudentResult) -> list[str] | None:
+def _columns(curves: list[dict[str, float]], measured: Mapping[str, float]) -> list[str] | None:
     """Those of curves without an epoch; others bring their own."""
-    return None if result.curves else ["epoch", "lr", *(f"validation_{name}" for name in result.validation)]
+    return None if curves else ["epoch", "lr", *(f"validation_{name}" for name in measured)]

@@ -7,15 +7,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib import image
 
 from histo_monai import artifacts
 from histo_monai.artifacts import Run
-from histo_monai.assembly import Assembly
+from histo_monai.assembly import Assembly, TrainingRows
+from histo_monai.engines.last_layer.ends import WHOLE
 from histo_monai.engines.task import Task
-from histo_monai.evaluation.arms import predict_arms
+from histo_monai.errors import InputError
+from histo_monai.evaluation.arms import Arms, predict_arms
 from histo_monai.evaluation.choice import read_choice
+from histo_monai.evaluation.cross_validation import in_order_of_rows
 from histo_monai.evaluation.estimates import (
     Estimates,
     Predictions,
@@ -23,16 +27,18 @@ from histo_monai.evaluation.estimates import (
     estimate,
     predict_splits,
 )
+from histo_monai.finetuning import frozen_encoder
 from histo_monai.idle import NO_PATCHES, has_patches, leave_empty
 from histo_monai.loading.labeled import LabeledLoader, spread
-from histo_monai.networks.task_model import from_encoder
 from histo_monai.params import load_params
 from histo_monai.pictures.predictions import answers
 from histo_monai.provenance import made_from, write_metrics
+from histo_monai.randomness import derive_seed
 from histo_monai.reports import figures
-from histo_monai.roles import MODELS, STUDENT
+from histo_monai.roles import FINETUNED, MODELS, STUDENT
 from histo_monai.storage import read_json, whole_folder
-from histo_monai.tables.predictions import predictions_table, write_predictions
+from histo_monai.tables.label_folds import LabelFolds, read_folds
+from histo_monai.tables.predictions import predictions_table, read_predictions, write_predictions
 from histo_monai.tables.tasks import dependence_groups, of_one_group, split_rows
 
 _LOG = logging.getLogger(__name__)
@@ -47,7 +53,11 @@ HEADLINES = ("accuracy", "icc", "icc_a", "icc_b")
 def run(method: str, encoder: int, student: str, seed: int) -> None:
     """Write data/evaluation/<run>: predictions.csv, metrics.json, summary.json, plots/.
 
-    Empty where no patch is labeled.
+    Without separate validation patches, those of validation are the labeled ones, each predicted by models that were
+    trained without its patient. Empty where no patch is labeled.
+
+    Raises:
+        InputError: no patch is tested on, and the labels cannot be cross-validated.
     """
     of_run = Run(method, encoder, seed, student)
     params = load_params(artifacts.PARAMS)
@@ -56,31 +66,38 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
         leave_empty(of_run.evaluation, params, NO_PATCHES, files=files, folders=folders)
         return
     assembly = Assembly.of(params)
-    task = assembly.task
-    rows = {split: split_rows(assembly.patches, split) for split in SPLITS}
+    task, given = assembly.task, assembly.rows(of_run.derived_seed, with_unlabeled=False)
+    of_folds = [folder / artifacts.PREDICTIONS for folder in of_run.folds.values()]
+    folds = (
+        read_folds(of_run.folds[STUDENT] / artifacts.FOLDS_CSV) if given.validation.empty else LabelFolds({})
+    )
+    rows = {"validation": given.validation, "test": split_rows(assembly.patches, "test")}
     read = [
         artifacts.PATCHES_CSV,
         artifacts.LABELS_JSON,
         *of_run.models.values(),
         of_run.choice,
         of_run.encoder_path,
+        *(of_folds if folds.num else ()),
     ]
-    labeled = assembly.labeled(of_run.derived_seed)
-    provenance = made_from(params, read, [*rows.values(), labeled])
+    provenance = made_from(params, read, [*rows.values(), given.labeled])
     models = assembly.load_run(of_run)
     choice = read_choice(of_run.choice)
     rows = {split: table for split, table in rows.items() if len(table)}
     loaders = {split: assembly.in_order(table) for split, table in rows.items()}
     networks = predict_splits(models, task, loaders)
-    arms = predict_arms(
-        from_encoder(of_run.encoder_path, task.num_outputs)[0].encoder,
-        task,
-        assembly.in_order(labeled),
-        dependence_groups(labeled),
-        loaders,
-        networks,
-    )
-    predictions = {split: {**networks[split], **arms.predictions[split]} for split in rows}
+    arms = _baselines(assembly, of_run, given, loaders, networks)
+    predictions = {split: {**networks[split], **arms.predictions[split]} for split in networks}
+    if folds.num:
+        rows = {"validation": given.labeled, **rows}
+        loaders = {"validation": assembly.in_order(given.labeled), **loaders}
+        out_of_fold = _out_of_fold(assembly, of_run, given, folds)
+        predictions = {"validation": out_of_fold, **predictions}
+    if not rows:
+        raise InputError(
+            f"{artifacts.PATCHES_CSV}: no patch is tested on, and the labels cannot be cross-validated, so nothing can "
+            "be measured. Fix: name patients to test on in the column split, or label patches of more patients"
+        )
     metrics: dict[str, Any] = {
         "choice": choice,
         "arms": {name: chosen.as_dict() for name, chosen in arms.chosen.items()},
@@ -98,7 +115,7 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
         write_predictions(
             draft / artifacts.PREDICTIONS,
             [
-                predictions_table(rows[split], of_split, task.classes)
+                predictions_table(rows[split].assign(split=split), of_split, task.classes)
                 for split, of_split in predictions.items()
             ],
         )
@@ -107,6 +124,56 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
         write_metrics(draft, metrics, provenance, summary=summarize(metrics))
     for name, value in summarize(metrics).items():
         _LOG.info("%s: %s", name, ", ".join(f"{model} {x:.3f}" for model, x in value.items()))
+
+
+def _baselines(
+    assembly: Assembly,
+    of_run: Run,
+    given: TrainingRows,
+    loaders: Mapping[str, LabeledLoader],
+    networks: Mapping[str, Predictions],
+    fold: int | None = None,
+) -> Arms:
+    """Fast baselines that learn from the labels of the run, or from those outside a fold."""
+    model = of_run.models[FINETUNED] if fold is None else of_run.folds[FINETUNED] / artifacts.fold_model(fold)
+    depth = assembly.load(model)[0].encoder.stages
+    seed = derive_seed(of_run.derived_seed, "finetune")
+    encoder = frozen_encoder(
+        assembly, of_run.encoder_path, given, seed=seed if fold is None else derive_seed(seed, "fold", fold)
+    )
+    return predict_arms(
+        encoder,
+        assembly.task,
+        assembly.in_order(given.labeled),
+        dependence_groups(given.labeled),
+        loaders,
+        networks,
+        WHOLE if depth is None else encoder.ends[depth - 1],
+    )
+
+
+def _out_of_fold(assembly: Assembly, of_run: Run, given: TrainingRows, folds: LabelFolds) -> Predictions:
+    """Predictions of the labeled patches by models and baselines that were trained without their patients."""
+    fold_of = folds.of(given.labeled)
+    both = {
+        name: _read_out_of_fold(folder / artifacts.PREDICTIONS, name, given.labeled)
+        for name, folder in of_run.folds.items()
+    }
+    of_folds: list[Predictions] = []
+    for fold in range(folds.num):
+        rows = given.without(folds, fold)
+        loaders = {"validation": assembly.in_order(rows.validation)}
+        networks = {"validation": {name: values[fold_of == fold] for name, values in both.items()}}
+        of_folds.append(_baselines(assembly, of_run, rows, loaders, networks, fold).predictions["validation"])
+    names = of_folds[0]
+    return both | {name: in_order_of_rows(fold_of, [of_fold[name] for of_fold in of_folds]) for name in names}
+
+
+def _read_out_of_fold(path: Path, name: str, labeled: pd.DataFrame) -> np.ndarray:
+    table = read_predictions(path)
+    if table.rows["patch_id"].tolist() != labeled["patch_id"].tolist():
+        raise InputError(f"{path}: other patches than the labeled ones of the run; run its stage again")
+    return table.predictions[name].reshape(len(labeled), -1)
 
 
 def summarize(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:

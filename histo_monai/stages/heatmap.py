@@ -6,7 +6,6 @@ import dataclasses
 import itertools
 import logging
 import shutil
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib import image
+from numpy.typing import NDArray
 
 from histo_monai import artifacts
 from histo_monai.artifacts import Run
@@ -33,10 +33,10 @@ from histo_monai.provenance import check_slides, made_from, write_metrics
 from histo_monai.reports.maps.mosaic import map_mosaic
 from histo_monai.reports.maps.of_slide import row_title, write_maps_of_slide
 from histo_monai.reports.maps.slide_maps import MapStyle
-from histo_monai.roles import FINETUNED, MODELS
+from histo_monai.roles import FINETUNED, MODELS, STUDENT
 from histo_monai.storage import whole_folder
 from histo_monai.tables.columns import read_whole_slides
-from histo_monai.tables.folds import read_folds
+from histo_monai.tables.label_folds import read_folds
 
 _LOG = logging.getLogger(__name__)
 
@@ -47,8 +47,9 @@ MOSAIC, NUM_IN_MOSAIC = "mosaic.png", 8
 def run(method: str, encoder: int, student: str, seed: int) -> None:
     """Write data/heatmaps/<run>: slides.csv, scores/, finetuned/, student/, plots/, metrics.
 
-    Slides of the folds are mapped by models that have not seen them; with `heatmap.seen`, columns that end in `_seen`
-    hold what the models that were trained on them say. A run that was killed goes on after its last finished slide.
+    Slides of patients that were learned from are mapped by models without their fold; with `heatmap.seen`, columns that
+    end in `_seen` hold what the models that were trained on them say. A run that was killed goes on after its last
+    finished slide.
 
     Raises:
         InputError: a model or slide cannot be used, or the patches have no one resolution.
@@ -68,8 +69,9 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
         return
     assembly = Assembly.of(params)
     environment = assembly.environment
-    folds_csv = of_run.folds / artifacts.FOLDS_CSV
-    jobs = _jobs(of_run, slides, read_folds(folds_csv), params.heatmap.seen)
+    folds_csv = of_run.folds[STUDENT] / artifacts.FOLDS_CSV
+    fold_of = read_folds(folds_csv).of_slides(slides)
+    jobs = _jobs(of_run, slides, fold_of, params.heatmap.seen)
     settings, classes = _settings(of_run, assembly)
     stage = f"heatmap-{of_run.name}"
     files = sorted({path for job in jobs for path in job.models.values()})
@@ -107,19 +109,22 @@ def _make_folders(folder: Path) -> None:
         (folder / name).mkdir()
 
 
-def _jobs(run: Run, slides: pd.DataFrame, fold_of: Mapping[str, int], by_seen: bool) -> list[SlideJob]:
+def _jobs(run: Run, slides: pd.DataFrame, fold_of: NDArray[np.int64], by_seen: bool) -> list[SlideJob]:
+    """Slides with the models that map them; `fold_of`: of each slide, -1 for those that nothing was learned from."""
     last, folds = run.models, run.folds
+    columns = (slides["slide_id"], slides["path"], slides["mpp"], fold_of.tolist())
     jobs = []
-    for slide_id, path, mpp in zip(slides["slide_id"], slides["path"], slides["mpp"], strict=True):
+    for slide_id, path, mpp, fold in zip(*columns, strict=True):
         models = dict(last)
-        if slide_id in fold_of:
-            fold = fold_of[slide_id]
-            models = {name: folds / artifacts.fold_model(name, fold) for name in MODELS}
-            gone = [path for path in models.values() if not path.is_file()]
-            if gone:
+        if fold >= 0:
+            models = {name: folds[name] / artifacts.fold_model(fold) for name in MODELS}
+            lacking = [(name, path) for name, path in models.items() if not path.is_file()]
+            if lacking:
+                name, missing = lacking[0]
+                stage = "finetune" if name == FINETUNED else "consistency"
                 raise InputError(
-                    f"{folds / artifacts.FOLDS_CSV}: slide {slide_id} is of fold {fold}, which has no model "
-                    f"{gone[0].name}; run `dvc repro crossfit` again"
+                    f"{folds[STUDENT] / artifacts.FOLDS_CSV}: slide {slide_id} is of fold {fold}, and {missing} is "
+                    f"missing; run `dvc repro {stage}` again"
                 )
             models |= {f"{name}{SEEN}": path for name, path in last.items() if by_seen}
         jobs.append(SlideJob(slide_id, Path(path), None if np.isnan(mpp) else float(mpp), models))

@@ -56,8 +56,9 @@ _COUNTS = {"patches_train?": COUNT}
 _TRAINED = {"num_labeled?": COUNT, "num_unlabeled?": COUNT}
 _CHOICE = {
     "chosen": Rule(" or ".join(MODELS), lambda value: value in tuple(MODELS)),
-    "measure": str,
-    "difference": {**ESTIMATE_SHAPE, "value": float},
+    "measure?": str,
+    "difference?": {**ESTIMATE_SHAPE, "value": float},
+    "why?": str,
     "start_share": float,
 }
 _DIAGNOSIS = {"test?": {str: {str: (ESTIMATE_SHAPE, float)}}}
@@ -185,23 +186,30 @@ def _training(draft: Path, main: Run) -> Section:
         "run consistency again",
         _CHOICE,
     )
-    difference = choice["difference"]
-    ends = (
-        f"{difference['low']:+.3f} to {difference['high']:+.3f}"
-        if difference.get("low") is not None
-        else "no interval"
-    )
-    kept = {FINETUNED: "the fine-tuned model", STUDENT: "the student"}[choice["chosen"]]
-    why = (
-        f"On validation the student is ahead by {difference['value']:+.3f} ({ends}) in {choice['measure']}; "
-        f"kept is {kept}: a student is chosen only where that interval lies above 0."
-    )
+    why = _why_chosen(choice)
     pairs = _copied(draft, main.student_folder / artifacts.PAIRS, "pairs.png")
     student, finetuned = (
         read_varied_csv(folder / artifacts.CURVES, stage=stage)
         for folder, stage in ((main.student_folder, "consistency"), (main.finetuned, "finetune"))
     )
     return training_section(student, finetuned, main.name, pairs, [*of_start(choice["start_share"]), why])
+
+
+def _why_chosen(choice: Mapping[str, Any]) -> str:
+    """Which of the two models is to be used, in a sentence or two."""
+    name = {FINETUNED: "the fine-tuned model", STUDENT: "the student"}[choice["chosen"]]
+    if "difference" not in choice:
+        return f"Selected is {name}: {choice['why']}."
+    difference = choice["difference"]
+    ends = (
+        f"{difference['low']:+.3f} to {difference['high']:+.3f}"
+        if difference.get("low") is not None
+        else "no interval"
+    )
+    return (
+        f"On held-out labels the student is ahead by {difference['value']:+.3f} ({ends}) in {choice['measure']}. "
+        f"Selected is {name}: a student is selected only where that interval lies above 0."
+    )
 
 
 def _pretraining(draft: Path, params: Params) -> Section:

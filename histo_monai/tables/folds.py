@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from histo_monai.errors import InputError
-from histo_monai.tables.stage_csv import read_stage_csv
 from histo_monai.tables.tasks import patient_or_slide
-
-COLUMNS = ("slide_id", "fold")
 
 
 def assign_folds(slides: pd.DataFrame, num_folds: int, generator: np.random.Generator) -> pd.Series:
@@ -87,15 +83,3 @@ def why_no_diagnosis(slides: pd.DataFrame, positive: str, classes: Sequence[str]
                 f"({len(labels)} of {kept.sum()} have a label)"
             )
     return ""
-
-
-def read_folds(path: Path) -> dict[str, int]:
-    """The table that the crossfit stage leaves: slide -> number of its fold.
-
-    Raises:
-        InputError: see `read_stage_csv`.
-    """
-    table = read_stage_csv(
-        path, dict(zip(COLUMNS, ("str", "int64"), strict=True)), stage="crossfit", key=["slide_id"]
-    )
-    return dict(zip(table["slide_id"], table["fold"].tolist(), strict=True))

@@ -54,13 +54,13 @@ def dependence_groups(table: pd.DataFrame) -> np.ndarray:
     Where all are of one patient nothing can be concluded on other patients: each patch is on its own then, and
     `of_one_group` has the words for it.
     """
-    groups = _patient_or_slide(table)
+    groups = grouping_key(table)
     return (groups if groups.nunique() > 1 else table["patch_id"]).to_numpy(dtype=object)
 
 
 def of_one_group(table: pd.DataFrame, split: str) -> list[str]:
     """What a reader of the numbers of a split must know, if all its patches are of one patient or slide."""
-    groups = _patient_or_slide(table).unique()
+    groups = grouping_key(table).unique()
     if len(groups) != 1 or len(table) == 1:
         return []
     one = markdown(str(groups[0]))  # The line becomes one of report.md.
@@ -72,6 +72,7 @@ def patient_or_slide(table: pd.DataFrame) -> pd.Series:
     return ("patient " + table["patient_id"]).where(table["patient_id"] != "", "slide " + table["slide_id"])
 
 
-def _patient_or_slide(table: pd.DataFrame) -> pd.Series:
+def grouping_key(table: pd.DataFrame) -> pd.Series:
+    """Grouping key of each row: its patient, else its slide, else the patch itself; texts."""
     known = (table["patient_id"] != "") | (table["slide_id"] != "")
     return patient_or_slide(table).where(known, "patch " + table["patch_id"])

@@ -348,10 +348,8 @@ def test_the_estimate_of_the_disk_counts_every_model_and_a_full_disk_fails(
     params: Params, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree: Any = yaml.safe_load((project / "params.yaml").read_text())
-    runs, mapped = (
-        len(of["methods"]) * len(of["students"]) * len(tree["seeds"]) for of in (tree, tree["whole_slides"])
-    )
-    in_folds = 2 * tree["crossfit"]["num_folds"] * mapped
+    runs = len(tree["methods"]) * len(tree["students"]) * len(tree["seeds"])
+    in_folds = 2 * tree["cross_validation"]["num_folds"] * runs
     need, parts = disk.estimate(params)
     assert f"{len(tree['methods']) + 2 * runs + in_folds} models" in parts
     usage = shutil.disk_usage(project)

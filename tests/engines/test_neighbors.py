@@ -13,7 +13,7 @@ import torch
 
 from histo_monai.engines.last_layer.shares import adapt, shares_of
 from histo_monai.engines.prediction import predict, take_statistics
-from histo_monai.engines.students.neighbors import Seen, Weighing, combine, guesses_of_neighbors, see, weigh
+from histo_monai.engines.students.neighbors import Seen, Weighing, combine, see, weigh, weigh_by
 from histo_monai.engines.task import Task
 from histo_monai.loading.labeled import PatchReading
 from histo_monai.networks.encoder import build_encoder
@@ -111,8 +111,9 @@ def test_neighbors_count_as_much_as_validation_patches_say() -> None:
 def test_without_validation_patches_a_patch_speaks_for_itself(rows: pd.DataFrame) -> None:
     task = Task(["a", "b", "c"], patch_px=P, device=CPU)
     model, reading = _model(3), PatchReading(P, task.classes, 0, task.device)
-    guesses, weighing = guesses_of_neighbors(model, task, reading, rows, rows.head(0), 30)
+    weighing = weigh_by([(model, rows.head(0))], task, reading, 30)
     assert weighing == Weighing(1.0, 0.0)
+    guesses = combine(see(model, task, reading, rows, 30), weighing, task.classes)
     own = predict(model, task, reading.in_order(rows, 30).loader).clamp(min=1e-4)
     torch.testing.assert_close(guesses, own / own.sum(dim=1, keepdim=True), rtol=1e-3, atol=1e-5)
 

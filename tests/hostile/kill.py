@@ -39,7 +39,6 @@ STAGES: dict[tuple[str, ...], str] = {
     ("pretrain", "--method", "vae"): "data/models/vae-0",
     ("finetune", *RUN): "data/models/rsp-0-0/finetuned",
     ("consistency", *RUN): "data/models/rsp-0-paper-0/student",
-    ("crossfit", *RUN): "data/models/rsp-0-paper-0/folds",
     ("heatmap", *RUN): "data/heatmaps/rsp-0-paper-0",
 }
 """What is killed, in the order of the pipeline -> the folder that it writes."""
@@ -77,7 +76,7 @@ def make_project(folder: Path, *, quick: bool) -> None:
     params["pretrain"]["vae"]["decoder_width"] = 4
     for stage in ("finetune", "consistency"):
         params[stage]["own"] |= {"epochs": 2, "batch_size": 4, "milestones": []}
-    params["crossfit"]["num_folds"] = 2
+    params["cross_validation"]["num_folds"] = 2
     own = folder / "data/raw/own"
     own.mkdir(parents=True)
     (folder / "params.yaml").write_text(yaml.safe_dump(params))

@@ -28,7 +28,7 @@ RUN = ("--method", "random", "--seed", "0")
 STAGES = (
     ("index",),
     ("pretrain", "--method", "random"),
-    *((stage, *RUN) for stage in ("finetune", "consistency", "evaluate", "crossfit", "heatmap", "aggregate")),
+    *((stage, *RUN) for stage in ("finetune", "consistency", "evaluate", "heatmap", "aggregate")),
     ("embed", "--method", "random"),
     ("mil", *RUN),
     ("compare",),
@@ -80,7 +80,7 @@ PARAMS: Mapping[str, Any] = {
         **{"epochs": 1, "batch_size": 8, "optimizer": "sgd", "lr": 0.001, "weight_decay": 0.0},
         "milestones": [],
     },
-    "crossfit.num_folds": 2,
+    "cross_validation.num_folds": 2,
     "heatmap.own": {"stride_um": 32.0, "positive": "tumor"},
     "heatmap.detection": {"threshold": 0.2, "radius_um": 64.0, "smoothing_um": 32.0},
     "mil.num_folds": 2,

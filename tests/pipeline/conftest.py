@@ -102,7 +102,7 @@ def finished(root: Path, shell: Shell, tmp_path_factory: pytest.TempPathFactory)
     params["phantom"] |= {"num_slides": 12, "num_test_slides": 4, "num_patches": 180, "slide_side_px": 768}
     params["corpora"]["camelyon16"] |= {"num_train": 24, "num_validation": 6, "num_normal": 2, "num_tumor": 2}
     counts = {"num_tumor": 16, "num_normal": 16}
-    params["crossfit"]["num_folds"] = 2
+    params["cross_validation"]["num_folds"] = 2
     params["heatmap"]["seen"] = True
     params["mil"] |= {"num_folds": 2, "epochs": 2}
     params["aggregate"] |= {"num_folds": 2, "num_permutations": 3}

@@ -15,7 +15,7 @@ from tests.pipeline.names import run_of
 
 METHODS = ("random", "vae", "moco", "rsp")
 OF_METHOD = (
-    *("pretrain", "finetune", "consistency", "evaluate", "crossfit", "heatmap", "aggregate"),
+    *("pretrain", "finetune", "consistency", "evaluate", "heatmap", "aggregate"),
     *("embed", "mil"),
 )
 

@@ -57,7 +57,7 @@ def _of_both(*stages: str) -> set[str]:
     return {run_of(stage, method) for stage in stages for method in ("random", "rsp")}
 
 
-TRAININGS = _of_both("finetune", "consistency", "evaluate", "crossfit")
+TRAININGS = _of_both("finetune", "consistency", "evaluate")
 EVERY = TRAININGS | _of_both("heatmap", "aggregate", "embed", "mil") | {"compare", "report"}
 
 
@@ -204,7 +204,7 @@ def test_a_lock_file_of_no_bytes_is_refused_and_is_written_anew_from_the_run_cac
 def test_a_change_runs_only_what_it_reaches(clone: Path, shell: Shell) -> None:
     # A dry run does not look further than the params that changed.
     assert _would_run(shell, clone, "alpha", 0.5) == TRAININGS | {"check", "compare"}
-    consistency = _of_both("consistency", "crossfit")
+    consistency = _of_both("consistency")
     assert _would_run(shell, clone, "consistency.camelyon16.epochs", 2) == consistency
     for key, value in (("mu", 3), ("n_aug", 2)):  # which the table tells
         assert _would_run(shell, clone, key, value) == consistency | {"compare"}
@@ -274,7 +274,7 @@ def test_another_encoder_is_another_run_of_all_that_follows_it(clone: Path, shel
     about = json.loads((clone / "data/models/random-1-0/finetuned/model.json").read_text())
     assert (about["encoder_seed"], about["seed"]) == (1, 0)
     stages = set(shell("dvc stage list --name-only", clone).split())
-    later = ("consistency", "evaluate", "crossfit", "heatmap", "aggregate", "embed", "mil")
+    later = ("consistency", "evaluate", "heatmap", "aggregate", "embed", "mil")
     for stage in later:
         of_first = run_of(stage, "random")
         assert {of_first, of_first.replace("random-0", "random-1")} <= stages

@@ -126,7 +126,7 @@ def test_a_change_in_what_every_pretraining_runs_reaches_no_other_stage(
 def test_a_change_in_the_students_network_reaches_no_encoder_and_no_finetuned_model(
     changed: Callable[..., set[str]],
 ) -> None:
-    assert changed("networks/teacher_student.py") == _of_each("consistency", "crossfit")
+    assert changed("networks/teacher_student.py") == _of_each("consistency")
 
 
 def test_a_change_in_a_command_reaches_nothing(changed: Callable[..., set[str]]) -> None:
@@ -148,4 +148,4 @@ def test_a_change_in_the_reader_of_the_dataset_in_use_reaches_the_index(
 
 
 def test_a_change_in_what_loads_batches_reaches_no_index(changed: Callable[..., set[str]]) -> None:
-    assert changed("loading/streams.py") == _of_each("finetune", "consistency", "crossfit")
+    assert changed("loading/streams.py") == _of_each("finetune", "consistency")

@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from histo_monai.tables.columns import whole_slide_table
-from histo_monai.tables.folds import assign_folds, read_folds, slides_to_fold, why_no_diagnosis
+from histo_monai.tables.folds import assign_folds, slides_to_fold, why_no_diagnosis
 from histo_monai.tables.patches import labeled_table
 
 
@@ -100,19 +99,3 @@ def test_nothing_is_folded_where_nothing_can_be_diagnosed(
     patches = _patches(slides["slide_id"].tolist())
     if classes:
         assert slides_to_fold(slides, patches, positive).empty == (why != "^$")
-
-
-def test_folds_come_back_from_their_table(tmp_path: Path) -> None:
-    path = tmp_path / "folds.csv"
-    path.write_text("slide_id,fold\n001,2\nNA,0\n")
-    assert read_folds(path) == {"001": 2, "NA": 0}
-    path.write_text("slide_id,fold\n")
-    assert read_folds(path) == {}
-
-
-@pytest.mark.parametrize("text", [None, "a,b\n1,2\n", "slide_id,fold\na,x\n"])
-def test_a_missing_table_of_folds_names_the_stage(tmp_path: Path, text: str | None) -> None:
-    if text is not None:
-        (tmp_path / "folds.csv").write_text(text)
-    with pytest.raises(ValueError, match="run `dvc repro crossfit` "):
-        read_folds(tmp_path / "folds.csv")

@@ -9,6 +9,7 @@ and neighbors count for nothing where lesions are as small as patches, or where 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -48,33 +49,26 @@ class Seen(NamedTuple):
     around: torch.Tensor
 
 
-def guesses_of_neighbors(
-    model: TaskModel,
-    task: Task,
-    reading: PatchReading,
-    rows: pd.DataFrame,
-    validation: pd.DataFrame,
-    batch_size: int,
-) -> tuple[torch.Tensor, Weighing]:
-    """Guess of each patch, and how much its neighbors count.
+def weigh_by(
+    looks: Sequence[tuple[TaskModel, pd.DataFrame]], task: Task, reading: PatchReading, batch_size: int
+) -> Weighing:
+    """How much patches themselves and their neighbors count, by labels that the models have not learned from.
 
     Args:
-        model: moved to the task's device.
+        looks: a model, moved to the task's device, and rows of patches with labels; no rows at all: the patch alone
+            counts.
         task: what is predicted, and where.
         reading: rows -> loaders.
-        rows: of a table of patches.
-        validation: patches whose labels say how much neighbors count; may be none.
         batch_size: patches that go through the network at a time.
-
-    Returns:
-        Shape (n, K), float32, on the CPU: probabilities of classes, or the score in 0..1.
     """
-    weighing = Weighing(own=1.0, around=0.0)
-    if len(validation):
-        known = see(model, task, reading, validation, batch_size)
-        has_neighbors = bool(validation["y"].notna().any())
-        weighing = weigh(known, task_targets(validation, task.classes), has_neighbors=has_neighbors)
-    return combine(see(model, task, reading, rows, batch_size), weighing, task.classes), weighing
+    looks = [(model, rows) for model, rows in looks if len(rows)]
+    if not looks:
+        return Weighing(own=1.0, around=0.0)
+    parts = [see(model, task, reading, rows, batch_size) for model, rows in looks]
+    known = Seen(*(torch.cat(of_all) for of_all in zip(*parts, strict=True)))
+    rows = pd.concat([rows for _, rows in looks], ignore_index=True)
+    has_neighbors = bool(rows["y"].notna().any())
+    return weigh(known, task_targets(rows, task.classes), has_neighbors=has_neighbors)
 
 
 def combine(seen: Seen, weighing: Weighing, classes: list[str] | None) -> torch.Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,11 +16,12 @@ from ignite.engine import Engine, Events
 from histo_monai.engines.device import in_memory_order, precision, to_device
 from histo_monai.engines.fit import Records, fit
 from histo_monai.engines.graphs import EncoderGraphs
-from histo_monai.engines.handlers import ScheduledRates
+from histo_monai.engines.handlers import BestState, ScheduledRates
+from histo_monai.engines.interpolation import Candidates, Interpolation, Measures
 from histo_monai.engines.last_layer.shares import adapt
 from histo_monai.engines.means import attach_means
 from histo_monai.engines.prediction import build_evaluator
-from histo_monai.engines.students.line import keep_best
+from histo_monai.engines.supervised import epoch_candidates
 from histo_monai.engines.task import Task
 from histo_monai.loading.labeled import HiddenLabels, LabeledLoader
 from histo_monai.loading.streams import SideBySide
@@ -41,19 +43,29 @@ PairPicture = Callable[..., np.ndarray]
 
 @dataclass(frozen=True)
 class StudentResult:
-    """What a semi-supervised training leaves; the method's model holds the weights that predict.
+    """What a semi-supervised training leaves; the method's model holds the selected weights.
 
     Attributes:
         curves: one row per epoch: epoch, lr, train_..., validation_....
-        start_share: of the weights of the model that the student came from in its own; at 1 it is that model.
-        validation: means over the validation patches, of the student.
+        candidates: weights of the start in the student, or epochs, with their means over the validation patches; empty
+            without any.
+        selected: of the candidates.
+        is_start: whether the student is the model that it started from.
         picture: weak and strong views of some unlabeled patches, with the predictions of them, (H, W, 3) uint8.
+        line: to move the student to another weight of the start; None where epochs are the candidates.
     """
 
     curves: list[dict[str, float]]
-    start_share: float
-    validation: dict[str, float]
+    candidates: Candidates
+    selected: float
+    is_start: bool
     picture: np.ndarray
+    line: Interpolation | None
+
+    @property
+    def validation(self) -> Measures:
+        """Means over the validation patches with the selected weights; empty without any."""
+        return self.candidates.get(self.selected, {})
 
 
 def train_student(
@@ -61,7 +73,7 @@ def train_student(
     task: Task,
     labeled: LabeledLoader,
     unlabeled: LabeledLoader,
-    validation: LabeledLoader,
+    validation: LabeledLoader | None,
     *,
     schedule: Schedule,
     seed: int,
@@ -71,19 +83,22 @@ def train_student(
     shares: torch.Tensor | None = None,
     start: TaskModel | None = None,
     start_shares: Sequence[float] = (0.0,),
+    selects_epoch: bool = False,
+    selected: float | None = None,
     hidden: HiddenLabels | None = None,
     guesses: torch.Tensor | None = None,
 ) -> StudentResult:
     """Run a method; its model holds the student afterwards.
 
-    Runs in each process of `ignite.distributed`, see `networks.shared_rows`: their number does not change the training.
+    The candidates are points of `start_shares`, ranked by the loss, or the epochs, ranked by `Objective.rank`. Runs in
+    each process of `ignite.distributed`, see `networks.shared_rows`: their number does not change the training.
 
     Args:
         method: what trains; moved to the task's device.
         task: what is learned.
         labeled: batches whose labels are used.
         unlabeled: as many batches, whose labels are not looked at; the labeled patches are among them.
-        validation: measured after each epoch.
+        validation: measured after each epoch; selects. None: `selected` is given, or there is one candidate.
         schedule: see `Schedule`; of 0 epochs: no step is taken.
         seed: of the views.
         picture: draws weak and strong pairs.
@@ -92,14 +107,21 @@ def train_student(
             those of training stay.
         shares: that it ends with of `statistics`, see `engines.last_layer.shares`; None: those that it came to.
         start: the model that the student came from, as it was; None: the method's model as it begins.
-        start_shares: 0..1; of its weights in those that are kept: that one which loses least on `validation`, see
-            `line.keep_best`.
+        start_shares: 0..1, weights of the start in the student to select from, see `Interpolation`.
+        selects_epoch: whether epochs are the candidates, 0 among them: the start.
+        selected: the candidate, where it is known beforehand. No step is taken that it does not need.
         hidden: what guesses are held against, see `StudentStep`; None: they are not.
         guesses: of the unlabeled rows, for a method that asks for them, see `StudentStep`.
 
     Raises:
         ArithmeticError: the loss is not finite.
+        ValueError: nothing selects one of several weights of the start.
     """
+    points = tuple(start_shares) if selected is None else (selected,)
+    if not selects_epoch and validation is None and len(points) > 1:
+        raise ValueError(f"no validation patch selects one of start_shares {points}")
+    if selected is not None and (selects_epoch or selected == 1):
+        schedule = dataclasses.replace(schedule, epochs=int(selected) if selects_epoch else 0)
     to_device(method.network, task.device)
     start = start or copy.deepcopy(method.model)
     shared = SharedRows(method.network, task.device)
@@ -108,36 +130,52 @@ def train_student(
     trainer = Engine(step)
     attach_means(trainer, step.measures)
     ScheduledRates(optimizer, schedule).attach(trainer)
-    evaluator = build_evaluator(lambda patches: method.model.eval()(patches), task, validation.targets)
+    measured = validation or labeled
+    evaluator = build_evaluator(lambda patches: method.model.eval()(patches), task, measured.targets)
     trainer.add_event_handler(Events.EPOCH_COMPLETED, method.after_epoch)
     batches = SideBySide(labeled.loader, unlabeled.loader)
     shown, _ = unlabeled.some(NUM_SHOWN)
+
+    def measure() -> Measures:
+        evaluator.run(validation.loader if validation else None)
+        return dict(evaluator.state.metrics)
+
+    best, candidates = None, dict[float, Measures]()
+    if selects_epoch and validation:
+        best, candidates = BestState(method.model), {0.0: measure()}
+        best.offer(task.objective.rank(candidates[0.0]), 0)
     curves = fit(
         trainer,
         evaluator,
         batches if schedule.epochs else None,
-        validation.loader,
+        validation.loader if validation else None,
         epochs=schedule.epochs,
         optimizer=optimizer,
         parts={"method": method.network, "optimizer": optimizer},
-        best=None,
+        best=best,
         rank=task.objective.rank,
         pictures={"pairs": lambda: picture(*step.show(shown))},
         images_per_step=batches.images_per_step // idist.get_world_size(),
         records=records,
     )
+    if selects_epoch:
+        if validation:
+            candidates |= epoch_candidates(curves)
+        epoch = best.epoch if best else schedule.epochs
+        return StudentResult(curves, candidates, float(epoch), epoch == 0, picture(*step.show(shown)), None)
 
     def finish() -> None:
         if statistics:
             with shared.divided():
                 adapt(method.model, task, statistics, shares)
 
-    def measure() -> dict[str, float]:
-        evaluator.run(validation.loader)
-        return dict(evaluator.state.metrics)
-
-    share, measured = keep_best(method.model, start, start_shares, finish=finish, measure=measure)
-    return StudentResult(curves, share, measured, picture(*step.show(shown)))
+    line = Interpolation(method.model, start, finish)
+    if validation is None:
+        line.move(points[0])
+    else:
+        candidates = line.select(points, measure)
+    at = line.start_weight
+    return StudentResult(curves, candidates, at, at == 1, picture(*step.show(shown)), line)
 
 
 class StudentStep:

@@ -82,12 +82,10 @@ def of_start(share: float) -> list[str]:
         share: of its weights that are the fine-tuned model's.
     """
     if share == 1:
-        return [
-            "No student did better on validation patches, so the student is the fine-tuned model as it was."
-        ]
+        return ["No student did better on held-out labels, so the student is the fine-tuned model as it was."]
     if share > 0:
         return [
-            f"{100 * share:g} % of the student's weights are the fine-tuned model's, as validation patches ask for."
+            f"{100 * share:g} % of the student's weights are the fine-tuned model's: the best on held-out labels."
         ]
     return []
 

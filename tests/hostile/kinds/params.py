@@ -58,7 +58,7 @@ VALUES: dict[str, tuple[str, Any, tuple[str, ...]]] = {
     "an unknown optimizer": ("finetune.own.optimizer", "lion", ("finetune.own.optimizer", "lion")),
     "milestones in falling order": ("finetune.own.milestones", [5, 2], ("finetune.own.milestones",)),
     "an infinite learning rate": ("finetune.own.lr", float("inf"), ("finetune.own.lr",)),
-    "one fold": ("crossfit.num_folds", 1, ("crossfit.num_folds",)),
+    "one fold": ("cross_validation.num_folds", 1, ("cross_validation.num_folds",)),
     "a stride of 0": ("heatmap.own.stride_um", 0, ("heatmap.own.stride_um",)),
     "an infinite stride": ("heatmap.own.stride_um", float("inf"), ("heatmap.own.stride_um",)),
     "a stride that is no number": ("heatmap.own.stride_um", float("nan"), ("heatmap.own.stride_um",)),

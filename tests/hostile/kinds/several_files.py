@@ -157,7 +157,7 @@ def _replaced() -> Iterator[Case]:
     encoder = ("--method", "random")
     stages: dict[tuple[str, ...], str] = {
         ("pretrain", *encoder): "s0",
-        **{(stage, *RUN): "s0" for stage in ("finetune", "consistency", "crossfit")},
+        **{(stage, *RUN): "s0" for stage in ("finetune", "consistency")},
         **{(stage, *RUN): "s5" for stage in ("evaluate", "heatmap", "mil")},
         ("embed", *encoder): "s5",
         ("suggest", *RUN): "s0",

@@ -12,7 +12,7 @@ from tests.hostile.project import INDEX, RUN, with_cell, write_text
 
 TABLES, SCORES, RESULTS = "tables of the index", "scores of maps", "results of stages"
 FINETUNE, EVALUATE, CROSSFIT, HEATMAP, AGGREGATE = (
-    (stage, *RUN) for stage in ("finetune", "evaluate", "crossfit", "heatmap", "aggregate")
+    (stage, *RUN) for stage in ("finetune", "evaluate", "heatmap", "aggregate")
 )
 PRETRAIN, COMPARE, SUGGEST = ("pretrain", "--method", "random"), ("compare",), ("suggest", *RUN)
 LOGS = ("project/data/tensorboard*", "project/data/checkpoints*")

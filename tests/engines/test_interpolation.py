@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from histo_monai.engines.interpolation import Interpolation, by_loss, interpolate, lowest, pooled
 from histo_monai.engines.prediction import build_evaluator
-from histo_monai.engines.students.line import draw_back, keep_best
 from histo_monai.engines.students.training import StudentResult
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel
@@ -26,7 +26,7 @@ def _point(weight: float) -> nn.Linear:
     return network
 
 
-def _keep(wanted: float, shares: Sequence[float]) -> tuple[nn.Linear, float, list[float]]:
+def _select(wanted: float, shares: Sequence[float]) -> tuple[nn.Linear, float, list[float]]:
     """The student of weight 1 that came from 0, where the loss is the square of what it is off."""
     student, finished = _point(1.0), []
 
@@ -37,55 +37,53 @@ def _keep(wanted: float, shares: Sequence[float]) -> tuple[nn.Linear, float, lis
     def measure() -> dict[str, float]:
         return {"loss": (student.weight.item() - wanted) ** 2}
 
-    share, measured = keep_best(student, _point(0.0), shares, finish=finish, measure=measure)
-    assert measured == measure()  # of the weights that are kept
-    return student, share, finished
+    line = Interpolation(student, _point(0.0), finish)
+    measured = line.select(shares, measure)
+    assert list(measured) == list(shares)
+    assert measured[line.start_weight] == measure()  # of the weights that are selected
+    return student, line.start_weight, finished
 
 
 @pytest.mark.parametrize(
     ("wanted", "share", "weight"), [(0.7, 0.25, 0.75), (0.6, 0.5, 0.5), (-1.0, 1.0, 0.0), (2.0, 0.0, 1.0)]
 )
-def test_the_point_that_loses_least_is_kept(wanted: float, share: float, weight: float) -> None:
-    student, taken, finished = _keep(wanted, (0.0, 0.25, 0.5, 1.0))
-    assert taken == share
+def test_the_point_that_loses_least_is_selected(wanted: float, share: float, weight: float) -> None:
+    student, selected, finished = _select(wanted, (0.0, 0.25, 0.5, 1.0))
+    assert selected == share
     assert student.weight.item() == weight
-    assert finished == [1.0, 0.75, 0.5]  # each from the last student, not from the point before
+    assert finished[:3] == [1.0, 0.75, 0.5]  # each from the last student, not from the point before
     assert student.bias.item() == (0.0 if share == 1 else 1.0)  # finished once; the start is as it was
 
 
-def test_of_equal_points_the_first_is_kept() -> None:
-    assert _keep(0.5, (0.25, 0.75))[1] == 0.25
-    assert _keep(0.5, (0.75, 0.25))[1] == 0.75
+def test_of_equal_points_the_first_is_selected() -> None:
+    assert _select(0.5, (0.25, 0.75))[1] == 0.25
+    assert _select(0.5, (0.75, 0.25))[1] == 0.75
 
 
-def test_a_point_whose_loss_is_no_number_is_not_kept() -> None:
+def test_a_point_whose_loss_is_no_number_is_not_selected() -> None:
     student = _point(1.0)
 
     def measure() -> dict[str, float]:
         return {"loss": student.weight.item() if student.weight.item() < 1 else float("nan")}
 
-    assert keep_best(student, _point(0.0), (0.0, 0.5), finish=lambda: None, measure=measure)[0] == 0.5
+    line = Interpolation(student, _point(0.0), lambda: None)
+    line.select((0.0, 0.5), measure)
+    assert line.start_weight == 0.5
 
 
-def test_one_point_is_taken_as_it_is() -> None:
-    student, measured = _point(1.0), []
-
-    def measure() -> dict[str, float]:
-        measured.append(student.weight.item())
-        return {"loss": float("nan")}  # nothing to choose between
-
-    assert keep_best(student, _point(0.0), (0.25,), finish=lambda: None, measure=measure)[0] == 0.25
-    assert student.weight.item() == 0.75
-    assert measured == [0.75]
-
-
-def test_statistics_stay_where_weights_are_drawn_back() -> None:
+def test_statistics_stay_where_weights_are_interpolated() -> None:
     own, start = nn.BatchNorm1d(2), nn.BatchNorm1d(2)
     own.weight.data.fill_(3.0)
     own.running_mean = torch.tensor([5.0, 6.0])
-    draw_back(own, start, 0.25)
+    interpolate(own, start, 0.25)
     torch.testing.assert_close(own.weight.data, torch.full((2,), 2.5))
     torch.testing.assert_close(own.running_mean, torch.tensor([5.0, 6.0]))
+
+
+def test_means_of_folds_count_each_held_out_patch_once() -> None:
+    folds = [({0.0: {"loss": 1.0}, 1.0: {"loss": 4.0}}, 3), ({0.0: {"loss": 5.0}, 1.0: {"loss": 0.0}}, 1)]
+    assert pooled(folds) == {0.0: {"loss": 2.0}, 1.0: {"loss": 3.0}}
+    assert lowest(pooled(folds), by_loss) == 0.0
 
 
 def _student(task: WaveTask, lr: float, epochs: int = 2) -> tuple[StudentResult, TaskModel, TaskModel]:
@@ -97,18 +95,18 @@ def _student(task: WaveTask, lr: float, epochs: int = 2) -> tuple[StudentResult,
     return result, model, start
 
 
-def test_a_student_that_harms_is_not_kept(wave_task: TaskBuilder) -> None:
+def test_a_student_that_harms_is_not_selected(wave_task: TaskBuilder) -> None:
     result, model, start = _student(wave_task(16), lr=0.3)
-    assert result.start_share == 1.0
+    assert result.selected == 1.0
     for name, value in start.state_dict().items():
         assert torch.equal(value, model.state_dict()[name]), name
 
 
 @pytest.mark.learns
-def test_what_is_kept_never_loses_more_in_validation_than_the_start(wave_task: TaskBuilder) -> None:
+def test_what_is_selected_never_loses_more_in_validation_than_the_start(wave_task: TaskBuilder) -> None:
     task = wave_task(16)
     result, model, start = _student(task, lr=0.005, epochs=16)  # for eight, the loss is that of chance
-    assert result.start_share < 1.0
+    assert result.selected < 1.0
     validation = task.in_order(split_rows(task.patches, "validation"), 16)
     lost = []
     for network in (start, model):
@@ -116,4 +114,4 @@ def test_what_is_kept_never_loses_more_in_validation_than_the_start(wave_task: T
         evaluator.run(validation.loader)
         lost.append(float(evaluator.state.metrics["loss"]))
     assert result.validation["loss"] < lost[0]
-    assert result.validation["loss"] == lost[1]  # what is told is of the weights that are kept
+    assert result.validation["loss"] == lost[1]  # of the weights that are selected

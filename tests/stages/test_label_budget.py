@@ -1,0 +1,84 @@
+"""No model looks at a label outside its budget: other labels in their place change no prediction and no weight."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from safetensors.numpy import load_file
+
+from histo_monai.__main__ import main
+from histo_monai.artifacts import PATCHES_CSV, Run
+from histo_monai.tables.predictions import Predictions, read_predictions
+from tests.hostile.project import ROOT, write_own_project
+
+RUN = ("--method", "random", "--seed", "0")
+STEPS = {"epochs": 2, "steps_per_epoch": 2, "batch_size": 4}
+
+
+def _project(*, scores: bool) -> None:
+    """Own slides, half of whose labels are given; labels select by cross-validation."""
+    write_own_project()
+    table = Path("data/raw/own/patches.csv")
+    patches = pd.read_csv(table)
+    if scores:
+        patches = patches.drop(columns="label").assign(score=np.linspace(0, 1, len(patches)).round(3))
+    patches.to_csv(table, index=False)
+    params: Any = yaml.safe_load(Path("params.yaml").read_text())
+    whole: Any = yaml.safe_load((ROOT / "params.yaml").read_text())
+    params |= {"students": ["neighbors"], "alpha": 0.5}
+    params["whole_slides"]["methods"] = []
+    params["labels"]["own"]["validation"] = "labeled"
+    for section in ("finetune", "consistency"):
+        recipes = whole[section]["recipe"]
+        params[section]["recipe"] = {kind: recipe | STEPS for kind, recipe in recipes.items()}
+    params["consistency"]["methods"]["neighbors"]["epochs"] = 1
+    Path("params.yaml").write_text(yaml.safe_dump(params))
+
+
+def _train() -> tuple[dict[str, np.ndarray], Predictions]:
+    """Weights of all models, and all predictions."""
+    for stage in ("finetune", "consistency", "evaluate"):
+        assert main([stage, *RUN]) == 0
+    run = Run("random", 0, 0, "neighbors")
+    folders = [run.finetuned, run.student_folder, *run.folds.values()]
+    models = [path for folder in folders for path in sorted(folder.glob("*.safetensors"))]
+    assert len(models) >= 6  # two models, and each without each fold
+    weights = {f"{path}: {name}": value for path in models for name, value in load_file(path).items()}
+    return weights, read_predictions(run.evaluation / "predictions.csv")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scores", [False, True])
+def test_labels_outside_the_budget_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scores: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, value in (("DEVICE", "cpu"), ("CPUS", "1"), ("WORKERS", "0"), ("RANKS", "1")):
+        monkeypatch.setenv(f"HISTO_MONAI_{name}", value)
+    _project(scores=scores)
+    for call in (("index",), ("pretrain", "--method", "random")):
+        assert main(call) == 0
+    weights, table = _train()
+    patches = pd.read_csv(PATCHES_CSV, dtype=str, keep_default_na=False)
+    is_hidden = (patches["split"] == "test") | (pd.to_numeric(patches["label_rank"], errors="coerce") >= 0.5)
+    assert 4 < is_hidden.sum() < len(patches) - 4
+    column = "score" if scores else "label"
+    other = {"tumor": "normal", "normal": "tumor"}
+    poison = "0.987" if scores else patches["label"].map(other)
+    patches[column] = patches[column].mask(is_hidden, poison)
+    patches.to_csv(PATCHES_CSV, index=False)
+    poisoned_weights, poisoned = _train()
+    assert weights.keys() == poisoned_weights.keys()
+    for name, value in weights.items():
+        assert value.tobytes() == poisoned_weights[name].tobytes(), name
+    assert len(table.predictions) > 6  # networks and baselines
+    assert {"validation", "test"} == set(table.rows["split"])
+    for name, values in table.predictions.items():
+        assert values.tobytes() == poisoned.predictions[name].tobytes(), name
+    is_test = (table.rows["split"] == "test").to_numpy()
+    assert not table.rows[column][is_test].equals(poisoned.rows[column][is_test])  # the poison was there
