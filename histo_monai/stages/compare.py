@@ -34,7 +34,8 @@ from histo_monai.tables.tasks import of_one_group
 
 _LOG = logging.getLogger(__name__)
 
-SPLITS = ("validation", "test")
+VALIDATION = "validation"
+SPLITS = (VALIDATION, "test")
 LABELING = "docs/own_slides.md"
 FEW_GROUPS, FEW_SEEDS = 20, 5
 TABLE, TESTS, REPORT, PICTURE = "table.csv", "tests.csv", "report.md", "table.png"
@@ -47,6 +48,7 @@ _ONE_SEED = (
     "one seed: intervals and verdicts are of these trained models, and silent about other draws of the labels, "
     "initializations and orders of the data; `-S 'seeds=[0,1,2,3,4]'` tells"
 )
+_OTHER_LABELS = "runs were given different labels, so they are not compared by their cross-validation; see each run's own figures"
 _F_BASED = (
     "ICC intervals of one seed are F-based and take patches as independent; the tests, and intervals over several "
     "seeds, resample what belongs together"
@@ -70,12 +72,22 @@ def run() -> None:
         }
         if not parts:
             continue
+        if split == VALIDATION and not _have_same_patches(parts):
+            warnings.append(_OTHER_LABELS)
+            continue
+        for part in parts.values():
+            check_same_patches(next(iter(parts.values())), part)
         _LOG.info("%s: %d patches, %d tables", split, len(parts[next(iter(parts))].rows), len(parts))
         tables.append(_split_table(params, split, parts))
         warnings += _warnings(split, parts[next(iter(parts))])
     headline = tables[-1:]
     if (slides := _slides_table(params)) is not None:
         tables, headline = [*tables, slides], [*headline, slides]
+    if not tables and warnings:
+        raise InputError(
+            f"{artifacts.PATCHES_CSV}: no patch is tested on, and runs of several seeds were given different labels, "
+            "so they cannot be compared. Fix: name patients to test on in the column split, or set alpha: 1"
+        )
     if not tables:
         raise InputError(
             f"{artifacts.INDEX}: neither patches nor slides were learned from; label some, see {LABELING}"
@@ -129,8 +141,13 @@ def _read(params: Params) -> dict[Key, Predictions]:
         for name in (*MODELS, *ARMS):
             if name not in read[run].predictions:
                 raise InputError(f"{path}: no predictions of {name!r}; run evaluate again")
-        check_same_patches(next(iter(read.values())), read[run])
     return read
+
+
+def _have_same_patches(parts: Mapping[Key, Predictions]) -> bool:
+    """Whether all runs predict the same patches; where labels select, each label subset is predicted out of fold."""
+    first = next(iter(parts.values())).rows["patch_id"].tolist()
+    return all(part.rows["patch_id"].tolist() == first for part in parts.values())
 
 
 def _split_table(params: Params, split: str, parts: Mapping[Key, Predictions]) -> SplitTable:
