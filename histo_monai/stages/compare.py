@@ -48,7 +48,9 @@ _ONE_SEED = (
     "one seed: intervals and verdicts are of these trained models, and silent about other draws of the labels, "
     "initializations and orders of the data; `-S 'seeds=[0,1,2,3,4]'` tells"
 )
-_OTHER_LABELS = "runs were given different labels, so they are not compared by their cross-validation; see each run's own figures"
+_OTHER_LABELS = (
+    "runs were given different labels, so their cross-validations are not compared with each other"
+)
 _F_BASED = (
     "ICC intervals of one seed are F-based and take patches as independent; the tests, and intervals over several "
     "seeds, resample what belongs together"
