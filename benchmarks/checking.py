@@ -134,7 +134,7 @@ def prepare(arguments: argparse.Namespace) -> None:
         "slide_side_px": arguments.side_px,
     }
     share = arguments.slides / 36
-    for section in ("train", "validation", "test"):
+    for section in ("train", "separate_validation", "test"):
         counts = tree["labels"]["camelyon16"][section]
         counts |= {name: max(2, int(num * share)) for name, num in counts.items()}
     corpus = tree["corpora"]["camelyon16"]

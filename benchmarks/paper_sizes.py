@@ -59,7 +59,7 @@ def smallest(tree: Any, dataset: str) -> Any:
     tree["corpora"][corpus] |= {"num_train": 64, "num_validation": 8}
     tree["corpora"]["camelyon16"] |= {"num_normal": 1, "num_tumor": 1}
     counts = {"num_tumor": 8, "num_normal": 8}
-    tree["labels"]["camelyon16"] |= dict.fromkeys(("train", "validation", "test"), counts)
+    tree["labels"]["camelyon16"] |= dict.fromkeys(("train", "separate_validation", "test"), counts)
     for method in ("vae", "moco", "rsp"):
         tree["pretrain"][method] |= {"epochs": 1}
     tree["pretrain"]["moco"]["queue_size"] = tree["pretrain"]["moco"]["batch_size"]

@@ -6,9 +6,11 @@ from typing import Any
 
 
 def in_the_papers_way(tree: dict[str, Any]) -> dict[str, Any]:
-    """A tree of params.yaml with the paper's student alone and its fine-tuning in epochs; changed in place."""
+    """A tree of params.yaml with the paper's student, fine-tuning in epochs and validation; changed in place."""
     tree |= {"methods": ["random", "rsp"], "students": ["paper"], "alpha": 0.1, "mu": 7}
     tree["finetune"]["recipe"] = dict.fromkeys(tree["finetune"]["recipe"])
     tree["labels"]["breastpathq"]["unlabeled"] = tree["labels"]["own"]["unlabeled"] = 0
+    for labels in tree["labels"].values():
+        labels["validation"] = "separate"
     tree["whole_slides"] |= {"methods": ["rsp"], "students": ["paper"]}
     return tree

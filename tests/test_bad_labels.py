@@ -65,7 +65,7 @@ def raw(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable
         counts = {"num_tumor": 2, "num_normal": 2}
         params["labels"]["camelyon16"] |= {
             "train": dict(counts),
-            "validation": dict(counts),
+            "separate_validation": dict(counts),
             "test": dict.fromkeys(counts, 0),
         }
         (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))

@@ -475,7 +475,7 @@ def test_what_a_library_wrote_with_aliases_is_read_as_dvc_reads_it(
 ) -> None:
     path = tmp_path / "params.yaml"
     counts = {"num_tumor": 16, "num_normal": 16}
-    tree["labels"]["camelyon16"] |= dict.fromkeys(("train", "validation", "test"), counts)
+    tree["labels"]["camelyon16"] |= dict.fromkeys(("train", "separate_validation", "test"), counts)
     path.write_text(yaml.safe_dump(tree))
     assert "&id001" in path.read_text()
     assert read_tree(path) == dvc_yaml.load_yaml(str(path)) == tree

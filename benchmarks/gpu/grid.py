@@ -40,7 +40,8 @@ SMALLEST: dict[str, Any] = {
     "corpora.camelyon16.num_normal": 2,
     "corpora.camelyon16.num_tumor": 2,
     **{
-        f"labels.camelyon16.{split}": {"num_tumor": 16, "num_normal": 16} for split in ("train", "validation")
+        f"labels.camelyon16.{split}": {"num_tumor": 16, "num_normal": 16}
+        for split in ("train", "separate_validation")
     },
     "labels.camelyon16.test": {"num_tumor": 16, "num_normal": 16},
     "labels.camelyon16.unlabeled": 24,

@@ -183,7 +183,8 @@ def _candidates(assembly: Assembly, search: Search, seed: int) -> pd.DataFrame:
     kept_apart = patches[patches["split"].isin(others)]
     root = artifacts.dataset_folder(params.source, params.corpus)
     manifest = DATASETS[params.corpus].pretraining_slides(root, params.corpus_section)
-    kept_apart = pd.concat([kept_apart, manifest[manifest["split"] == "validation"]])
+    if params.is_validation_separate:
+        kept_apart = pd.concat([kept_apart, manifest[manifest["split"] == "validation"]])
     shared_ids = params.corpus == params.dataset
     searched = slides_to_search(slides, patches, kept_apart, shared_ids=shared_ids)
     return draw_candidates(searched, search, seed=seed, processes=assembly.environment.cpus)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from histo_monai.datasets.settings import CorpusSettings, IndexSettings, MapSettings
+from histo_monai.datasets.settings import CorpusSettings, IndexSettings, LabelSettings, MapSettings
 
 if TYPE_CHECKING:  # reading params imports no reader
     import pandas as pd
@@ -24,7 +24,7 @@ class Reading:
 
     Attributes:
         root: folder of the dataset.
-        labels: its section of `labels`.
+        labels: its section of `labels`, the `LabelSettings` of the dataset.
         corpus: its section of `corpora`; None where it is no corpus.
         index: split, seed, tissue, and whether bad slides are left out.
         patch_px: side of a patch that is drawn from a slide.
@@ -52,7 +52,7 @@ class Dataset(Protocol):
     """
 
     CorpusSettings: ClassVar[type[CorpusSettings] | None] = None
-    LabelSettings: ClassVar[type]
+    LabelSettings: ClassVar[type[LabelSettings]]
     MapSettings: ClassVar[type[MapSettings] | None] = None
     phantom: ClassVar[Cohort | str | None] = None
 
@@ -109,7 +109,7 @@ class Dataset(Protocol):
         return
 
     def validation_within_patients(self, labels: Any) -> bool:
-        """Whether validation may be drawn from the patients of the training patches; `labels`: its settings."""
+        """Whether separate validation may have patients of the training patches; `labels`: its settings."""
         return False
 
     def num_unlabeled(self, labels: Any) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Protocol
+from typing import Annotated, Literal, Protocol
 
 from histo_monai.settings.rules import Count, CountOrZero, Mpps, Positive, Range, Seed, SlideMpp
 
@@ -15,6 +15,18 @@ class CorpusSettings:
     mpps: Mpps
     num_train: Count
     num_validation: Count
+
+
+@dataclass(frozen=True)
+class LabelSettings:
+    """The labeled patches of a dataset; each dataset adds its own settings.
+
+    Attributes:
+        validation: "labeled": all patches outside the test are for training, and cross-validation inside the labels
+            chooses. "separate": further labeled patches choose, which the budget of labels does not count.
+    """
+
+    validation: Literal["labeled", "separate"]
 
 
 class MapSettings(Protocol):

@@ -15,7 +15,7 @@ from histo_monai.tables.folds import slides_to_fold, why_no_diagnosis
 from histo_monai.tables.label_folds import deal_folds
 from histo_monai.tables.manifests import first_five
 from histo_monai.tables.splits import drawn_by, labeled_rows
-from histo_monai.tables.tasks import split_rows, training_mpp
+from histo_monai.tables.tasks import sole_groups, split_rows, training_mpp
 
 NO_MAPS = "or map no slides (whole_slides.methods: [])"
 
@@ -98,6 +98,7 @@ def remarks_ahead(table: pd.DataFrame, whole_slides: pd.DataFrame, ahead: Ahead)
             "students have no patch without a label to learn from: all labels are used, and no other patches are drawn "
             "(labels.<dataset>.unlabeled, where labeled squares of slides tell the resolution)"
         )
+    lines += _cross_validation(table, ahead)
     if ahead.ignore_stains and table["score"].notna().any():
         lines.append(
             f"labels are scores, and {', '.join(ahead.ignore_stains)} learns to look past the stains that scores are "
@@ -108,6 +109,23 @@ def remarks_ahead(table: pd.DataFrame, whole_slides: pd.DataFrame, ahead: Ahead)
         why = why_no_diagnosis(whole_slides, ahead.maps.label, classes)
         lines += [f"{why}; it is {ahead.maps.section}.positive that is told from the others"] if why else []
     return lines
+
+
+def _cross_validation(table: pd.DataFrame, ahead: Ahead) -> list[str]:
+    """A line, where no validation patch is kept apart, and folds cannot have every class without a patient."""
+    if (table["split"] == "validation").any() or _labels_left(table, ahead):
+        return []
+    for seed in ahead.seeds:
+        for label, group in sole_groups(labeled_rows(drawn_by(table, seed), ahead.alpha)).items():
+            labels = f"all labels of class {label!r}" if label else "all labels"
+            why = f"{labels} are of {group}, and cross-validation needs two patients of each class"
+            if (table["split"] == "test").any():
+                return [f"cross-validation chooses nothing: {why}. Fix: label patches of another patient"]
+            return [
+                f"nothing can be measured: no patch has the split test, {why}. Fix: label patches of another patient, "
+                "or name patients to test on in the column split"
+            ]
+    return []
 
 
 def _labels_left(table: pd.DataFrame, ahead: Ahead) -> list[str]:

@@ -37,7 +37,7 @@ def build_labels(
     labeled: LabeledDataset,
     *,
     around: Surroundings,
-    validation_fraction: float,
+    validation_fraction: float | None,
     seed: int,
     processes: int,
 ) -> Labels:
@@ -47,25 +47,33 @@ def build_labels(
         labeled: what the dataset offers.
         around: what the patches are compared with; its `within_patients` lets validation be drawn from the patients of
             the training patches.
-        validation_fraction: of the patches without a split.
+        validation_fraction: of the patches without a split. None: all patches outside the test are for training, and
+            cross-validation inside the labels chooses.
         seed: of splits and ranks.
         processes: files read at the same time; decides nothing.
 
     Raises:
-        InputError: an image cannot be used, training or validation lacks a class, or two splits share a patient, a
-            slide or an image, or the corpus has a test slide.
+        InputError: an image cannot be used, training or separate validation lacks a class, or two splits share a
+            patient, a slide or an image, or the corpus has a test slide.
     """
     table = labeled.table
     facts = survey_images(table, processes)
     table = table.assign(side_px=facts["side_px"].astype("int32"))
-    table["split"] = draw_splits(
-        table,
-        validation_fraction,
-        generator(seed, "label split"),
-        within_patients=around.within_patients,
-        twins=facts["digest"],
-    )
-    warnings = [*labeled.warnings, *_check_classes(table), *_shared_patients(table)]
+    about_split = []
+    if validation_fraction is None:
+        about_split = _marked_validation(table)
+        table["split"] = table["split"].replace({"": "train", "validation": "train"})
+        about_split += _check_classes(table)
+    else:
+        table["split"] = draw_splits(
+            table,
+            validation_fraction,
+            generator(seed, "label split"),
+            within_patients=around.within_patients,
+            twins=facts["digest"],
+        )
+        about_split = [*_check_classes(table, is_separate=True), *_shared_patients(table)]
+    warnings = [*labeled.warnings, *about_split]
     warnings += [labeled.about_patients] if labeled.about_patients else no_patients(table)
     remarks, near = review(table, facts, around, processes)
     table = in_order_of_splits(table)
@@ -101,27 +109,40 @@ def count_patches(table: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _check_classes(table: pd.DataFrame) -> list[str]:
-    """Training and validation have the same classes, and test no other; a warning where test lacks some or all."""
+def _marked_validation(table: pd.DataFrame) -> list[str]:
+    num = int((table["split"] == "validation").sum())
+    if not num:
+        return []
+    return [
+        f"{num} patches with the split validation are for training: cross-validation inside the labels chooses "
+        "(labels.<dataset>.validation: labeled; separate would keep them apart)"
+    ]
+
+
+def _check_classes(table: pd.DataFrame, *, is_separate: bool = False) -> list[str]:
+    """Training and separate validation have the same classes, and test no other; a warning where test lacks some."""
     classes = {split: set(table.loc[table["split"] == split, "label"]) for split in SPLITS}
-    for split in ("train", "validation"):
+    for split in ("train", "validation") if is_separate else ("train",):
         if not classes[split]:
             raise InputError(f"no patch has the split {split}; mark some, or leave the column split empty")
     if len(classes["train"]) == 1 and "" not in classes["train"]:
         raise InputError(
             f"all training patches are of class {classes['train'].pop()!r}; give at least two classes"
         )
-    for split, other in (("train", "validation"), ("validation", "train"), ("test", "train")):
+    pairs = (("train", "validation"), ("validation", "train")) if is_separate else ()
+    for split, other in (*pairs, ("test", "train")):
         lacking = sorted(classes[split] - classes[other])
         if lacking:
             raise InputError(
                 f"class {lacking[0]!r} is in {split} but not in {other}; give patches of it to both"
             )
     if not classes["test"]:
-        return [
-            "no patch has the split test: all figures are of validation patches, by which models were chosen, and so "
-            "somewhat too good; name patients to test on in the column split"
-        ]
+        figures = (
+            "all figures are of validation patches, by which models were chosen, and so somewhat too good"
+            if is_separate
+            else "figures come from cross-validation inside the labels, which needs two patients of each class"
+        )
+        return [f"no patch has the split test: {figures}; name patients to test on in the column split"]
     lacking = sorted(classes["train"] - classes["test"])
     return [f"the test patches have none of class {', '.join(lacking)}"] if lacking else []
 

@@ -242,6 +242,11 @@ class Params:
         """The section of `labels` that `dataset` names: what the dataset's `LabelSettings` says."""
         return self.labels[self.dataset]
 
+    @property
+    def is_validation_separate(self) -> bool:
+        """Whether further labeled patches choose; else cross-validation inside the labels."""
+        return bool(self.labels_section.validation == "separate")
+
     def finetune_section(self, kind: LabelKind) -> TrainingParams | FinetuneRecipe:
         """The recipe of a kind of labels; where that is null, the section of `finetune` that `dataset` names."""
         return self.finetune.recipe.of(kind) or self.finetune.datasets[self.dataset]

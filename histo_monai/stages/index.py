@@ -123,6 +123,7 @@ def _labels_and_whole_slides(
     )
     given = dataset.whole_slides(reading)
     whole_slides, notes = (whole_slide_table([]), []) if given is None else given
+    whole_slides = _without_validation(params, whole_slides)
     _warn([line for line in notes if line not in labeled.warnings])
     for column in ("path", "annotation"):
         whole_slides[column] = [_portable(Path(path)) if path else "" for path in whole_slides[column]]
@@ -145,7 +146,7 @@ def _labels_and_whole_slides(
         labels = build_labels(
             labeled,
             around=around,
-            validation_fraction=params.index.validation_fraction,
+            validation_fraction=params.index.validation_fraction if params.is_validation_separate else None,
             seed=params.index.seed,
             processes=processes,
         )
@@ -156,8 +157,16 @@ def _labels_and_whole_slides(
     labels = dataclasses.replace(labels, warnings=[*labels.warnings, *more])
     _warn([line for line in labels.warnings if line not in (*labeled.warnings, *notes)])
     if given is None:
-        return labels, corpus_slides(corpus if params.dataset == params.corpus else corpus.iloc[:0])
+        slides = corpus_slides(corpus if params.dataset == params.corpus else corpus.iloc[:0])
+        return labels, _without_validation(params, slides)
     return labels, with_splits_of_patches(whole_slides, labels.table)
+
+
+def _without_validation(params: Params, whole_slides: pd.DataFrame) -> pd.DataFrame:
+    """The slides of validation join those of training, unless labels for validation are separate."""
+    if params.is_validation_separate:
+        return whole_slides
+    return whole_slides.assign(split=whole_slides["split"].replace({"validation": "train"}))
 
 
 def _warn(lines: Sequence[str]) -> None:

@@ -58,6 +58,18 @@ def dependence_groups(table: pd.DataFrame) -> np.ndarray:
     return (groups if groups.nunique() > 1 else table["patch_id"]).to_numpy(dtype=object)
 
 
+def sole_groups(table: pd.DataFrame) -> dict[str, str]:
+    """Class -> its patient, slide or patch, of each class with only one: no fold can leave it out and keep the class.
+
+    Scores count as one class, with an empty name.
+
+    Args:
+        table: labeled patches, `tables.columns.PATCH_COLUMNS`.
+    """
+    groups = _patient_or_slide(table).groupby(table["label"]).unique()
+    return {str(label): str(some[0]) for label, some in groups.items() if len(some) == 1}
+
+
 def of_one_group(table: pd.DataFrame, split: str) -> list[str]:
     """What a reader of the numbers of a split must know, if all its patches are of one patient or slide."""
     groups = grouping_key(table).unique()

@@ -60,8 +60,9 @@ PARAMS: Mapping[str, Any] = {
     "corpora.own": {"mpps": [1.0, 2.0, 4.0], "num_train": 16, "num_validation": 8},
     "corpora.camelyon16.num_normal": 0,
     "corpora.camelyon16.num_tumor": 0,
+    **{f"labels.{name}.validation": "separate" for name in ("breastpathq", "camelyon16", "kather", "own")},
     "labels.camelyon16.train": {"num_tumor": 2, "num_normal": 2},
-    "labels.camelyon16.validation": {"num_tumor": 2, "num_normal": 2},
+    "labels.camelyon16.separate_validation": {"num_tumor": 2, "num_normal": 2},
     "labels.camelyon16.test": {"num_tumor": 2, "num_normal": 2},
     "labels.camelyon16.unlabeled": 0,
     "labels.breastpathq.unlabeled": 0,
@@ -227,16 +228,21 @@ def build(folder: Path) -> None:
 
 
 def _write_states(folder: Path) -> None:
-    from tests.hostile import trees
-
     for state in STATES:
         (folder / state / "project").mkdir(parents=True)
         os.chdir(folder / state / "project")
-        _write_params(state)
-        if state in ("own", "kather", "done"):
-            _write_own()
-        if state in trees.WRITERS:
-            trees.WRITERS[state](Path("data/raw") / state)
+        write_state(state)
+
+
+def write_state(state: str) -> None:
+    """params.yaml and data of one of `STATES`, no stage run, in the working folder."""
+    from tests.hostile import trees
+
+    _write_params(state)
+    if state in ("own", "kather", "done"):
+        _write_own()
+    if state in trees.WRITERS:
+        trees.WRITERS[state](Path("data/raw") / state)
 
 
 def _run_all() -> None:

@@ -153,6 +153,49 @@ def test_a_test_set_that_is_not_whole_is_a_warning(
     assert says in warning
 
 
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ([("test", "a", "1"), ("test", "b", "1")], "no patch has the split train"),
+        ([("train", "a", "1"), ("validation", "a", "2")], "all training patches are of class 'a'"),
+        ([*TRAIN, ("test", "c", "3")], "class 'c' is in test but not in train"),
+        ([*TRAIN, *VALIDATION, ("test", "a", "2")], "patient 2 is in train (002) and in test (004)"),
+    ],
+)
+def test_splits_that_labels_alone_cannot_choose_by_are_refused(
+    rows: Rows, says: str, images: Callable[[Rows], LabeledDataset]
+) -> None:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011  # the message is what is tested
+        _build(images(rows), validation_fraction=None)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_labels_that_choose_need_no_other_patient_and_no_class_on_two_sides(
+    images: Callable[[Rows], LabeledDataset],
+) -> None:
+    one_patient = [("", "a", "1"), ("", "b", "1")]
+    table, (warning,), _ = _build(images(one_patient), validation_fraction=None)
+    assert table["split"].tolist() == ["train", "train"]
+    assert warning.startswith(
+        "no patch has the split test: figures come from cross-validation inside the labels"
+    )
+    rows = [*TRAIN, ("validation", "c", "2"), *[("test", label, "3") for label in "abc"]]
+    table, (warning,), _ = _build(images(rows), validation_fraction=None)
+    assert table["split"].tolist() == ["train"] * 3 + ["test"] * 3
+    assert warning.startswith("1 patches with the split validation are for training")
+
+
+def test_alpha_is_the_fraction_of_all_labels_outside_the_test(
+    images: Callable[[Rows], LabeledDataset],
+) -> None:
+    rows = [(split, label, split) for split in ("train", "validation") for label in "ab" for _ in range(10)]
+    labeled = images([*rows, ("test", "a", "t"), ("test", "b", "t")])
+    table = _build(labeled, validation_fraction=None)[0]
+    assert [len(labeled_rows(table, alpha)) for alpha in (0.1, 0.5, 1.0)] == [4, 20, 40]
+    assert [len(labeled_rows(_build(labeled)[0], alpha)) for alpha in (0.1, 0.5, 1.0)] == [2, 10, 20]
+
+
 def test_validation_from_the_patient_trained_on_is_a_warning(
     images: Callable[[Rows], LabeledDataset],
 ) -> None:

@@ -19,7 +19,7 @@ from tests.parts.toy_dataset import CLASSES, SPLITS, TOY
 
 SECTIONS = {
     "corpora.toy": {"mpps": [1.0, 2.0, 4.0], "num_train": 16, "num_validation": 8, "every": 3},
-    "labels.toy": {"mpp": 1.0, "num_per_slide": 4},
+    "labels.toy": {"validation": "separate", "mpp": 1.0, "num_per_slide": 4},
     "finetune.toy": PARAMS["finetune.own"],
     "consistency.toy": PARAMS["consistency.own"],
     "heatmap.toy": {"stride_um": 32.0},
@@ -75,6 +75,7 @@ def test_a_toy_dataset_goes_through_all_stages(project: Path) -> None:
     ("name", "value", "says"),
     [
         ("dataset", "toi", "dataset: expected one of breastpathq, camelyon16, kather, own, toy, got 'toi'"),
+        ("labels.toy.validation", "none", "labels.toy.validation: expected labeled or separate, got 'none'"),
         ("labels.toi", {}, "labels.toi: unknown key; did you mean 'toy'?"),
         ("labels.toy.num_per_slide", 0, "labels.toy.num_per_slide: expected an integer in [1, 1e+12], got 0"),
         ("corpora.toy", {}, "corpora.toy.mpps: missing key"),

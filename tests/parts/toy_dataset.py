@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar
 import pandas as pd
 
 from histo_monai.datasets.protocol import Dataset, Reading
-from histo_monai.datasets.settings import CorpusSettings
+from histo_monai.datasets.settings import CorpusSettings, LabelSettings
 from histo_monai.phantom import Cohort, CohortSize
 from histo_monai.settings.rules import Count, MicronsPerPixel, Positive, Range
 from histo_monai.tables.columns import corpus_table, whole_slide_table
@@ -30,7 +30,7 @@ class ToyCorpus(CorpusSettings):
 
 
 @dataclass(frozen=True)
-class ToyLabels:
+class ToyLabels(LabelSettings):
     """Squares of each slide, in a row."""
 
     mpp: MicronsPerPixel

@@ -106,7 +106,7 @@ def finished(root: Path, shell: Shell, tmp_path_factory: pytest.TempPathFactory)
     params["heatmap"]["seen"] = True
     params["mil"] |= {"num_folds": 2, "epochs": 2}
     params["aggregate"] |= {"num_folds": 2, "num_permutations": 3}
-    params["labels"]["camelyon16"] |= dict.fromkeys(("train", "validation", "test"), counts) | {
+    params["labels"]["camelyon16"] |= dict.fromkeys(("train", "separate_validation", "test"), counts) | {
         "unlabeled": 24
     }
     params["pretrain"]["rsp"] |= {"epochs": 2, "batch_size": 8}

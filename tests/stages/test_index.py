@@ -44,7 +44,7 @@ def project(
             "methods": ["random", "rsp"],
         }
         params["corpora"]["own"] |= {"num_train": 8, "num_validation": 4}
-        params["labels"]["own"]["validation_within_patients"] = True
+        params["labels"]["own"] |= {"validation": "separate", "validation_within_patients": True}
         (tmp_path / "params.yaml").write_text(yaml.safe_dump(params | changes))
         folder = tmp_path / "data/raw/own"
         folder.mkdir(parents=True)

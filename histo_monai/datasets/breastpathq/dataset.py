@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from histo_monai.datasets.protocol import Dataset, Reading
-from histo_monai.datasets.settings import CorpusSettings, TumorMaps
+from histo_monai.datasets.settings import CorpusSettings, LabelSettings, TumorMaps
 from histo_monai.settings.rules import CountOrZero
 
 if TYPE_CHECKING:
@@ -25,10 +25,11 @@ class RaterColumn:
 
 
 @dataclass(frozen=True)
-class BreastPathQLabels:
+class BreastPathQLabels(LabelSettings):
     """BreastPathQ: the columns of its test labels, which differ between releases.
 
-    `unlabeled` patches more come from the tissue of the corpus's training slides, where it is BreastPathQ's.
+    `unlabeled` patches more come from the tissue of the corpus's slides, where it is BreastPathQ's; only from its
+    training slides where `validation` is separate.
     """
 
     slide_column: str

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from histo_monai.datasets.protocol import Dataset, Reading
-from histo_monai.datasets.settings import CorpusSettings, TumorMaps
+from histo_monai.datasets.settings import CorpusSettings, LabelSettings, TumorMaps
 from histo_monai.settings.rules import CountOrZero, MicronsPerPixel, Range
 
 if TYPE_CHECKING:
@@ -34,16 +34,17 @@ class PatchCounts:
 
 
 @dataclass(frozen=True)
-class Camelyon16Labels:
+class Camelyon16Labels(LabelSettings):
     """Camelyon16: patches drawn from slides; a tumor patch has `min_tumor_fraction` of its field inside at least.
 
-    `unlabeled` more come from the tissue of slides that nothing is validated or tested on, wherever it is.
+    `separate_validation` counts the patches to draw where `validation` is separate. `unlabeled` more come from the
+    tissue of slides without a validation or test patch, wherever it is.
     """
 
     mpp: MicronsPerPixel
     min_tumor_fraction: Annotated[float, Range(0.0, 1.0, exclusive_low=True)]
     train: PatchCounts
-    validation: PatchCounts
+    separate_validation: PatchCounts
     test: PatchCounts
     unlabeled: CountOrZero
 
@@ -67,7 +68,10 @@ class Camelyon16(Dataset):
         from histo_monai.datasets.camelyon16 import reader
 
         labels: Camelyon16Labels = reading.labels
-        counts = {"train": labels.train, "validation": labels.validation, "test": labels.test}
+        counts = {"train": labels.train, "test": labels.test}
+        if labels.validation == "separate":
+            counts = {"train": labels.train, "validation": labels.separate_validation, "test": labels.test}
+        index = dataclasses.asdict(reading.index) | {"validation_fraction": _validation_fraction(reading)}
         return reader.labeled_patches(
             reading.root,
             num_reserved_normal=reading.corpus.num_normal,
@@ -76,7 +80,7 @@ class Camelyon16(Dataset):
             mpp=labels.mpp,
             min_tumor_fraction=labels.min_tumor_fraction,
             wanted={split: {"tumor": n.num_tumor, "normal": n.num_normal} for split, n in counts.items()},
-            **dataclasses.asdict(reading.index),
+            **index,
             processes=reading.processes,
         )
 
@@ -92,10 +96,15 @@ class Camelyon16(Dataset):
             reading.root,
             num_reserved_normal=reading.corpus.num_normal,
             num_reserved_tumor=reading.corpus.num_tumor,
-            validation_fraction=reading.index.validation_fraction,
+            validation_fraction=_validation_fraction(reading),
             seed=reading.index.seed,
             skip_bad_slides=reading.index.skip_bad_slides,
         )
+
+
+def _validation_fraction(reading: Reading) -> float | None:
+    """Fraction of the slides with labeled patches that validation takes; None: cross-validation inside the labels."""
+    return reading.index.validation_fraction if reading.labels.validation == "separate" else None
 
 
 CAMELYON16 = Camelyon16()

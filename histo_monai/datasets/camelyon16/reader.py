@@ -73,7 +73,7 @@ def labeled_patches(
     wanted: Mapping[str, Mapping[str, int]],
     tissue_mpp: float,
     min_tissue_fraction: float,
-    validation_fraction: float,
+    validation_fraction: float | None,
     seed: int,
     skip_bad_slides: bool,
     processes: int,
@@ -83,8 +83,9 @@ def labeled_patches(
     A tumor patch has at least `min_tumor_fraction` of its field inside the outlines and outside their holes; a normal
     patch has no tumor at all, and lies on a normal slide, or on a tumor slide outside the outlines or in a hole. The
     field lies inside the slide, its center is tissue, and at least `min_tissue_fraction` of it. Training slides are
-    split into train and validation slide by slide, normal and tumor slides apart, so that both are on both sides. Each
-    slide counts as a patient of its own: the release has no patient ids. Slides of `KNOWN_DIRT` are left out.
+    split into train and validation slide by slide, normal and tumor slides apart, so that both are on both sides; or
+    all are train. Each slide counts as a patient of its own: the release has no patient ids. Slides of `KNOWN_DIRT` are
+    left out.
 
     Args:
         root: holds `training/normal`, `training/tumor`, `training/lesion_annotations` (or its zip), and, where test
@@ -94,10 +95,10 @@ def labeled_patches(
         patch_px: side of a patch.
         mpp: its resolution, µm/px.
         min_tumor_fraction: see above, 0..1.
-        wanted: how many of "tumor" and "normal" for "train", "validation" and "test".
+        wanted: how many of "tumor" and "normal" for "train", "test", and "validation" if slides are drawn for it.
         tissue_mpp: resolution of the tissue mask, µm/px.
         min_tissue_fraction: see above, 0..1.
-        validation_fraction: of the training slides.
+        validation_fraction: of the training slides; None: validation gets no slide.
         seed: of the split and of the centers.
         skip_bad_slides: go on without slides that cannot be used, or that lack their annotation or their row in
             reference.csv; each is named in the warnings.
@@ -134,7 +135,7 @@ def whole_slides(
     *,
     num_reserved_normal: int,
     num_reserved_tumor: int,
-    validation_fraction: float,
+    validation_fraction: float | None,
     seed: int,
     skip_bad_slides: bool,
 ) -> tuple[pd.DataFrame, list[str]]:
@@ -242,18 +243,23 @@ def _pair(
 
 
 def _split(
-    root: Path, slides: Sequence[AnnotatedSlide], validation_fraction: float, seed: int
+    root: Path, slides: Sequence[AnnotatedSlide], validation_fraction: float | None, seed: int
 ) -> list[AnnotatedSlide]:
-    """Train and validation, drawn for normal and for tumor slides apart."""
+    """Train and validation, drawn for normal and for tumor slides apart; all train without a `validation_fraction`."""
+    least, needed = (
+        (1, "one to train is") if validation_fraction is None else (2, "one to train and one to validate are")
+    )
     split_by_id: dict[str, str] = {}
     for kind in (NORMAL, TUMOR):
         ids = [s.slide_id for s in slides if (s.annotation is None) == (kind == NORMAL)]
-        if len(ids) < 2:
+        if len(ids) < least:
             raise InputError(
                 f"{root / 'training' / kind}: {len(ids)} slides are left for labeled patches after those that are "
-                f"pretrained on; one to train and one to validate are needed: add slides, "
-                f"or lower corpora.camelyon16.num_{kind}"
+                f"pretrained on; {needed} needed: add slides, or lower corpora.camelyon16.num_{kind}"
             )
+        if validation_fraction is None:
+            split_by_id |= dict.fromkeys(ids, "train")
+            continue
         table = pd.DataFrame({"slide_id": ids, "patient_id": ""})
         drawn = split_slides(table, validation_fraction, generator(seed, "labels", "split", kind))
         split_by_id |= dict(zip(ids, drawn, strict=True))

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from histo_monai.datasets.protocol import Dataset, Reading
+from histo_monai.datasets.settings import LabelSettings
 
 if TYPE_CHECKING:
     from histo_monai.tables.patches import LabeledDataset
 
 
 @dataclass(frozen=True)
-class KatherLabels:
+class KatherLabels(LabelSettings):
     """Kather: which of the two published training folders."""
 
     folder: Literal["NCT-CRC-HE-100K", "NCT-CRC-HE-100K-NONORM"]

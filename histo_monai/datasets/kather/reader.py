@@ -28,8 +28,8 @@ def labeled_patches(root: Path, *, folder: str) -> LabeledDataset:
     parts = [_classes(find_tree(root, folder), ""), _classes(find_tree(root, TEST), "test")]
     table = pd.concat(parts, ignore_index=True).assign(mpp=PATCH_MPP, side_px=PATCH_PX)
     about = (
-        f"{folder} has no patient ids: patches of one patient can be in training and in validation, "
-        "so validation figures may be too good; test patients are others"
+        f"{folder} has no patient ids: patches of one patient can be trained on and validated on, so figures of "
+        "validation and of cross-validation may be too good; test patients are others"
     )
     return LabeledDataset(labeled_table(table), about_patients=about)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from histo_monai.datasets.protocol import Dataset, Reading
-from histo_monai.datasets.settings import CorpusSettings
+from histo_monai.datasets.settings import CorpusSettings, LabelSettings
 from histo_monai.settings.rules import Count, CountOrZero, MicronsPerPixel, Positive, Range, Unique
 
 if TYPE_CHECKING:
@@ -33,11 +33,11 @@ class RegionLabels:
 
 
 @dataclass(frozen=True)
-class OwnLabels:
-    """Your own: may validation be drawn from the training patients, where there is but one; patches from outlines.
+class OwnLabels(LabelSettings):
+    """Your own: may separate validation have patients of training, where there is but one; patches from outlines.
 
-    `unlabeled` more come from the tissue of slides that nothing is validated or tested on, wherever it is; None takes
-    what there is room for, as far as the labeled patches tell at which resolution.
+    `unlabeled` more come from the tissue of slides without a validation or test patch, wherever it is; None takes what
+    there is room for, as far as the labeled patches tell at which resolution.
     """
 
     validation_within_patients: bool

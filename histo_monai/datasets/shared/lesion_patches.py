@@ -49,7 +49,8 @@ def draw_labeled_patches(
         wanted: How many for each split and label, {"train": {"tumor": 300, "normal": 300}, ...}.
         placement: See `LabelPlacement`.
         read_lesions: What an annotation file says; a function of a module, called in the processes.
-        section: Of params, that errors name: it holds <split>.num_<label> and min_tumor_fraction.
+        section: Of params, that errors name: it holds min_tumor_fraction and, in
+            `train`, `separate_validation` and `test`, num_<label>.
         seed: Of the centers.
         skip_bad_slides: Go on without slides that cannot be used.
         processes: Slides surveyed at the same time.
@@ -111,10 +112,11 @@ def _take(
     room = np.array([survey.room(label) for survey in surveys], np.int64)
     if room.sum() < wanted:
         field_um = f"a field of {placement.field_um:g} µm"
+        key = "separate_validation" if split == "validation" else split
         lower = "index.min_tissue_fraction" if label == NORMAL else f"{section}.min_tumor_fraction"
         raise InputError(
             f"{split}: the {np.count_nonzero(room)} slides with a place for {field_um} that is {label} have room for "
-            f"{room.sum()} patches, {wanted} are asked for; lower {section}.{split}.num_{label} or {lower}, "
+            f"{room.sum()} patches, {wanted} are asked for; lower {section}.{key}.num_{label} or {lower}, "
             "or give more slides"
         )
     parts = [pd.DataFrame()]

@@ -93,17 +93,18 @@ def _table(table: pd.DataFrame) -> str:
 
 
 def _by_class(patches: pd.DataFrame) -> pd.DataFrame:
-    """Patches, patients and slides by class and split; of scores one row."""
+    """Patches, patients and slides by class and split; of scores one row. Validation only where it has patches."""
+    splits = [split for split in SPLITS if split != "validation" or (patches["split"] == split).any()]
     label = patches["label"].where(patches["label"] != "", "with a score")
     counts = patches.groupby([label, "split"]).size().unstack(fill_value=0)
-    counts = counts.reindex(columns=list(SPLITS), fill_value=0)
+    counts = counts.reindex(columns=splits, fill_value=0)
     counts.loc["all"] = counts.sum()
     for what, column in (("patients", "patient_id"), ("slides", "slide_id")):
         known = patches[patches[column] != ""]
         if known.empty:
             continue
         num = known.groupby("split")[column].nunique()
-        counts.loc[what] = [int(num.get(split, 0)) for split in SPLITS]
+        counts.loc[what] = [int(num.get(split, 0)) for split in splits]
     return counts
 
 

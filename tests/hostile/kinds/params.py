@@ -50,6 +50,12 @@ VALUES: dict[str, tuple[str, Any, tuple[str, ...]]] = {
     "more triples than there is tissue for": ("corpora.own.num_train", 10**7, ("room", "num_train")),
     "10^30 triples": ("corpora.own.num_train", 10**30, ("num_train",)),
     "a tissue mask of 0 µm/px": ("index.tissue_mpp", 0, ("index.tissue_mpp",)),
+    "an unknown validation": ("labels.own.validation", "none", ("labels.own.validation", "none")),
+    "a validation of counts": (
+        "labels.own.validation",
+        {"num_tumor": 300, "num_normal": 300},
+        ("labels.own.validation", "separate"),
+    ),
     "a whole split for validation": ("index.validation_fraction", 1.0, ("index.validation_fraction",)),
     "tissue above 1": ("index.min_tissue_fraction", 1.5, ("index.min_tissue_fraction",)),
     "a probability of -1": ("pretrain.augmentation.prob", -1, ("pretrain.augmentation.prob",)),
