@@ -151,6 +151,7 @@ def student_stepping(path: Path, name: str, size: Size, *, is_kept: bool, num_re
         model=TaskModel(build_encoder(), "pair", task.num_outputs),
         objective=task.objective,
         patch_px=size.patch_px,
+        mpp=None,
         n_aug=7,
         recipe=PARAMS.student_recipe(name, task.kind),
         settings=PARAMS.consistency.methods[name],

@@ -254,7 +254,7 @@ def schedule_of(section: TrainingParams | Recipe) -> Schedule:
             steps_per_epoch=section.steps_per_epoch,
         )
     numbers = dataclasses.asdict(section)
-    del numbers["batch_size"]
+    del numbers["batch_size"], numbers["plain_share"]
     return Schedule(**numbers)
 
 

@@ -114,7 +114,7 @@ def _start(
 
 def _tuning(section: TrainingParams | FinetuneRecipe) -> Tuning:
     if not isinstance(section, FinetuneRecipe):
-        return Tuning()
+        return Tuning(plain_share=section.plain_share)
     return Tuning(section.trunk_rate, section.plain_share, section.stain, section.decay, section.start_shares)
 
 

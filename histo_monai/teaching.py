@@ -21,6 +21,7 @@ from histo_monai.networks.task_model import TaskModel
 from histo_monai.params.sections import TrainingParams
 from histo_monai.semisupervised import METHODS
 from histo_monai.semisupervised.students.settings import StudentRecipe
+from histo_monai.tables.tasks import training_mpp
 
 _LOG = logging.getLogger(__name__)
 
@@ -75,8 +76,9 @@ def teach_student(
         model=model,
         objective=assembly.task.objective,
         patch_px=params.patch_px,
+        mpp=training_mpp(assembly.patches, params.patch_px),
         n_aug=params.n_aug,
-        recipe=params.student_recipe(student, assembly.task.kind),
+        recipe=section,
         settings=settings,
     )
     labeled, unlabeled = two_streams(

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from histo_monai.semisupervised.students.settings import StrongSettings, StudentRecipe
+from histo_monai.semisupervised.students.settings import StrongRanges, StrongSettings, StudentRecipe
 
-_STRONG = StrongSettings(2, (1, 5), ("rotate", "blur", "hed"), True, (0.0, 0.2), (0.0, 0.05))
+_STRONG = StrongSettings(
+    num=2,
+    magnitudes=(1, 5),
+    operations=("rotate", "blur", "hed"),
+    within_limits=True,
+    affine_scale=(0.0, 0.2),
+    hue=(0.0, 0.05),
+    blur_mpp=None,
+)
 RECIPE = StudentRecipe(
     epochs=1,
     steps_per_epoch=4,
@@ -21,3 +29,5 @@ RECIPE = StudentRecipe(
     start_shares=(0.0,),
     strong=_STRONG,
 )
+STRONG_VALUES = StrongRanges(within_limits=False, affine_scale=(0.5, 0.6), hue=(0.0, 0.5), blur_mpp=None)
+"""Of `transforms.randaugment.STRONG`: magnitudes are values, hue turns by up to one half, the blur counts pixels."""

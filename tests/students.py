@@ -42,6 +42,7 @@ def taught(
         model=copy.deepcopy(start),
         objective=task.objective,
         patch_px=task.patch_px,
+        mpp=None,
         n_aug=7,
         recipe=RECIPE,
         settings=settings or METHODS[name].Settings(),

@@ -279,6 +279,25 @@ def test_what_a_method_has_of_a_recipe_stands_in_its_place(tree: Any) -> None:
     assert params.student_section("paper", "two_classes") == params.consistency.datasets["camelyon16"]
 
 
+@pytest.mark.parametrize("keep", ["best", "last"])
+def test_the_paper_s_student_keeps_the_best_epoch_or_the_last(tree: Any, keep: str) -> None:
+    tree["consistency"]["methods"]["paper"]["keep"] = keep
+    assert parse_params(tree).consistency.methods["paper"].keeps_best_epoch == (keep == "best")
+    with pytest.raises(ParamsError, match=r"^consistency\.methods\.paper\.keep: .*best, last, got 'first'"):
+        parse_params(_set(tree, "consistency.methods.paper.keep", "first"))
+
+
+def test_the_former_views_of_the_paper_s_student_are_values_of_params(tree: Any) -> None:
+    former = {"within_limits": False, "affine_scale": [0.5, 0.6], "hue": [0.0, 0.5], "blur_mpp": None}
+    tree["consistency"]["methods"]["paper"]["strong"] = former
+    for stage in ("finetune", "consistency"):
+        tree[stage]["camelyon16"]["plain_share"] = 0.0
+    params = parse_params(tree)
+    assert params.consistency.methods["paper"].strong == STRONG_VALUES
+    sections = (params.finetune.datasets["camelyon16"], params.student_section("paper", "two_classes"))
+    assert [section.plain_share for section in sections] == [0.0, 0.0]
+
+
 def test_a_corpus_needs_its_section_whatever_the_dataset(tree: Any) -> None:
     del tree["corpora"]["breastpathq"]
     with pytest.raises(ParamsError, match=r"^corpora\.breastpathq: missing key"):

@@ -81,7 +81,10 @@ class PretrainParams:
 
 @dataclass(frozen=True)
 class TrainingParams:
-    """A training with labels. "sgd" has Nesterov momentum 0.9, "adam" betas 0.9 and 0.999; lr x 0.1 at `milestones`."""
+    """A training with labels. "sgd" has Nesterov momentum 0.9, "adam" betas 0.9 and 0.999; lr x 0.1 at `milestones`.
+
+    `plain_share`: fraction of labeled views that are not augmented.
+    """
 
     batchnorm_patches: ClassVar[int] = 0
     """As in `Recipe`: the statistics of training stay."""
@@ -96,6 +99,7 @@ class TrainingParams:
     lr: Positive
     weight_decay: Annotated[float, Range(0.0)]
     milestones: Milestones
+    plain_share: Fraction
 
 
 def _trainings() -> SectionsOf:

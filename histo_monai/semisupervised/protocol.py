@@ -42,11 +42,12 @@ class Batch:
 class SemiSupervised(Protocol):
     """A method that learns from labeled and unlabeled patches, classes and scores alike.
 
-    Built with keyword arguments: `model` (where it starts), `objective` (what the labels ask for), `patch_px`, `n_aug`
-    (operations of a strong view), `recipe` (`students.settings.StudentRecipe`) and `settings`, an instance of
-    `Settings`. A step is: `views`, then `outputs` in the engine's precision, then `measure`, whose mean "loss" is
-    minimized, then `after_step`. One that asks for neighbors has `chances(guesses)`, too: with what probability each
-    unlabeled patch is drawn, shape (N,), by the guesses of all of them, (N, K).
+    Built with keyword arguments: `model` (where it starts), `objective` (what the labels ask for), `patch_px`, `mpp`
+    (µm/px of the views, None where unknown), `n_aug` (operations of the paper's strong view), `recipe`
+    (`students.settings.StudentRecipe`; where settings are not `by_recipe`, the section of the dataset) and `settings`,
+    an instance of `Settings`. A step is: `views`, then `outputs` in the engine's precision, then `measure`, whose mean
+    "loss" is minimized, then `after_step`. One that asks for neighbors has `chances(guesses)`, too: with what
+    probability each unlabeled patch is drawn, shape (N,), by the guesses of all of them, (N, K).
 
     Attributes:
         Settings: frozen dataclass below `settings.MethodSettings` of what params can set of it, annotated by the rules

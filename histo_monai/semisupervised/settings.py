@@ -18,3 +18,8 @@ class MethodSettings:
 
     by_recipe: ClassVar[bool] = False
     asks_neighbors: ClassVar[bool] = False
+
+    @property
+    def keeps_best_epoch(self) -> bool:
+        """Whether the epoch of the best validation predicts, the model it starts from being epoch 0; else the last."""
+        return False

@@ -66,7 +66,7 @@ def sole_groups(table: pd.DataFrame) -> dict[str, str]:
     Args:
         table: labeled patches, `tables.columns.PATCH_COLUMNS`.
     """
-    groups = _patient_or_slide(table).groupby(table["label"]).unique()
+    groups = grouping_key(table).groupby(table["label"]).unique()
     return {str(label): str(some[0]) for label, some in groups.items() if len(some) == 1}
 
 

@@ -46,7 +46,7 @@ STRONG: tuple[Operation, ...] = (
 paper's range at 10; the kernel of the blur is 5 up to magnitude 5 and 7 above; the flip has no strength."""
 
 KERNEL_MPP = 0.25
-"""Where the paper's blur is meant: µm/px of its patches."""
+"""µm/px of the paper's patches, in whose pixels it counts the kernel of its blur."""
 
 
 def strong_operations(
@@ -56,6 +56,7 @@ def strong_operations(
     affine_scale: Range = (0.5, 0.6),
     hue: Range = (0.0, 0.5),
     mpp: float | None = None,
+    kernel_mpp: float | None = KERNEL_MPP,
 ) -> tuple[Operation, ...]:
     """`STRONG` with other settings; without any, `STRONG` itself.
 
@@ -65,7 +66,9 @@ def strong_operations(
             (`RampLimit`), as in the pretraining; those of others are the values themselves, with a random sign.
         affine_scale: Departure of the affine magnification from 1, where magnitude 0 would lie and at 10.
         hue: The same of hue, fraction of a full turn, half a turn at most.
-        mpp: µm/px of the views: the blur is that of the paper's patches in µm. None: in pixels of the views.
+        mpp: µm/px of the views; None: unknown.
+        kernel_mpp: µm/px at which the kernel of the blur counts, so that it is the same in µm at any `mpp`. The kernel
+            counts pixels of the views where this or `mpp` is None.
 
     Raises:
         InputError: A name is not that of an operation, or a number is outside its range.
@@ -83,9 +86,10 @@ def strong_operations(
         Affine.name: {"factor": SignedRamp(*affine_scale, center=1)},
         HueSaturation.name: {"hue": SignedRamp(*hue)},
     }
-    if mpp is not None:
+    if mpp is not None and kernel_mpp is not None:
         check_number("mpp", mpp, 0.01, 100)
-        changed[Blur.name] = {"kernel_px": KERNEL_MPP / mpp}
+        check_number("kernel_mpp", kernel_mpp, 0.01, 100)
+        changed[Blur.name] = {"kernel_px": kernel_mpp / mpp}
     operations = (_changed(operation, changed.get(operation.name, {})) for operation in STRONG)
     return tuple(
         _within_limits(operation) if operation.name in limits else operation

@@ -27,7 +27,7 @@ from histo_monai.semisupervised.protocol import Batch
 from histo_monai.tables.tasks import split_rows
 from histo_monai.transforms.supervised import SupervisedAugmentation
 from tests.event_files import read_events, scalars
-from tests.recipes import RECIPE
+from tests.recipes import RECIPE, STRONG_VALUES
 from tests.waves import WaveTask
 
 TaskBuilder = Callable[..., WaveTask]
@@ -41,9 +41,10 @@ def _paper(task: WaveTask, weight: float = 1.0, n_aug: int = 7) -> Paper:
         model=TaskModel(build_encoder(), "pair", task.num_outputs),
         objective=task.objective,
         patch_px=task.patch_px,
+        mpp=None,
         n_aug=n_aug,
         recipe=RECIPE,
-        settings=PaperSettings(weight, threshold=0.0),
+        settings=PaperSettings(weight, threshold=0.0, keep="last", strong=STRONG_VALUES),
     )
 
 

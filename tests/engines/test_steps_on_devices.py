@@ -89,6 +89,7 @@ def build_student(name: str, device: torch.device, side: int = SIDE) -> tuple[Ta
         model=TaskModel(build_encoder(), "linear" if name != "paper" else "pair", task.num_outputs),
         objective=task.objective,
         patch_px=side,
+        mpp=None,
         n_aug=7,
         recipe=PARAMS.student_recipe(name, "two_classes"),
         settings=PARAMS.consistency.methods[name],

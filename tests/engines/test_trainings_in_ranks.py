@@ -109,6 +109,7 @@ def _trainings() -> dict[str, Any]:
         model=model,
         objective=task.objective,
         patch_px=task.patch_px,
+        mpp=None,
         n_aug=7,
         recipe=PARAMS.student_recipe("mixed_teacher", "two_classes"),
         settings=PARAMS.consistency.methods["mixed_teacher"],

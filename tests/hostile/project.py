@@ -75,11 +75,11 @@ PARAMS: Mapping[str, Any] = {
     "finetune.recipe": {"two_classes": None, "many_classes": None, "scores": None},
     "finetune.own": {
         **{"epochs": 1, "batch_size": 8, "optimizer": "sgd", "lr": 0.001, "weight_decay": 0.0},
-        "milestones": [],
+        **{"milestones": [], "plain_share": 0.0},
     },
     "consistency.own": {
         **{"epochs": 1, "batch_size": 8, "optimizer": "sgd", "lr": 0.001, "weight_decay": 0.0},
-        "milestones": [],
+        **{"milestones": [], "plain_share": 0.0},
     },
     "cross_validation.num_folds": 2,
     "heatmap.own": {"stride_um": 32.0, "positive": "tumor"},

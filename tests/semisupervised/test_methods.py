@@ -48,6 +48,7 @@ def _method(name: str, scores: bool = False, **changes: Any) -> Any:
         model=TaskModel(build_encoder(), "linear", 1 if scores else K),
         objective=objective,
         patch_px=SIDE,
+        mpp=None,
         n_aug=2,
         recipe=dataclasses.replace(
             RECIPE, **{key: changes.pop(key) for key in list(changes) if hasattr(RECIPE, key)}
@@ -367,7 +368,7 @@ def test_each_class_that_is_guessed_is_drawn_equally_often() -> None:
 
 def test_adabn_says_where_a_model_has_no_batch_norm(caplog: pytest.LogCaptureFixture) -> None:
     method, parts = METHODS["adabn"], {"objective": Classification(["a", "b", "c"]), "patch_px": SIDE}
-    parts |= {"n_aug": 2, "recipe": RECIPE, "settings": method.Settings()}
+    parts |= {"mpp": None, "n_aug": 2, "recipe": RECIPE, "settings": method.Settings()}
     method(model=TaskModel(build_encoder(), "linear", K), **parts)
     assert not caplog.records
     bare = TaskModel(build_encoder(), "linear", K)

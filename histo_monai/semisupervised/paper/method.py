@@ -8,7 +8,7 @@ threshold). Scores: squared difference.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -19,12 +19,18 @@ from histo_monai.networks.teacher_student import TeacherStudent
 from histo_monai.schedule import Schedule
 from histo_monai.semisupervised.paper.settings import PaperSettings
 from histo_monai.semisupervised.protocol import GUESSES, Batch
-from histo_monai.semisupervised.students.settings import StudentRecipe
-from histo_monai.semisupervised.views import labeled_weak_strong
-from histo_monai.transforms.randaugment import WeakStrongViews
+from histo_monai.semisupervised.views import labeled_weak_strong, weak_strong_views
 from histo_monai.transforms.supervised import SupervisedAugmentation
 
 Outputs = tuple[torch.Tensor, torch.Tensor]
+
+
+class LabeledViews(Protocol):
+    """What the section of a dataset, and every recipe, states of labeled views."""
+
+    @property
+    def plain_share(self) -> float:
+        """Fraction of unaugmented views."""
 
 
 class Paper:
@@ -34,8 +40,9 @@ class Paper:
         model: the fine-tuned model, teacher and student at the start; its head becomes the last student's.
         objective: classes or scores.
         patch_px: side of the views.
+        mpp: µm/px of the views; None: unknown.
         n_aug: operations of a strong view.
-        recipe: of the other methods; not used here.
+        recipe: how it trains, of which the engine follows the rest.
         settings: see `PaperSettings`.
     """
 
@@ -47,16 +54,17 @@ class Paper:
         model: TaskModel,
         objective: Objective,
         patch_px: int,
+        mpp: float | None,
         n_aug: int,
-        recipe: StudentRecipe,
+        recipe: LabeledViews,
         settings: PaperSettings,
     ) -> None:
         self.model = model
         self.network = TeacherStudent(model)
         self.settings = settings
         self._objective = objective
-        self._labeled_views = SupervisedAugmentation(patch_px)
-        self._unlabeled_views = WeakStrongViews(patch_px, n_aug)
+        self._labeled_views = SupervisedAugmentation(patch_px, plain_share=recipe.plain_share)
+        self._unlabeled_views = weak_strong_views(patch_px, n_aug, settings.strong, mpp=mpp)
         self._quality = objective.MEASURES[1]
         self.measures = (
             *("loss", "supervised", "consistency", self._quality, f"teacher_{self._quality}"),

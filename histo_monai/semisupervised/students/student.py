@@ -13,9 +13,8 @@ from histo_monai.networks.average import StudentAndAverage
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.schedule import Schedule
 from histo_monai.semisupervised.protocol import Batch
-from histo_monai.semisupervised.students.settings import StrongSettings, StudentRecipe
-from histo_monai.semisupervised.views import labeled_weak_strong
-from histo_monai.transforms.randaugment import WeakStrongViews, strong_operations
+from histo_monai.semisupervised.students.settings import StudentRecipe
+from histo_monai.semisupervised.views import labeled_weak_strong, weak_strong_views
 from histo_monai.transforms.supervised import SupervisedAugmentation
 
 
@@ -26,6 +25,7 @@ class Student(abc.ABC):
         model: the fine-tuned model; holds the average of the student's weights.
         objective: classes or scores.
         patch_px: side of the views.
+        mpp: µm/px of the views; None: unknown.
         n_aug: of the paper's student; not used here, see `StrongSettings`.
         recipe: how all of these students train.
         settings: of the method.
@@ -40,6 +40,7 @@ class Student(abc.ABC):
         model: TaskModel,
         objective: Objective,
         patch_px: int,
+        mpp: float | None,
         n_aug: int,
         recipe: StudentRecipe,
         settings: Any,
@@ -52,7 +53,15 @@ class Student(abc.ABC):
         self._labeled_views = SupervisedAugmentation(
             patch_px, plain_share=recipe.plain_share, stain=recipe.stain
         )
-        self._unlabeled_views = _views(recipe.strong, patch_px)
+        strong = recipe.strong
+        self._unlabeled_views = weak_strong_views(
+            patch_px,
+            strong.num,
+            strong,
+            mpp=mpp,
+            magnitudes=(strong.magnitudes[0], strong.magnitudes[1]),
+            names=strong.operations,
+        )
 
     def optimizer(self, schedule: Schedule) -> torch.optim.Optimizer:
         """Over the student: its head at the rate of the schedule, its trunk at a part of that."""
@@ -90,19 +99,3 @@ class Student(abc.ABC):
                 for network, view in ((self.model, weak), (self.network.student, strong))
             ]
         return tuple(x.cpu().numpy() for x in (weak, strong, *predictions))
-
-
-def _views(settings: StrongSettings, patch_px: int) -> WeakStrongViews:
-    """Weak and strong views of patches.
-
-    Raises:
-        InputError: a name is no operation, or fewer are named than a view takes.
-    """
-    operations = strong_operations(
-        settings.operations,
-        limits=settings.operations if settings.within_limits else (),
-        affine_scale=(settings.affine_scale[0], settings.affine_scale[1]),
-        hue=(settings.hue[0], settings.hue[1]),
-    )
-    lowest, highest = settings.magnitudes
-    return WeakStrongViews(patch_px, settings.num, (lowest, highest), operations=operations)
