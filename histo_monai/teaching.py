@@ -18,9 +18,7 @@ from histo_monai.imports import stage_sha256
 from histo_monai.loading.labeled import HiddenLabels
 from histo_monai.loading.streams import for_statistics, two_streams
 from histo_monai.networks.task_model import TaskModel
-from histo_monai.params.sections import TrainingParams
 from histo_monai.semisupervised import METHODS
-from histo_monai.semisupervised.students.settings import StudentRecipe
 from histo_monai.tables.tasks import training_mpp
 
 _LOG = logging.getLogger(__name__)
@@ -107,6 +105,7 @@ def teach_student(
         shares=shares,
         start=start,
         start_shares=section.start_shares,
+        selects_epoch=settings.keeps_best_epoch,
         selected=selected,
     )
 
@@ -124,8 +123,14 @@ def asks_neighbors(assembly: Assembly, student: str) -> bool:
     return asks
 
 
-def without_validation(section: TrainingParams | StudentRecipe) -> float:
-    """The candidate where the labels cannot be cross-validated: the model that the student would start from."""
+def without_validation(assembly: Assembly, student: str) -> float:
+    """The candidate where the labels cannot be cross-validated: the model that the student would start from.
+
+    A method with one candidate takes that one.
+    """
+    section = assembly.params.student_section(student, assembly.task.kind)
+    if assembly.params.consistency.methods[student].keeps_best_epoch:
+        return 0.0
     return section.start_shares[0] if len(section.start_shares) == 1 else 1.0
 
 

@@ -209,7 +209,7 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
     validated, described = stage.cross_validate(weighing)
     candidate = None
     if is_counted:
-        candidate = validated.selected if validated else without_validation(section)
+        candidate = validated.selected if validated else without_validation(assembly, of_run.student)
     model, description, result = stage.train(weighing, candidate=candidate)
     if idist.get_rank() > 0:
         return
