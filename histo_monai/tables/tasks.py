@@ -54,7 +54,7 @@ def dependence_groups(table: pd.DataFrame) -> np.ndarray:
     Where all are of one patient nothing can be concluded on other patients: each patch is on its own then, and
     `of_one_group` has the words for it.
     """
-    groups = _patient_or_slide(table)
+    groups = smallest_groups(table)
     return (groups if groups.nunique() > 1 else table["patch_id"]).to_numpy(dtype=object)
 
 
@@ -66,13 +66,13 @@ def sole_groups(table: pd.DataFrame) -> dict[str, str]:
     Args:
         table: labeled patches, `tables.columns.PATCH_COLUMNS`.
     """
-    groups = _patient_or_slide(table).groupby(table["label"]).unique()
+    groups = smallest_groups(table).groupby(table["label"]).unique()
     return {str(label): str(some[0]) for label, some in groups.items() if len(some) == 1}
 
 
 def of_one_group(table: pd.DataFrame, split: str) -> list[str]:
     """What a reader of the numbers of a split must know, if all its patches are of one patient or slide."""
-    groups = _patient_or_slide(table).unique()
+    groups = smallest_groups(table).unique()
     if len(groups) != 1 or len(table) == 1:
         return []
     one = markdown(str(groups[0]))  # The line becomes one of report.md.
@@ -84,6 +84,7 @@ def patient_or_slide(table: pd.DataFrame) -> pd.Series:
     return ("patient " + table["patient_id"]).where(table["patient_id"] != "", "slide " + table["slide_id"])
 
 
-def _patient_or_slide(table: pd.DataFrame) -> pd.Series:
+def smallest_groups(table: pd.DataFrame) -> pd.Series:
+    """Grouping key of labeled patches: patient, else slide, else the patch itself; texts."""
     known = (table["patient_id"] != "") | (table["slide_id"] != "")
     return patient_or_slide(table).where(known, "patch " + table["patch_id"])
