@@ -160,6 +160,18 @@ def test_no_square_over_a_labeled_one_is_suggested(project: Path, monkeypatch: p
         assert not (np.abs(corners - (top, 24)) < PATCH_PX).all(axis=1).any()
 
 
+def test_all_slides_outside_the_test_are_searched_where_labels_choose(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suggest, "choose_diverse", partial(choose_diverse, min_distance=0))
+    params = yaml.safe_load((project / "params.yaml").read_text())
+    params["labels"]["own"]["validation"] = "labeled"
+    (project / "params.yaml").write_text(yaml.safe_dump(params))
+    assert main(["index"]) == 0
+    assert main([*RUN[:-1], "120"]) == 0
+    assert set(pd.read_csv(SUGGESTIONS / "suggestions.csv")["slide_id"]) == SLIDES.keys() - {"e"}
+
+
 def test_a_suggestion_with_a_class_becomes_a_labeled_patch_in_the_same_place(project: Path) -> None:
     table = pd.read_csv(SUGGESTIONS / "suggestions.csv")
     before = own.labeled_patches(Path("data/raw/own"), **_placement()).table

@@ -186,6 +186,24 @@ def test_labels_that_choose_need_no_other_patient_and_no_class_on_two_sides(
     assert warning.startswith("1 patches with the split validation are for training")
 
 
+def test_the_same_picture_of_two_patients_is_a_warning_where_folds_could_share_it(
+    images: Callable[[Rows], LabeledDataset],
+) -> None:
+    labeled = images([*TRAIN, *VALIDATION, ("test", "a", "3"), ("test", "b", "3")])
+    first, second, other = (Path(labeled.table["path"][row]) for row in (0, 1, 2))
+
+    def warned() -> list[str]:
+        return [line for line in _build(labeled, validation_fraction=None)[1] if "same pixels" in line]
+
+    assert warned() == []
+    shutil.copy(first, second)  # of the same patient, so in the same fold
+    assert not [line for line in warned() if "in training" in line]
+    shutil.copy(first, other)
+    (line,) = [line for line in warned() if "in training" in line]
+    assert line.startswith("the same pixels are in training under 2 patients, slides or patches: ")
+    assert "patient 1 and patient 2" in line
+
+
 def test_alpha_is_the_fraction_of_all_labels_outside_the_test(
     images: Callable[[Rows], LabeledDataset],
 ) -> None:

@@ -85,6 +85,23 @@ def test_camelyon16_draws_its_training_patches_from_all_slides_that_are_left_and
     assert set(fewer["slide_id"]) < left
 
 
+@pytest.mark.parametrize(
+    ("reserved", "accepted"), [(2, {"separate", "labeled"}), (3, {"labeled"}), (4, set())]
+)
+def test_camelyon16_needs_one_slide_of_a_kind_where_labels_choose_and_two_with_separate_validation(
+    reserved: int, accepted: set[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_state("camelyon16")
+    params_with(corpora__camelyon16__num_normal=reserved)()
+    for mode, needed in (
+        ("separate", "one to train and one to validate are"),
+        ("labeled", "one to train is"),
+    ):
+        params_with(labels__camelyon16__validation=mode)()
+        assert (main(["index"]) == 0) == (mode in accepted)
+        assert mode in accepted or f"pretrained on; {needed} needed" in capfd.readouterr().err
+
+
 def test_rows_marked_validation_are_counted_in_a_warning() -> None:
     write_state("own")
     (warning,) = [line for line in _index("own", "labeled")[2] if "split validation" in line]

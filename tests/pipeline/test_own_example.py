@@ -96,7 +96,7 @@ def test_the_example_runs_from_an_empty_folder_to_maps_of_both_classes(
     patches = pd.read_csv(clone / "data/index/patches.csv")
     assert set(patches["label"]) == set(CLASSES)
     assert patches.groupby("slide_id")["split"].unique().map(list).to_dict() == {
-        **{"stomach": ["train"], "skin": ["validation"], "node": ["test"]},
+        **{"stomach": ["train"], "skin": ["train"], "node": ["test"]},
     }
     maps = clone / "data/heatmaps/rsp_moco-0-neighbors-0"
     for slide_id in OUTLINED:

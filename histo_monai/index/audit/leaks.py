@@ -9,6 +9,7 @@ import pandas as pd
 from histo_monai.errors import InputError
 from histo_monai.tables.columns import SPLITS
 from histo_monai.tables.manifests import first_five
+from histo_monai.tables.tasks import grouping_key
 
 LEAK_COLUMNS = ("kind", "first", "first_split", "second", "second_split", "what")
 PRETRAINING = "pretraining"
@@ -93,6 +94,30 @@ def same_pixels_other_label(table: pd.DataFrame, digests: pd.Series) -> list[str
     return [
         f"{differs.sum()} images have the pixels of another one but not its label, "
         f"such as {table['path'][first]} and {table['path'][second]}"
+    ]
+
+
+def twins_in_training(table: pd.DataFrame, digests: pd.Series, slides: pd.DataFrame) -> list[str]:
+    """A warning, if cross-validation inside the labels can have the same pixels in two folds.
+
+    Args:
+        table: `tables.columns.PATCH_COLUMNS` with splits.
+        digests: of its rows, see `images.survey_images`.
+        slides: see `views.look_at_slides`.
+    """
+    if (table["split"] == "validation").any():
+        return []
+    known = _of_patches(table, digests, slides).assign(group=grouping_key(table))
+    known = known[(known["split"] == "train") & known["pixels"].notna() & (known["pixels"] != "")]
+    twins = known[known.groupby("pixels")["group"].transform("nunique") > 1].drop_duplicates(
+        ["pixels", "group"]
+    )
+    if twins.empty:
+        return []
+    named = [" and ".join(some["group"].iloc[:2]) for _, some in twins.groupby("pixels", sort=False)]
+    return [
+        f"the same pixels are in training under {len(twins)} patients, slides or patches: {first_five(named)}; "
+        "cross-validation may train on one and measure on another. Fix: keep one of each, or give them one patient_id"
     ]
 
 

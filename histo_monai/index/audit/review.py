@@ -13,6 +13,7 @@ from histo_monai.index.audit.leaks import (
     find_leaks,
     same_pixels_other_label,
     twins_in_pretraining,
+    twins_in_training,
 )
 from histo_monai.index.audit.near_copies import NEAR_COLUMNS, near_copies, near_copies_in_words
 from histo_monai.index.audit.second_look import of_same_tissue
@@ -74,6 +75,7 @@ def review(
     near = _near(distinct, facts.loc[distinct.index], whole_slides, around, processes)
     warnings = [
         *same_pixels_other_label(table, facts["digest"]),
+        *twins_in_training(distinct, facts["digest"].loc[distinct.index], around.slides),
         *twins_in_pretraining(around.corpus, around.slides),
         *_similar(distinct, around.corpus, whole_slides),
         *similar_ids(table["label"].unique(), "classes", "they are learned as two: write them in one way"),
