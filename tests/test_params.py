@@ -21,6 +21,7 @@ from histo_monai.pretext import PRETEXTS
 from histo_monai.semisupervised.students.settings import StudentRecipe
 from histo_monai.settings.reader import as_tree
 from histo_monai.settings.recipe import label_kind
+from tests.recipes import STRONG_VALUES
 
 
 @pytest.fixture
