@@ -12,6 +12,7 @@ from histo_monai.engines.fit import Records
 from histo_monai.engines.last_layer.shares import adapt, shares_of
 from histo_monai.engines.students.neighbors import guesses_of_neighbors
 from histo_monai.engines.students.training import PairPicture, StudentResult, train_student
+from histo_monai.engines.students.view_predictions import NUM_PATCHES, predicted_by_views
 from histo_monai.imports import stage_sha256
 from histo_monai.loading.labeled import HiddenLabels
 from histo_monai.loading.streams import for_statistics, two_streams
@@ -79,6 +80,10 @@ def teach_student(
         num_batches=schedule.steps_per_epoch,
         chances=None if guesses is None else method.chances(guesses),
     )
+    if schedule.epochs:
+        predicted = predicted_by_views(method, assembly.task, unlabeled.some(NUM_PATCHES)[0])
+        for name, figures in predicted.items():
+            _LOG.info("%s before training: predicted %s weak=%.3f strong=%.3f", student, name, *figures)
     return train_student(
         method,
         assembly.task,
