@@ -14,10 +14,11 @@ from histo_monai.engines.students.neighbors import guesses_of_neighbors
 from histo_monai.engines.students.training import PairPicture, StudentResult, train_student
 from histo_monai.engines.students.view_predictions import NUM_PATCHES, predicted_by_views
 from histo_monai.imports import stage_sha256
-from histo_monai.loading.labeled import HiddenLabels
+from histo_monai.loading.labeled import HiddenLabels, LabeledLoader
 from histo_monai.loading.streams import for_statistics, two_streams
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.semisupervised import METHODS
+from histo_monai.semisupervised.protocol import SemiSupervised
 from histo_monai.tables.tasks import training_mpp
 
 _LOG = logging.getLogger(__name__)
@@ -81,9 +82,7 @@ def teach_student(
         chances=None if guesses is None else method.chances(guesses),
     )
     if schedule.epochs:
-        predicted = predicted_by_views(method, assembly.task, unlabeled.some(NUM_PATCHES)[0])
-        for name, figures in predicted.items():
-            _LOG.info("%s before training: predicted %s weak=%.3f strong=%.3f", student, name, *figures)
+        _log_predicted(method, assembly, unlabeled)
     return train_student(
         method,
         assembly.task,
@@ -111,6 +110,13 @@ def _guesses(assembly: Assembly, model: TaskModel, rows: TrainingRows) -> torch.
     )
     _LOG.info("of a guess the patch itself counts %g, its neighbors %g", *weighing)
     return guesses
+
+
+def _log_predicted(method: SemiSupervised, assembly: Assembly, unlabeled: LabeledLoader) -> None:
+    """What the model that the student starts from predicts of weak and of strong views."""
+    predicted = predicted_by_views(method, assembly.task, unlabeled.some(NUM_PATCHES)[0])
+    for name, figures in predicted.items():
+        _LOG.info("before training: predicted %s: weak=%.3f strong=%.3f", name, *figures)
 
 
 def student_code(stage: str, student: str) -> str:
