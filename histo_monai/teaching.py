@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+from typing import Any
 
 import torch
 
@@ -62,15 +63,7 @@ def teach_student(
         if statistics is not None:
             adapt(model, assembly.task, statistics, shares)
         guesses = _guesses(assembly, model, rows)
-    method = METHODS[student](
-        model=model,
-        objective=assembly.task.objective,
-        patch_px=params.patch_px,
-        mpp=training_mpp(assembly.patches, params.patch_px),
-        n_aug=params.n_aug,
-        recipe=section,
-        settings=settings,
-    )
+    method = _method(assembly, student, model)
     labeled, unlabeled = two_streams(
         assembly.reading,
         rows.labeled,
@@ -99,6 +92,20 @@ def teach_student(
         shares=shares,
         start=start,
         start_shares=section.start_shares,
+    )
+
+
+def _method(assembly: Assembly, student: str, model: TaskModel) -> Any:
+    """The semi-supervised method of a name, which starts from a model."""
+    params = assembly.params
+    return METHODS[student](
+        model=model,
+        objective=assembly.task.objective,
+        patch_px=params.patch_px,
+        mpp=training_mpp(assembly.patches, params.patch_px),
+        n_aug=params.n_aug,
+        recipe=params.student_section(student, assembly.task.kind),
+        settings=params.consistency.methods[student],
     )
 
 
