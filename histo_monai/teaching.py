@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 import torch
@@ -14,11 +15,13 @@ from histo_monai.engines.fit import Records
 from histo_monai.engines.last_layer.shares import adapt, shares_of
 from histo_monai.engines.students.neighbors import Weighing, combine, see, weigh_by
 from histo_monai.engines.students.training import PairPicture, StudentResult, train_student
+from histo_monai.engines.students.view_predictions import NUM_PATCHES, predicted_by_views
 from histo_monai.imports import stage_sha256
-from histo_monai.loading.labeled import HiddenLabels
+from histo_monai.loading.labeled import HiddenLabels, LabeledLoader
 from histo_monai.loading.streams import for_statistics, two_streams
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.semisupervised import METHODS
+from histo_monai.semisupervised.protocol import SemiSupervised
 from histo_monai.tables.tasks import training_mpp
 
 _LOG = logging.getLogger(__name__)
@@ -70,15 +73,7 @@ def teach_student(
         guesses = combine(
             see(model, assembly.task, assembly.reading, rows.unlabeled, size), weighing, assembly.task.classes
         )
-    method = METHODS[student](
-        model=model,
-        objective=assembly.task.objective,
-        patch_px=params.patch_px,
-        mpp=training_mpp(assembly.patches, params.patch_px),
-        n_aug=params.n_aug,
-        recipe=section,
-        settings=settings,
-    )
+    method = _method(assembly, student, model)
     labeled, unlabeled = two_streams(
         assembly.reading,
         rows.labeled,
@@ -89,6 +84,8 @@ def teach_student(
         num_batches=schedule.steps_per_epoch,
         chances=None if guesses is None else method.chances(guesses),
     )
+    if schedule.epochs:
+        _log_predicted(method, assembly, unlabeled)
     return train_student(
         method,
         assembly.task,
@@ -132,6 +129,27 @@ def without_validation(assembly: Assembly, student: str) -> float:
     if assembly.params.consistency.methods[student].keeps_best_epoch:
         return 0.0
     return section.start_shares[0] if len(section.start_shares) == 1 else 1.0
+
+
+def _method(assembly: Assembly, student: str, model: TaskModel) -> Any:
+    """The semi-supervised method of a name, which starts from a model."""
+    params = assembly.params
+    return METHODS[student](
+        model=model,
+        objective=assembly.task.objective,
+        patch_px=params.patch_px,
+        mpp=training_mpp(assembly.patches, params.patch_px),
+        n_aug=params.n_aug,
+        recipe=params.student_section(student, assembly.task.kind),
+        settings=params.consistency.methods[student],
+    )
+
+
+def _log_predicted(method: SemiSupervised, assembly: Assembly, unlabeled: LabeledLoader) -> None:
+    """What the model that the student starts from predicts of weak and of strong views."""
+    predicted = predicted_by_views(method, assembly.task, unlabeled.some(NUM_PATCHES)[0])
+    for name, figures in predicted.items():
+        _LOG.info("before training: predicted %s: weak=%.3f strong=%.3f", name, *figures)
 
 
 def student_code(stage: str, student: str) -> str:
