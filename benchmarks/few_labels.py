@@ -1,4 +1,4 @@
-"""What few labels reach on simulated cohorts that nothing was chosen on: stages, cohort after cohort, then a table.
+"""What few labels reach on simulated cohorts and on real patches: stages, cohort after cohort, then a table.
 
     python benchmarks/few_labels.py run DIR --dataset camelyon16 --cohorts 10 11 12 13 14    # hours; stop and go on
     python benchmarks/few_labels.py run DIR --dataset lung    # real patches, see real_patches.py
@@ -7,6 +7,8 @@
 A cohort has slides, an encoder, draws of the labels and seeds of its own, so the spread over cohorts holds the luck
 of all of them: differences are means over cohorts, with Student's t; a cohort's value is the mean over its draws,
 that of a difference of two models of few labels over the draws that both were run with.
+Fresh cohorts (`FRESH_FROM`) have columns of their own, apart from cohorts whose results were known when settings were
+chosen.
 Params are those of params.yaml but for the seeds, `--set` and what `RUNS` names.
 Each run has one thread, if HISTO_MONAI_CPUS gives it no more; start several with other cohorts to use more cores.
 """
@@ -26,8 +28,7 @@ import numpy as np
 import pandas as pd
 import real_patches
 import yaml
-from numpy.typing import NDArray
-from scipy.stats import t as student_t
+from intervals import difference_cells, gap_closed, numbers_in_words
 
 from histo_monai.metrics import accuracy, intraclass_correlation, macro_auc
 from histo_monai.tables.predictions import Predictions, read_predictions
@@ -36,6 +37,10 @@ ROOT = Path(__file__).resolve().parent.parent
 REAL = ROOT.parent / "shared" / "real"
 MARGIN = 0.02
 """Of accuracy, AUC or ICC: a student that is at most so much behind all labels is not inferior to them."""
+FRESH_FROM = 15
+"""Seed of the first fresh simulated cohort: fresh ones were announced, run once, and no setting was chosen by them.
+Cohorts 0 to 2 chose the settings; 10 to 14 were reported before the settings were chosen anew. Real patches are the
+same in every cohort, and are never fresh."""
 FEW, ALL = "few", "all"
 STUDENT, STUDENT_STEPS = "", "supervised"
 TAUGHT = {"camelyon16": "neighbors"}
@@ -86,6 +91,12 @@ DIFFERENCES = (
     ("student", "all labels, as many steps"),
     ("student", "random, all labels, as many steps"),
 )
+STARTS = {
+    "all labels, fine-tuned": "fine-tuned",
+    "all labels, as many steps": "fine-tuned",
+    "random, all labels, as many steps": "random, as many steps",
+}
+"""Model of all labels -> the model of few labels whose gap to it a student closes in part."""
 VALUES = ["dataset", "cohort", "draw", "metric", "model", "value"]
 Metric = Callable[[Predictions, str], float]
 
@@ -246,7 +257,9 @@ def report(values: pd.DataFrame) -> str:
     """Tables of all datasets, in Markdown."""
     lines: list[str] = []
     for (dataset, title), part in values.groupby(["dataset", "metric"], sort=False):
-        draws = part.pivot_table(index=["cohort", "draw"], columns="model", values="value")
+        draws = part.astype({"value": float}).pivot_table(
+            index=["cohort", "draw"], columns="model", values="value"
+        )
         table = draws.groupby("cohort").mean()
         table = table[[name for name in MODELS if name in table and table[name].notna().sum() > 1]]
         lines += [f"## {dataset}, {title}", ""]
@@ -257,26 +270,30 @@ def report(values: pd.DataFrame) -> str:
         for name in table:  # a mean over some of the cohorts cannot be held beside one over all of them
             cells = [*table[name], table[name].mean(skipna=False)]
             lines.append(f"| {name} | {' | '.join('' if np.isnan(x) else f'{x:.3f}' for x in cells)} |")
-        lines += ["", "| difference | mean (95 % interval) | |", "|---|---|---|"]
+        parts = fresh_and_others(str(dataset), table.index)
+        titles = [f"{title}, {numbers_in_words(cohorts)}" for title, cohorts in parts.items()]
+        lines += ["", f"| difference | {' | | '.join(titles)} | | fraction of the gap closed |"]
+        lines.append("|---" * (2 * len(parts) + 2) + "|")
         for first, second in DIFFERENCES:
             if first not in table or second not in table:
                 continue
             paired = table if "all labels" in second else draws  # all labels are drawn in one way
-            of_each = (paired[first] - paired[second]).dropna()
-            mean, low, high = interval(of_each.groupby("cohort").mean().to_numpy())
-            verdict = "above 0" if low > 0 else "below 0" if high < 0 else ""
-            if "all labels" in second:
-                verdict = f"within {MARGIN:g}" if low > -MARGIN else verdict
-            lines.append(f"| {first} - {second} | {mean:+.3f} ({low:+.3f} to {high:+.3f}) | {verdict} |")
+            of_each = (paired[first] - paired[second]).dropna().groupby("cohort").mean()
+            margin = MARGIN if "all labels" in second else None
+            cells = [cell for part in parts.values() for cell in difference_cells(of_each, part, margin)]
+            closed = ""
+            if second in STARTS and STARTS[second] in table:
+                closed = gap_closed(table[[STARTS[second], first, second]].dropna())
+            lines.append(f"| {first} - {second} | {' | '.join([*cells, closed])} |")
         lines.append("")
     return "\n".join(lines)
 
 
-def interval(values: NDArray[np.float64]) -> tuple[float, float, float]:
-    """Mean of independent values, and the 95 % interval of Student's t; at least two."""
-    mean, spread = float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
-    reach = float(student_t.ppf(0.975, len(values) - 1)) * spread
-    return mean, mean - reach, mean + reach
+def fresh_and_others(dataset: str, cohorts: pd.Index) -> dict[str, list[int]]:
+    """Title of a column -> its cohorts; no column where there are none."""
+    is_fresh = (cohorts >= FRESH_FROM) & (dataset not in real_patches.TABLES)
+    parts = {"fresh": cohorts[is_fresh].tolist(), "looked at before": cohorts[~is_fresh].tolist()}
+    return {title: part for title, part in parts.items() if part}
 
 
 def main() -> None:

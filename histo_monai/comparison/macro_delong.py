@@ -10,6 +10,7 @@ from scipy import stats
 
 from histo_monai.comparison.paired import Spread, effective_groups
 from histo_monai.metrics import checks
+from histo_monai.metrics.delong import clustered_variances
 
 
 @dataclass(frozen=True)
@@ -65,10 +66,8 @@ def influence_spreads(
 ) -> list[Spread]:
     """Variance of what has this influence, where whole groups of rows were drawn independently, class by class.
 
-    Obuchowski 1997, "Nonparametric analysis of clustered ROC curve data", for any number of classes: the sums of
-    the influences of a group over each class, squared and crossed over the groups; squares of class c carry the
-    factor I / (I - 1) of the groups that hold c, products of two classes that of all groups. Where each row is
-    its own group nothing is crossed, and it is DeLong's variance.
+    Obuchowski 1997, "Nonparametric analysis of clustered ROC curve data", for any number of classes, see
+    `metrics.delong.clustered_variances`.
 
     Each class has the degrees of freedom of the groups that hold it (`effective_groups` of its rows, less one): few
     slides with tumor, one of them large, tell little however many slides there are without. The products of
@@ -88,17 +87,11 @@ def influence_spreads(
     freedom = [effective_groups(group_of_row[numbered == k]) - 1 for k in range(len(present))]
     if not influence.any():
         return [Spread(0.0, max(free, 1.0)) for free in freedom]
-    num_groups = int(group_of_row.max()) + 1
-    cell = group_of_row * len(present) + numbered
-    shape = num_groups, len(present)
-    sums = np.bincount(cell, influence, minlength=num_groups * len(present)).reshape(shape)
-    holding = (np.bincount(cell, minlength=num_groups * len(present)).reshape(shape) > 0).sum(axis=0)
-    if num_groups < 2 or holding.min() < 2:
+    variances = clustered_variances(numbered, influence, group_of_row)
+    if variances is None:
         return [Spread(float("nan"), free) for free in freedom]
-    squares = np.square(sums).sum(axis=0)
-    crossed = np.square(sums.sum(axis=1)).sum() - squares.sum()
-    own = holding / (holding - 1) * squares
-    total = own.sum() + num_groups / (num_groups - 1) * crossed
+    own, crossed = variances
+    total = own.sum() + crossed
     if total <= 0:
         return [Spread(float("nan"), free) for free in freedom]
     shares = own / own.sum() * total

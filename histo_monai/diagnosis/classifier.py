@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import cdist
-from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
+from histo_monai.diagnosis.patients import patient_folds, patient_numbers, shuffled_between_patients
 from histo_monai.errors import InputError
 from histo_monai.metrics import auc
 from histo_monai.networks.checkpoint import load_model, save_model
@@ -42,7 +42,8 @@ class SlideClassifier:
             `intercept` (1,); all float64.
         kernel: "linear": the scalar product; "rbf": exp(-gamma × squared distance).
         chosen: "C", and "gamma" where the kernel is RBF.
-        cv_auc: AUC of the chosen setting on held-out training slides: the best of several, hence somewhat too good.
+        cv_auc: AUC of the chosen setting on slides of held-out training patients: the best of several, hence somewhat
+            too good; NaN where nothing was chosen, since a class had fewer than two patients.
     """
 
     features: tuple[str, ...]
@@ -62,13 +63,15 @@ class SlideClassifier:
         gamma: Sequence[float],
         folds: int,
         seed: int,
+        groups: ArrayLike | None = None,
     ) -> Self:
-        """Choose C and gamma by stratified cross-validation on these slides, then learn from all of them.
+        """Choose C and gamma by stratified cross-validation, patients apart, then learn from all of these slides.
 
         A setting is worth the part of all pairs of a tumor and a normal slide of the same held-out fold that it puts
         in the right order, ties counting half: the mean AUC of the folds. Scores of different folds come from different
         machines and are not compared. Scaling is learned anew in every fold. Of settings worth the same, the smallest
-        C is chosen, then the smallest gamma: the smoothest.
+        C is chosen, then the smallest gamma: the smoothest. With fewer than two patients of a class nothing can be held
+        out, and the smoothest setting is used.
 
         Args:
             features: a row per slide, one column for each feature.
@@ -76,8 +79,9 @@ class SlideClassifier:
             kernel: "linear" or "rbf".
             C: penalties to choose from. Beyond 10, a linear kernel takes minutes on hundreds of slides.
             gamma: of the RBF kernel, to choose from; 1 / F is a middle value. Not used by the linear one.
-            folds: at most; never more than the rarer class has slides.
+            folds: at most, see `patient_folds`.
             seed: of the folds.
+            groups: Shape (n,), the patient of each slide, whose slides share a fold; None: each slide has its own.
 
         Raises:
             InputError: a label is not 0 or 1, a class has fewer than two slides, a feature is not finite, the rows
@@ -85,7 +89,7 @@ class SlideClassifier:
         """
         table, positive = _checked(features), _labels(labels, len(features))
         settings = _settings(kernel, C, gamma)
-        chosen, cv_auc = _search(table, positive, settings, folds, seed)
+        chosen, cv_auc = _search(table, positive, patient_numbers(groups, len(table)), settings, folds, seed)
         scaling = _scaling(table)
         machine = _machine(chosen).fit(_scaled(scaling, table), positive)
         arrays = {
@@ -129,7 +133,7 @@ class SlideClassifier:
             "features": list(self.features),
             "kernel": self.kernel,
             "chosen": dict(self.chosen),
-            "cv_auc": self.cv_auc,
+            "cv_auc": self.cv_auc if math.isfinite(self.cv_auc) else None,
             **({} if provenance is None else {"provenance": dict(provenance)}),
         }
         save_model(path, tensors, about)
@@ -145,7 +149,8 @@ class SlideClassifier:
         if about.get("kind") != _KIND:
             raise InputError(f"{path}: holds no {_KIND}; expected the file that the aggregate stage writes")
         arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
-        return cls(tuple(about["features"]), arrays, about["kernel"], about["chosen"], about["cv_auc"])
+        cv_auc = math.nan if about["cv_auc"] is None else about["cv_auc"]
+        return cls(tuple(about["features"]), arrays, about["kernel"], about["chosen"], cv_auc)
 
 
 def permutation_auc(
@@ -160,8 +165,11 @@ def permutation_auc(
     C: Sequence[float],  # noqa: N803
     gamma: Sequence[float],
     folds: int,
+    groups: ArrayLike | None = None,
 ) -> Array:
     """AUCs on the test slides of classifiers that learned from shuffled labels: what the truth must stand out from.
+
+    Labels move in whole patients (`shuffled_between_patients`).
 
     The whole of `SlideClassifier.fit` is repeated, its search too; with one C and one gamma there is none. With labels
     of no meaning the mean is near 0.5, but a single AUC may be far from it: where features go together, any labels lead
@@ -178,6 +186,7 @@ def permutation_auc(
         C: see there.
         gamma: see there.
         folds: see there.
+        groups: of the training slides, see there.
 
     Returns:
         Shape (num,).
@@ -189,12 +198,15 @@ def permutation_auc(
     asked = _checked(features_test[features_train.columns])
     settings, scaling = _settings(kernel, C, gamma), _scaling(known)
     known_scaled, asked_scaled = _scaled(scaling, known), _scaled(scaling, asked)
+    patients = patient_numbers(groups, len(known))
 
     def shuffled(number: int) -> float:
-        drawn = generator(seed, "permutation", number).permutation(labels)
+        drawn = shuffled_between_patients(labels, patients, generator(seed, "permutation", number))
         setting = settings[0]
         if len(settings) > 1:
-            setting, _ = _search(known, drawn, settings, folds, derive_seed(seed, "permutation", number))
+            setting, _ = _search(
+                known, drawn, patients, settings, folds, derive_seed(seed, "permutation", number)
+            )
         machine = _machine(setting).fit(known_scaled, drawn)
         return auc(labels_test, machine.decision_function(asked_scaled)).value
 
@@ -254,11 +266,19 @@ def _machine(setting: Mapping[str, float]) -> SVC:
 
 
 def _search(
-    table: Array, positive: NDArray[np.int64], settings: Sequence[dict[str, float]], folds: int, seed: int
+    table: Array,
+    positive: NDArray[np.int64],
+    patients: NDArray[np.int64],
+    settings: Sequence[dict[str, float]],
+    folds: int,
+    seed: int,
 ) -> tuple[dict[str, float], float]:
-    """The setting that orders most pairs rightly, and its AUC."""
+    """The setting that orders most pairs rightly, and its AUC; the first and NaN where no patient can be held out."""
+    splits = patient_folds(positive, patients, folds, seed)
+    if not splits:
+        return settings[0], math.nan
     won, pairs = np.zeros(len(settings)), 0
-    for train, held_out in _folds(positive, folds, seed):
+    for train, held_out in splits:
         scaling = _scaling(table[train])
         known, asked = _scaled(scaling, table[train]), _scaled(scaling, table[held_out])
         tumor = positive[held_out] == 1
@@ -269,14 +289,6 @@ def _search(
             won[number] += ((np.sign(ahead) + 1) / 2).sum()
     best = int(np.argmax(won))  # The first of equals.
     return settings[best], float(won[best] / pairs)
-
-
-def _folds(positive: NDArray[np.int64], folds: int, seed: int) -> Iterator[tuple[NDArray, NDArray]]:
-    num_folds = min(folds, *np.bincount(positive))
-    if num_folds < 2:
-        raise InputError(f"{folds} folds; a cross-validation takes two at least")
-    folding = StratifiedKFold(num_folds, shuffle=True, random_state=derive_seed(seed, "folds"))
-    yield from folding.split(positive, positive)
 
 
 def _scaling(table: Array) -> dict[str, Array]:

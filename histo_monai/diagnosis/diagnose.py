@@ -39,6 +39,7 @@ def diagnose(
     is_tumor: NDArray[np.bool_],
     split: pd.Series,
     learning: Learning,
+    groups: NDArray[np.object_],
 ) -> tuple[SlideClassifier, pd.DataFrame]:
     """Teach a classifier by the slides that are not of the test, and score all slides.
 
@@ -48,6 +49,7 @@ def diagnose(
         is_tumor: Shape (n,).
         split: of each slide; "test" slides teach nothing.
         learning: see `Learning`.
+        groups: Shape (n,), patient of each slide, or the slide itself; a patient's slides share a fold.
 
     Returns:
         The classifier; and for every slide its `score`, the highest value on the map (`max_probability`), and, with
@@ -57,7 +59,7 @@ def diagnose(
         InputError: see `SlideClassifier.fit`.
     """
     teaches = (split != "test").to_numpy()
-    settings = asdict(learning)
+    settings = asdict(learning) | {"groups": groups[teaches]}
     right = SlideClassifier.fit(features[teaches], is_tumor[teaches], **settings)
     scores = {"score": right.scores(features)}
     if seen is not None:
@@ -68,42 +70,56 @@ def diagnose(
 
 
 def shuffled_control(
-    features: pd.DataFrame, is_tumor: NDArray[np.bool_], split: pd.Series, learning: Learning, num: int
+    features: pd.DataFrame,
+    is_tumor: NDArray[np.bool_],
+    split: pd.Series,
+    learning: Learning,
+    groups: NDArray[np.object_],
+    num: int,
 ) -> Estimate:
     """AUC on the test slides of classifiers taught by shuffled labels: the mean, and the middle 95 % of them.
 
-    It has no bearing on the uncertainty of an AUC; it shows what the same machinery finds where there is nothing.
+    Labels move between patients; `groups` are those of all slides. The control has no bearing on the uncertainty of an
+    AUC; it shows what the same machinery finds where there is nothing.
     """
     test = (split == "test").to_numpy()
     aucs = permutation_auc(
-        features[~test], is_tumor[~test], features[test], is_tumor[test], num=num, **asdict(learning)
+        features[~test],
+        is_tumor[~test],
+        features[test],
+        is_tumor[test],
+        num=num,
+        groups=groups[~test],
+        **asdict(learning),
     )
     low, high = np.quantile(aucs, [0.025, 0.975])
     return Estimate(float(aucs.mean()), float(low), float(high), num)
 
 
 def slide_estimates(
-    is_tumor: NDArray[np.bool_], sizes: pd.Series, scores: pd.DataFrame
+    is_tumor: NDArray[np.bool_], sizes: pd.Series, scores: pd.DataFrame, groups: NDArray[np.object_]
 ) -> dict[str, Estimate]:
-    """AUCs of test slides with DeLong's intervals; those of a size are against all normal slides.
+    """AUCs of test slides with DeLong's intervals by patient; those of a size are against all normal slides.
 
     Args:
         is_tumor: Shape (n,).
         sizes: of the largest metastasis, see `SIZES`.
         scores: columns of `diagnose`.
+        groups: Shape (n,), patient of each slide, or the slide itself.
 
     Returns:
         `slide_auc`, `slide_auc_macro` and `slide_auc_micro` where there are such slides, `slide_auc_by_seen` where
         there are such maps, `slide_auc_max_probability`.
     """
-    estimates = {"slide_auc": auc(is_tumor, scores["score"])}
+    estimates = {"slide_auc": auc(is_tumor, scores["score"], groups=groups)}
     for size in SIZES:
         kept = ~is_tumor | (sizes == size).to_numpy()
         if is_tumor[kept].any():
-            estimates[f"slide_auc_{size}"] = auc(is_tumor[kept], scores["score"][kept])
+            estimates[f"slide_auc_{size}"] = auc(is_tumor[kept], scores["score"][kept], groups=groups[kept])
     if BY_SEEN in scores:
-        estimates["slide_auc_by_seen"] = auc(is_tumor, scores[BY_SEEN])
-    estimates[f"slide_auc_{MAX_PROBABILITY}"] = auc(is_tumor, scores[MAX_PROBABILITY])
+        estimates["slide_auc_by_seen"] = auc(is_tumor, scores[BY_SEEN], groups=groups)
+    highest = auc(is_tumor, scores[MAX_PROBABILITY], groups=groups)
+    estimates[f"slide_auc_{MAX_PROBABILITY}"] = highest
     return estimates
 
 

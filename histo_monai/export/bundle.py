@@ -73,7 +73,7 @@ def _card(about: Mapping[str, Any], name: str) -> str:
 {facts}
 
 ## Map a slide
-    pip install 'histo_monai[export]'
+    pip install './histo_monai[export]'
     {run_command(name)} --slide ./slide.svs
 
 writes `eval/slide.csv` in the bundle (scores of cells and where they lie) and `slide.tif` (a map that opens over the

@@ -88,7 +88,7 @@ def _check_packages() -> None:
         import onnxruntime  # noqa: F401
         import onnxscript  # noqa: F401
     except ImportError as error:
-        raise InputError(f"{error.name} is not installed: pip install 'histo_monai[export]'") from None
+        raise InputError(f"{error.name} is not installed: pip install './histo_monai[export]'") from None
 
 
 def _network(model: Path) -> tuple[nn.Module, str, dict[str, Any]]:

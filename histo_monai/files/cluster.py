@@ -47,7 +47,7 @@ def map_over_cluster(
         from distributed import KilledWorker
     except ImportError:
         raise InputError(
-            f"{VARIABLE} is set, and the package distributed is not installed: pip install 'histo_monai[cluster]'"
+            f"{VARIABLE} is set, and the package distributed is not installed: pip install './histo_monai[cluster]'"
         ) from None
     with _connected(address) as client:
         _check_workers(client)

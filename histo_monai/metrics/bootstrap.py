@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from histo_monai.metrics import checks
 from histo_monai.metrics.estimate import Estimate
 from histo_monai.process.products import product
 from histo_monai.randomness import generator
@@ -43,7 +44,7 @@ class Resampling:
             raise ValueError("a bootstrap needs at least one row")
         self.num_rows, self.num_replicates = num_rows, num_replicates
         self._seed, self._by_row = seed, groups is None
-        self.group_of_row = np.arange(num_rows) if groups is None else _numbered(groups, num_rows)
+        self.group_of_row = np.arange(num_rows) if groups is None else checks.groups(groups, num_rows)
         self.num_groups = int(self.group_of_row.max()) + 1
 
     def blocks(self) -> Iterator[NDArray[np.float64]]:
@@ -211,13 +212,3 @@ def _resampled_rows(resampling: Resampling) -> Iterator[NDArray[np.int64]]:
 def _columns_that_fit(num: int) -> int:
     """Replicates at a time, of this many numbers each."""
     return max(1, min(_BLOCK, _BLOCK_BYTES // (8 * num)))
-
-
-def _numbered(groups: ArrayLike, num_rows: int) -> NDArray[np.int64]:
-    ids = np.asarray(groups)
-    if ids.shape != (num_rows,):
-        raise ValueError(f"groups have shape {ids.shape}: expected one for each of {num_rows} rows")
-    missing = np.flatnonzero([name is None or name != name or name == "" for name in ids.tolist()])
-    if len(missing):
-        raise ValueError(f"groups row {missing[0]} is missing: expected the patient or slide of every row")
-    return np.unique(ids.astype(str) if ids.dtype == object else ids, return_inverse=True)[1]

@@ -42,6 +42,25 @@ def same_length(**arrays: NDArray) -> None:
         raise ValueError(f"the same rows are expected in all columns, got {listed}")
 
 
+def groups(ids: ArrayLike, num_rows: int) -> NDArray[np.int64]:
+    """Number of the patient or slide of each row, shape (N,), 0..G-1.
+
+    Args:
+        ids: Shape (N,), any kind of id.
+        num_rows: N.
+
+    Raises:
+        ValueError: If the shape is another, or an id is missing.
+    """
+    array = np.asarray(ids)
+    if array.shape != (num_rows,):
+        raise ValueError(f"groups have shape {array.shape}: expected one for each of {num_rows} rows")
+    missing = np.flatnonzero([name is None or name != name or name == "" for name in array.tolist()])
+    if len(missing):
+        raise ValueError(f"groups row {missing[0]} is missing: expected the patient or slide of every row")
+    return np.unique(array.astype(str) if array.dtype == object else array, return_inverse=True)[1]
+
+
 def binary(labels: ArrayLike) -> NDArray[np.bool_]:
     """Which rows are of the positive class: from 0 and 1, shape (N,).
 

@@ -21,7 +21,7 @@ IN_OUTLINES = "attention_in_outlines"
 def slide_estimates(slides: SlideClasses, *, seed: int) -> Estimates:
     """Arm -> metric -> estimate, as `classification_estimates` has them; of two classes `slide_auc` beside them.
 
-    The latter has DeLong's interval. Scores of a fold come from a network of their own: where slides were
+    The latter has DeLong's interval by patient. Scores of a fold come from a network of their own: where slides were
     cross-fitted, networks that differ in level cost AUC, which is the price of all labels having taught.
 
     Args:
@@ -33,7 +33,7 @@ def slide_estimates(slides: SlideClasses, *, seed: int) -> Estimates:
     for arm, shares in slides.predictions.items():
         estimates[arm] = classification_estimates(labels, shares, slides.groups, seed=seed)
         if len(slides.classes) == 2 and several:
-            estimates[arm]["slide_auc"] = auc(labels == 1, shares[:, 1])
+            estimates[arm]["slide_auc"] = auc(labels == 1, shares[:, 1], groups=slides.groups)
     return estimates
 
 

@@ -45,13 +45,16 @@ class HeatmapParams:
 
 @dataclass(frozen=True)
 class EmbedParams:
-    """Features of slides by encoders as their pretraining left them: resolution of the patches, and side of a cell, µm.
+    """Features of slides by frozen encoders: resolution of the patches, and side of a cell, µm.
 
     `mpp`: None for the finest that the encoder was pretrained at. `stride_um`: None for the side of a patch.
+    `batchnorm_patches`: of training slides, not augmented, that batch-norm statistics are taken from; 0: those of the
+    pretraining stay.
     """
 
     mpp: MicronsPerPixel | None
     stride_um: Positive | None
+    batchnorm_patches: CountOrZero
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ from histo_monai.tables.tasks import patient_or_slide
 
 _LOG = logging.getLogger(__name__)
 
-FEW_SLIDES = 30
+FEW_PATIENTS = 30
 CLASSIFIERS = "classifiers"
 NOT_MAPPED = "no slide is mapped by this run, so none is diagnosed"
 
@@ -160,6 +160,7 @@ def _diagnose(
     features = {column: table.loc[slides.index] for column, table in features.items()}
     is_tumor = (slides["label"] == params.positive).to_numpy()
     test = (slides["split"] == "test").to_numpy()
+    groups = patient_or_slide(slides).to_numpy(dtype=object)
     truth = _truth(slides, maps, params)
     outlined = slides[test & slides["exhaustive"].to_numpy()]
     masks = {slide_id: _lesion_mask(maps[slide_id].grid, truth[slide_id]) for slide_id in outlined.index}
@@ -169,12 +170,17 @@ def _diagnose(
     classifiers = {}
     for name in MODELS:
         mine, seen = features[name], features.get(f"{name}{SEEN}")
-        classifier, scores[name] = diagnose(mine, seen, is_tumor, slides["split"], learning)
+        classifier, scores[name] = diagnose(mine, seen, is_tumor, slides["split"], learning, groups)
         classifier.save(folder / CLASSIFIERS / f"{name}.safetensors", without_ids(provenance))
-        classifiers[name] = {"chosen": dict(classifier.chosen), "cv_auc": round(classifier.cv_auc, 6)}
-        estimates[name] = slide_estimates(is_tumor[test], slides.loc[test, "size"], scores[name][test])
+        cv_auc = round(classifier.cv_auc, 6) if np.isfinite(classifier.cv_auc) else None
+        classifiers[name] = {"chosen": dict(classifier.chosen), "cv_auc": cv_auc}
+        estimates[name] = slide_estimates(
+            is_tumor[test], slides.loc[test, "size"], scores[name][test], groups[test]
+        )
         if section.num_permutations:
-            control = shuffled_control(mine, is_tumor, slides["split"], learning, section.num_permutations)
+            control = shuffled_control(
+                mine, is_tumor, slides["split"], learning, groups, section.num_permutations
+            )
             estimates[name]["slide_auc_of_shuffled_labels"] = control
         curves[name] = curve = _lesions(outlined, maps, masks, name, params)
         if curve is not None:
@@ -195,7 +201,7 @@ def _diagnose(
         "cell_auc": {name: _map_quality(slides, maps, truth, name, params.positive) for name in MODELS},
         "classifiers": classifiers,
         "num_lesions": next((curve.num_lesions for curve in curves.values() if curve is not None), 0),
-        "warnings": _warnings(slides[test]),
+        "warnings": _warnings(groups[test], classifiers),
     }
     return pd.concat([table.add_prefix(f"{name}_") for name, table in scores.items()], axis=1), metrics
 
@@ -261,10 +267,18 @@ def _map_quality(
     return {name: round(value, 6) if np.isfinite(value) else None for name, value in aucs.items()}
 
 
-def _warnings(test: pd.DataFrame) -> list[str]:
-    if len(test) >= FEW_SLIDES:
-        return []
-    return [f"{len(test)} test slides only: intervals are wide, and a difference must be large to show"]
+def _warnings(test_groups: np.ndarray, classifiers: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    warnings = []
+    if any(classifier["cv_auc"] is None for classifier in classifiers.values()):
+        warnings.append(
+            "a class has slides of one training patient: no C and gamma are chosen, the smallest are used"
+        )
+    num_patients = len(set(test_groups))
+    if num_patients < FEW_PATIENTS:
+        of_patients = f" of {num_patients} patients" if num_patients < len(test_groups) else ""
+        counted = f"{len(test_groups)} test slides{of_patients}"
+        warnings.append(f"{counted} only: intervals are wide, and a difference must be large to show")
+    return warnings
 
 
 def _draw(

@@ -18,6 +18,8 @@ from histo_monai.engines.maps.features import ENCODER, FeatureWork, sight_of
 from histo_monai.engines.maps.jobs import SlideJob
 from histo_monai.engines.maps.models import MapPlan
 from histo_monai.engines.maps.slides import over_slides
+from histo_monai.engines.maps.statistics import BATCHNORM, has_batchnorm, write_adapted
+from histo_monai.engines.ranks import run_in_ranks
 from histo_monai.engines.resume import fingerprint
 from histo_monai.environment import read_environment, torchrun_rank
 from histo_monai.errors import InputError
@@ -25,6 +27,7 @@ from histo_monai.idle import leave_empty
 from histo_monai.imports import modules_sha256
 from histo_monai.mapping.blocks import whole_stride
 from histo_monai.mapping.patch_features import FeatureFile
+from histo_monai.networks.checkpoint import read_description
 from histo_monai.networks.task_model import load_encoder
 from histo_monai.params import Params, load_params
 from histo_monai.provenance import check_slides, made_from, write_metrics
@@ -42,8 +45,9 @@ NOT_ASKED = "whole_slides.methods does not name it, or whole_slides.num_encoders
 def run(method: str, encoder: int) -> None:
     """Write data/features/<method>-<encoder>: <slide_id>.h5 of every whole slide, metrics.json, summary.json.
 
-    Nothing where no label of a slide can be learned from, or `whole_slides` does not ask for it. A run that was
-    killed goes on after its last finished slide.
+    Nothing where no label of a slide can be learned from, or `whole_slides` does not ask for it. The encoder takes its
+    batch-norm statistics from slides that are not tested on, and is written, too. A run that was killed goes on after
+    its last finished slide.
 
     Raises:
         InputError: the encoder or a slide cannot be used.
@@ -56,17 +60,27 @@ def run(method: str, encoder: int) -> None:
         leave_empty(folder, params, why, read=artifacts.WHOLE_SLIDES_CSV)
         return
     path = artifacts.encoder_folder(method, encoder) / artifacts.ENCODER
-    work = FeatureWork(_plan(params, load_encoder(path)[1]))
+    network, description = load_encoder(path)
+    work = FeatureWork(_plan(params, description))
+    num = params.embed.batchnorm_patches if has_batchnorm(network) else 0
     environment = read_environment()
     environment.use_cpus()
-    jobs = _jobs(slides, {ENCODER: path})
     stage = f"embed-{method}-{encoder}"
-    code = modules_sha256(over_slides.__module__, type(work).__module__)
-    decided_by = dataclasses.asdict(work.plan)
+    code = modules_sha256(over_slides.__module__, type(work).__module__, write_adapted.__module__)
+    decided_by = {**dataclasses.asdict(work.plan), "batchnorm_patches": num}
     key = fingerprint(decided_by, [artifacts.WHOLE_SLIDES_CSV, path], code)
     done = artifacts.unfinished_folder(stage) / key[:16]
     check_slides([slides])
     _take_over(folder, done, code)
+    looking = path
+    if num:
+        looking = done / artifacts.ENCODER
+        shown = _jobs(slides[slides["split"] != "test"], {})
+        arguments = (path, looking, shown, work.plan, num, encoder)
+        in_ranks = environment.in_ranks
+        in_ranks["ranks"] = 1
+        run_in_ranks(write_adapted, *arguments, **in_ranks)
+    jobs = _jobs(slides, {ENCODER: looking})
     over_slides(
         jobs,
         work,
@@ -83,7 +97,12 @@ def run(method: str, encoder: int) -> None:
             with FeatureFile(done / name) as file:
                 counts["patches"] += file.num_patches
             _link(done / name, draft / name)
-        write_metrics(draft, {**counts, "plan": decided_by, CODE: code}, provenance, summary=counts)
+        about = {**counts, "plan": decided_by, CODE: code}
+        if num:
+            for file_of in (looking, looking.with_suffix(".json")):
+                _link(file_of, draft / file_of.name)
+            about[BATCHNORM] = read_description(looking.with_suffix(".json"))[BATCHNORM]
+        write_metrics(draft, about, provenance, summary=counts)
     shutil.rmtree(artifacts.unfinished_folder(stage), ignore_errors=True)
     _LOG.info("%s written: %d slides, %d patches", folder, counts["slides"], counts["patches"])
 

@@ -51,7 +51,7 @@ from histo_monai.tables.tasks import patient_or_slide
 
 _LOG = logging.getLogger(__name__)
 
-FEW_SLIDES, NUM_SHOWN = 30, 8
+FEW_PATIENTS, NUM_SHOWN = 30, 8
 _IN_WORDS = {ATTENTION: "attention", MOMENTS: "slide means"}
 WEIGHTS, NETWORKS = "attention", "networks"
 _FOLDERS = (WEIGHTS, NETWORKS, artifacts.PLOTS)
@@ -196,8 +196,10 @@ def _metrics(
     about = []
     if read.part != TEST:
         about = ["no test slide has a label: each slide is scored by a network that has not seen its label"]
-    if len(read.rows) < FEW_SLIDES:
-        about += [f"{len(read.rows)} labeled {read.part} only: intervals are wide"]
+    num_patients = len(set(read.groups))
+    if num_patients < FEW_PATIENTS:
+        of_patients = f" of {num_patients} patients" if num_patients < len(read.rows) else ""
+        about += [f"{len(read.rows)} labeled {read.part}{of_patients} only: intervals are wide"]
     return metrics | {"warnings": [*warnings, *about]}
 
 

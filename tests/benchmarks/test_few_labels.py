@@ -32,10 +32,8 @@ def test_a_difference_is_of_the_draws_that_both_were_run_with(program: ModuleTyp
     assert "| random, as many steps | 0.550 | 0.680 | 0.615 |" in tables
     reach = 12.706 * np.std([0.05, 0.02], ddof=1) / np.sqrt(2)  # Student's t, 97.5 %, one degree of freedom
     line = next(line for line in tables.splitlines() if line.startswith("| student - random"))
-    assert (
-        line
-        == f"| student - random, as many steps | +0.035 ({0.035 - reach:+.3f} to {0.035 + reach:+.3f}) |  |"
-    )
+    expected = f"+0.035 ({0.035 - reach:+.3f} to {0.035 + reach:+.3f})"
+    assert line == f"| student - random, as many steps | {expected} |  |  |"
 
 
 def test_a_row_without_all_cohorts_has_no_mean(program: ModuleType) -> None:
@@ -44,3 +42,72 @@ def test_a_row_without_all_cohorts_has_no_mean(program: ModuleType) -> None:
     tables = program.report(pd.DataFrame(rows, columns=program.VALUES))
     assert "| color | 0.500 | 0.500 |  |  |" in tables
     assert "| student - color | +0.300 (+0.300 to +0.300) | above 0 |" in tables
+
+
+def _values(program: ModuleType, dataset: str, of_models: dict[str, dict[int, float]]) -> pd.DataFrame:
+    rows = [
+        (dataset, cohort, 0, "accuracy", model, value)
+        for model, of_cohorts in of_models.items()
+        for cohort, value in of_cohorts.items()
+    ]
+    return pd.DataFrame(rows, columns=program.VALUES)
+
+
+def _cells(program: ModuleType, values: pd.DataFrame, start: str) -> list[str]:
+    line = next(line for line in program.report(values).splitlines() if line.startswith(start))
+    return [cell.strip() for cell in line.strip("|").split("|")[1:]]
+
+
+def test_fresh_cohorts_have_columns_apart_from_those_looked_at_before(program: ModuleType) -> None:
+    cohorts = {13: 0.9, 14: 0.8, 15: 0.61, 16: 0.62, 17: 0.63}
+    values = _values(program, "kather", {"student": cohorts, "color": dict.fromkeys(cohorts, 0.6)})
+    assert "| difference | fresh, 15 to 17 | | looked at before, 13, 14 | |" in program.report(values)
+    fresh, verdict, before, _, _ = _cells(program, values, "| student - color")
+    assert verdict == ""  # 0.02 with a standard error of 0.0058 and two degrees of freedom: -0.005 to 0.045
+    assert fresh.startswith("+0.020 (-0.005 to +0.045")
+    assert before.startswith("+0.250")
+    real = values.assign(dataset="lung")
+    assert "fresh" not in program.report(real)  # the same patches in every cohort
+
+
+def test_a_model_below_all_labels_is_called_that_though_it_is_within_the_margin(program: ModuleType) -> None:
+    of_all = {15: 0.81, 16: 0.811, 17: 0.812}
+    models = {"fine-tuned": {15: 0.79, 16: 0.79, 17: 0.79}, "student": dict.fromkeys(of_all, 0.8)}
+    values = _values(program, "kather", models | {"all labels, fine-tuned": of_all})
+    _, verdict, closed = _cells(program, values, "| student - all labels, fine-tuned")
+    assert verdict == "below 0, within 0.02"
+    assert closed.startswith("0.48 (0.4")  # 0.010 of 0.021
+    assert closed.endswith(", 3 cohorts")
+
+
+def test_a_gap_that_is_none_has_no_fraction(program: ModuleType) -> None:
+    models = {"fine-tuned": {15: 0.8, 16: 0.81}, "student": {15: 0.8, 16: 0.8}}
+    values = _values(program, "kather", models | {"all labels, fine-tuned": {15: 0.79, 16: 0.8}})
+    assert _cells(program, values, "| student - all labels, fine-tuned")[-1] == "no gap"
+
+
+def test_fiellers_interval_covers_the_ratio_as_often_as_it_says(program: ModuleType) -> None:
+    """Five cohorts, 2,000 times: gains of 0.01, gaps of 0.05, that go together."""
+    intervals = importlib.import_module("intervals")
+    random = np.random.default_rng(0)
+    covered = 0
+    for _ in range(2000):
+        shared = random.normal(size=5)
+        gap = 0.05 + 0.01 * shared
+        gain = 0.01 + 0.005 * shared + 0.01 * random.normal(size=5)
+        ratio, low, high = intervals.ratio_of_means(gain, gap)
+        assert ratio == pytest.approx(gain.mean() / gap.mean())
+        covered += low < 0.2 < high
+    assert 0.935 < covered / 2000 < 0.965
+
+
+def test_the_page_has_the_tables_of_the_values_beside_it(program: ModuleType, root: Path) -> None:
+    """Every row of differences that the command prints stands on the page."""
+    values = pd.read_csv(root / "docs/few_labels.csv")
+    page = (root / "docs/few_labels.md").read_text()
+    rows = [line for line in program.report(values).splitlines() if line.startswith("| ")]
+    missing = [line for line in rows if line not in page]
+    assert not missing
+    assert "| student - fine-tuned | +0.015 (+0.004 to +0.027) | above 0 |" in page
+    assert "| student - fine-tuned | +0.009 (-0.001 to +0.020) |  |" in page
+    assert "| student - fine-tuned | +0.025 (-0.036 to +0.085) |  |" in page

@@ -17,6 +17,7 @@ NO_COMMANDS = (
     r"finetune@<",
     r"pretrain@<",
     r"slide_id,path",
+    r"path,label",
 )
 """How blocks begin that hold no command."""
 
@@ -32,7 +33,7 @@ OF_THE_PAPER = "docs/paper.md"
 
 RUN_ELSEWHERE = {
     r"make docs": "tests/documentation/test_site.py::test_the_site_is_built_without_a_warning",
-    r"python3 -m venv .*|source (env|\.venv)/bin/activate|cd (myslides|demo|histo_monai)|pip install histo_monai": (
+    r"python3 -m venv .*|source (env|\.venv)/bin/activate|cd (myslides|demo|histo_monai)|pip install \./histo_monai": (
         "tests/pipeline/test_wheel.py::test_a_project_of_the_wheel_runs_to_the_report_without_the_source"
     ),
     r"mkdir .*|cat > .*|cp ~/qupath.*|dvc exp run -S source=raw -S dataset=own -S corpus=own( -S alpha=1)?( check)?": (

@@ -13,6 +13,8 @@ from histo_monai.engines.maps.features import FeatureWork, sight_of, slide_featu
 from histo_monai.engines.maps.jobs import SlideJob
 from histo_monai.engines.maps.models import MapPlan
 from histo_monai.engines.maps.slides import over_slides
+from histo_monai.engines.maps.statistics import write_adapted
+from histo_monai.engines.maps.stream import SlidePatches
 from histo_monai.mapping.patch_features import FeatureFile
 from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.encoder import build_encoder
@@ -50,6 +52,54 @@ def test_they_are_what_the_encoder_gives_of_each_patch_alone(tmp_path: Path, enc
             alone = encoder(torch.from_numpy(np.ascontiguousarray(patch))[None].float() / 255)[0]
             np.testing.assert_allclose(features, alone.numpy(), rtol=2e-4, atol=2e-4)
             assert (x, y) == tuple(center[::-1] - 32)
+
+
+def test_an_encoder_takes_the_statistics_of_the_tissue_that_it_is_shown(
+    tmp_path: Path, encoder_file: Path
+) -> None:
+    """By hand: all patches of two slides in one batch, and a forward pass whose statistics replace the old."""
+    jobs = []
+    for number in range(2):
+        write_slide(tmp_path / f"{number}.tif", number, 0.5)
+        jobs.append(SlideJob(str(number), tmp_path / f"{number}.tif", None, {}))
+    patches = [
+        torch.cat([pixels for pixels, _ in found.batches(CPU, 0)])
+        for job in jobs
+        for found in [SlidePatches.find(job.path, None, PLAN)]
+    ]
+    together = torch.cat(patches)
+    expected, description = load_encoder(encoder_file)
+    for module in expected.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            module.momentum = 1.0
+    expected.train()
+    with torch.no_grad():
+        expected(together)
+    target = tmp_path / "adapted" / "encoder.safetensors"
+    plan = replace(PLAN, batch_size=len(together))
+    write_adapted(CPU, encoder_file, target, jobs, plan, 10_000, 0)
+    adapted, about = load_encoder(target)
+    assert about["batchnorm"] == {"num_patches": len(together), "num_slides": 2, "mpp": 1.0}
+    assert about["mpps"] == description["mpps"]
+    for name, tensor in expected.state_dict().items():
+        if "num_batches" not in name:
+            torch.testing.assert_close(adapted.state_dict()[name], tensor, rtol=1e-3, atol=1e-5)
+    few = tmp_path / "few" / "encoder.safetensors"
+    write_adapted(CPU, encoder_file, few, jobs, PLAN, 20, 0)
+    assert load_encoder(few)[1]["batchnorm"]["num_patches"] == 20
+    first = few.read_bytes()
+    write_adapted(CPU, encoder_file, few, jobs, PLAN, 20, 0)
+    assert few.read_bytes() == first
+
+
+def test_without_tissue_the_statistics_stay(
+    tmp_path: Path, encoder_file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    target = tmp_path / "adapted" / "encoder.safetensors"
+    write_adapted(CPU, encoder_file, target, [], PLAN, 20, 0)
+    assert target.read_bytes() == encoder_file.read_bytes()
+    assert load_encoder(target)[1]["batchnorm"]["num_patches"] == 0
+    assert "no tissue to take batch-norm statistics from" in caplog.text
 
 
 def test_one_process_or_two_leave_the_same_files_and_look_once(

@@ -111,6 +111,96 @@ def test_areas_intervals_and_tests_equal_the_definition_over_all_pairs(levels):
     assert test.p == pytest.approx(2 * stats.norm.cdf(-abs(z)))
 
 
+def clustered(random, num_patients, num_slides, is_positive, patient_sd=1.0):
+    """Scores of slides that share what is their patient's, and the patients."""
+    patients = np.repeat(np.arange(num_patients), num_slides)
+    own = random.normal(size=len(patients)) + patient_sd * random.normal(size=num_patients)[patients]
+    return own + is_positive, patients
+
+
+def obuchowski_by_loops(labels, components, patients):
+    """Obuchowski 1997, equations 3 to 5: components of slides of each patient less the AUC, crossed over patients."""
+    (v10, v01), area = components, sum(components[0]) / len(components[0])
+    x, y = iter(v10), iter(v01)
+    excess = {patient: [0.0, 0.0] for patient in patients}
+    holds = {0: set(), 1: set()}
+    for label, patient in zip(labels, patients, strict=True):
+        excess[patient][label] += (next(x) if label else next(y)) - area
+        holds[label].add(patient)
+    size = {1: len(v10), 0: len(v01)}
+
+    def s(first, second, num):
+        return num / (num - 1) * sum(e[first] * e[second] for e in excess.values())
+
+    own = sum(s(c, c, len(holds[c])) / size[c] ** 2 for c in (0, 1))
+    return own + 2 * s(0, 1, len(excess)) / (size[0] * size[1])
+
+
+def test_intervals_and_tests_by_patient_equal_obuchowskis_sums_over_patients():
+    random = np.random.default_rng(3)
+    patients = np.sort(random.integers(12, size=60))
+    labels = (random.random(60) < np.where(patients % 3 == 0, 0.5, patients % 3 == 1)).astype(int)
+    a, b = (np.round(labels + patients % 4 + 2 * random.normal(size=60)) for _ in "ab")
+    names = np.array([f"patient {number}" for number in patients], object)
+    of_a, of_b = components_by_loops(labels, a), components_by_loops(labels, b)
+    reach = stats.norm.ppf(0.975) * np.sqrt(obuchowski_by_loops(labels, of_a, patients))
+    estimate = auc(labels, a, groups=names)
+    assert estimate.n == len(set(patients)) == 12
+    assert (estimate.low, estimate.high) == pytest.approx((estimate.value - reach, estimate.value + reach))
+    both = [np.subtract(x, y).tolist() for x, y in zip(of_a, of_b, strict=True)]
+    test = delong_test(labels, a, b, groups=names)
+    assert test.z == pytest.approx(
+        test.difference.value / np.sqrt(obuchowski_by_loops(labels, both, patients))
+    )
+
+
+def test_one_slide_a_patient_gives_delongs_own_interval_and_test(ovarian):
+    names = [f"patient {number}" for number in range(43)][::-1]
+    columns = ovarian["outcome"], ovarian["albumin"]
+    assert auc(*columns, groups=names) == pytest.approx(auc(*columns))
+    by_patient = delong_test(*columns, ovarian["score"], groups=names)
+    assert by_patient.p == pytest.approx(delong_test(*columns, ovarian["score"]).p)
+
+
+@pytest.mark.parametrize("is_mixed", [False, True])
+def test_intervals_by_patient_cover_the_area_where_intervals_by_slide_do_not(is_mixed):
+    """40 patients of 5 slides, half of their spread the patient's; pure patients, or two and three of each kind."""
+    random = np.random.default_rng(0)
+    labels = np.tile([0, 0, 1, 1, 1], 40) if is_mixed else np.repeat([0, 1], 100)
+    beside, within = stats.norm.cdf(1 / 2), stats.norm.cdf(1 / np.sqrt(2))
+    truth = (39 * beside + within) / 40 if is_mixed else beside
+    covered = np.zeros(2)
+    for _ in range(400):
+        scores, patients = clustered(random, 40, 5, labels)
+        for number, groups in enumerate((patients, None)):
+            estimate = auc(labels, scores, groups=groups)
+            covered[number] += estimate.low < truth < estimate.high
+    by_patient, by_slide = covered / 400
+    assert 0.92 < by_patient < 0.98
+    assert by_slide < 0.8 or is_mixed
+
+
+def test_the_test_by_patient_rejects_equal_scores_as_often_as_it_says():
+    """Two models whose scores differ by what each makes of a patient."""
+    random = np.random.default_rng(0)
+    labels = np.repeat([0, 1], 100)
+    rejected = np.zeros(2)
+    for _ in range(400):
+        (a, patients), (b, _) = (clustered(random, 40, 5, labels) for _ in "ab")
+        for number, groups in enumerate((patients, None)):
+            rejected[number] += delong_test(labels, a, b, groups=groups).p < 0.05
+    by_patient, by_slide = rejected / 400
+    assert 0.02 < by_patient < 0.09
+    assert by_slide > 0.2
+
+
+def test_a_class_of_one_patient_leaves_the_interval_open_and_separation_counts_patients():
+    scores = np.array([1.0, 4, 2, 5, 3, 6])
+    assert np.isnan(auc([0, 0, 0, 1, 1, 1], scores, groups=list("abcddd")).low)
+    separated = auc([0, 0, 0, 1, 1, 1], np.arange(6), groups=list("abcdee"))
+    assert separated.low == pytest.approx(stats.beta.ppf(0.025, 2, 1))  # two disjoint pairs of patients
+
+
 def test_the_test_rejects_equal_scores_as_often_as_it_says():
     random = np.random.default_rng(0)
     labels = np.repeat([0, 1], 60)

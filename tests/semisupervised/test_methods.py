@@ -353,7 +353,7 @@ def test_neighbors_learn_scores_as_they_are() -> None:
     assert float(found["loss"]) == pytest.approx(of_labeled + 0.7 * sum(apart) / N, rel=1e-5)
 
 
-def test_each_class_that_is_guessed_is_drawn_equally_often() -> None:
+def test_each_class_that_is_guessed_hard_is_drawn_equally_often_and_a_soft_one_is_not() -> None:
     method = _method("neighbors")
     sure = torch.eye(K)[[0] * 90 + [1] * 9 + [2]]
     chances = method.chances(sure)
@@ -363,6 +363,9 @@ def test_each_class_that_is_guessed_is_drawn_equally_often() -> None:
     )
     half = torch.tensor([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.5, 0.5]])
     assert method.chances(half) == pytest.approx([1 / 6, 1 / 6, 2 / 3])
+    soft = torch.tensor([[0.8, 0.2, 0.0]] * 9 + [[0.4, 0.6, 0.0]])
+    often = method.chances(soft) @ soft.numpy()
+    assert soft.mean(dim=0)[1] < often[1] < 0.4 < 0.6 < often[0]
     assert _method("neighbors", scores=True).chances(torch.rand(5, 1)) == pytest.approx([0.2] * 5)
 
 

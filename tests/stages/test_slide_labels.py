@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from histo_monai.__main__ import main
 from histo_monai.idle import NO_PATCHES
 from histo_monai.mapping.heatmap import read_heatmap
+from histo_monai.networks.task_model import load_encoder
 from tests.hostile.project import (
     OWN,
     RUN,
@@ -25,6 +27,7 @@ from tests.hostile.project import (
 )
 
 NUM = 16
+_GRAYS = itertools.count(60)
 MIL = Path("data/mil/random-0-0")
 ORDER = (STAGES[0], ("check",), *STAGES[1:])
 
@@ -99,21 +102,55 @@ def test_without_test_slides_all_are_cross_fitted_and_the_title_says_so() -> Non
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("project")
-def test_features_are_made_once_whatever_is_labeled(caplog: pytest.LogCaptureFixture) -> None:
+def test_features_are_made_once_whatever_is_labeled() -> None:
+    """A slide to learn from gives statistics to all, one to test on to none."""
     for call in (STAGES[0], STAGES[1], ("embed", "--method", "random")):
         assert main(call) == 0
     folder = Path("data/features/random-0")
     files = sorted(folder.glob("*.h5"))
     assert len(files) == NUM
+    assert _looked_at_again(files, changed=12) == {"s12.h5"}
+    assert len(_looked_at_again(files, changed=2)) == NUM
+    params_with(embed__batchnorm_patches=0)()
+    assert len(_looked_at_again(files, changed=3)) == NUM
+    assert _looked_at_again(files, changed=2) == {"s2.h5"}
+
+
+def _looked_at_again(files: list[Path], changed: int) -> set[str]:
+    """By `embed`, after a label and the pixels of a slide have changed."""
     before = {path: path.stat().st_ino for path in files}
     with_cell(OWN / "slides.csv", 4, "label", "plain")()
-    pixels = slide_pixels(2)
-    pixels[50:90, 50:90] = 60
-    write_slide(OWN / "s2.tif", pixels=pixels)
+    pixels = slide_pixels(changed)
+    pixels[50:90, 50:90] = next(_GRAYS)
+    write_slide(OWN / f"s{changed}.tif", pixels=pixels)
     for call in (STAGES[0], ("embed", "--method", "random")):
         assert main(call) == 0
-    changed = {path.name for path, inode in before.items() if path.stat().st_ino != inode}
-    assert changed == {"s2.h5"}
+    return {path.name for path, inode in before.items() if path.stat().st_ino != inode}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("project")
+def test_embed_writes_the_encoder_with_the_statistics_of_slides_that_are_not_tested_on() -> None:
+    for call in (STAGES[0], STAGES[1], ("embed", "--method", "random")):
+        assert main(call) == 0
+    folder = Path("data/features/random-0")
+    of_pretraining, of_slides = (
+        load_encoder(path / "encoder.safetensors")[0].state_dict()
+        for path in (Path("data/models/random-0"), folder)
+    )
+    moved = {name for name, tensor in of_slides.items() if not tensor.equal(of_pretraining[name])}
+    assert {name.rpartition(".")[2] for name in moved} == {
+        "running_mean",
+        "running_var",
+        "num_batches_tracked",
+    }
+    about = json.loads((folder / "metrics.json").read_text())
+    assert about["batchnorm"]["num_slides"] == NUM - 6
+    assert about["batchnorm"] == json.loads((folder / "encoder.json").read_text())["batchnorm"]
+    params_with(embed__batchnorm_patches=0)()
+    assert main(("embed", "--method", "random")) == 0
+    assert "batchnorm" not in json.loads((folder / "metrics.json").read_text())
+    assert not (folder / "encoder.safetensors").exists()
 
 
 @pytest.mark.usefixtures("project")

@@ -5,8 +5,9 @@ same pixels; a student of its own guesses hears nothing new. How much they count
 where lesions are as small as patches that is little (`engines.students.neighbors`). The student has the patch alone to
 tell it from, as every model has that predicts patches.
 
-Guesses are made once, before it trains. Most tissue is of one class; patches are drawn so that each class that is
-guessed comes equally often, as labels do.
+Guesses are made once, before it trains. Most tissue is of one class; patches are drawn so that rarely guessed classes
+come more often. Each class comes equally often where guesses are hard, as labels are. With probabilities, a class that
+is guessed rarely still comes less often than the others.
 """
 
 from __future__ import annotations
@@ -39,9 +40,10 @@ class Neighbors(Student):
             self.measures = (*self.measures[:-1], "agreement", GUESSES)
 
     def chances(self, guesses: torch.Tensor) -> NDArray[np.float64]:
-        """With what probability each patch is drawn, shape (N,): scores evenly, classes as often as each other.
+        """With what probability each patch is drawn, shape (N,): scores evenly, rarely guessed classes more often.
 
-        A patch's chance is the sum over classes of how sure the guess is of it over how often it is guessed.
+        A patch's chance is the sum over classes of how sure the guess is of it over how often it is guessed. Classes
+        are drawn equally often where each guess is sure of one class; the softer the guesses, the less so.
         """
         if not self._is_class:
             return np.full(len(guesses), 1 / len(guesses))
