@@ -15,7 +15,7 @@ import argparse
 import logging
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from histo_monai.baselines.arms import COLOR
@@ -133,10 +133,8 @@ def _files(option: str, words: Sequence[str]) -> dict[str, Path]:
     return files
 
 
-def pairs_of(models: Sequence[str] | dict[str, BenchmarkModel]) -> list[tuple[str, str]]:
-    """Differences on the page: each head against color, class means and networks against the linear head, students
-    against the fine-tuned network.
-    """
+def pairs_of(models: Iterable[str]) -> list[tuple[str, str]]:
+    """Differences on the page: every head and network against color, the linear head and the fine-tuned network."""
     linear, means = HEADS
     pairs: list[tuple[str, str]] = []
     for model in models:

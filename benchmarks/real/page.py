@@ -81,26 +81,27 @@ def _of_metric(
 ) -> list[Figure]:
     patches = read_patches(bench.real, task)
     targets, patients = targets_of(task, patches), patches["patient_id"].to_numpy(dtype=object)
-    replicates: dict[str, tuple[Replicates, Resampling, int]] = {}
+    found: dict[str, Replicates] = {}
+    resampling: Resampling | None = None
+    num_draws = 0
     for model, of_draws in pooled.items():
         rows = np.isfinite(of_draws[0][:, 0])
-        found = crossed(METRICS[metric], targets[rows], patients[rows], [each[rows] for each in of_draws])
-        replicates[model] = (*found, len(of_draws))
-    for first, second in pairs:
-        if first in replicates and second in replicates:
-            one, resampling, num = replicates[first]
-            replicates[first + MINUS + second] = (difference(one, replicates[second][0]), resampling, num)
-    named = "all" if budget == ALL_LABELS else str(budget)
-    return [
-        Figure(
-            task.name, model, named, metric, *map(_rounded, estimate(*found)[:3]), found[1].num_groups, num
+        found[model], resampling = crossed(
+            METRICS[metric], targets[rows], patients[rows], [each[rows] for each in of_draws]
         )
-        for model, (*found, num) in replicates.items()
-    ]
-
-
-def _rounded(value: float) -> float:
-    return round(float(value), 4)
+        num_draws = len(of_draws)
+    if resampling is None:
+        return []
+    for first, second in pairs:
+        if first in found and second in found:
+            found[first + MINUS + second] = difference(found[first], found[second])
+    named = "all" if budget == ALL_LABELS else str(budget)
+    figures = []
+    for model, replicates in found.items():
+        known = estimate(replicates, resampling)
+        value, low, high = (round(float(number), 4) for number in (known.value, known.low, known.high))
+        figures.append(Figure(task.name, model, named, metric, value, low, high, known.n, num_draws))
+    return figures
 
 
 def write_csv(path: Path, figures: Sequence[Figure]) -> None:
