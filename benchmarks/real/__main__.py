@@ -29,6 +29,8 @@ from .tasks import ALL_LABELS, BUDGETS, DRAWS, FRESH_DRAWS, TASKS, check_data
 from .trained import FINETUNED, Trained
 
 ROOT = Path(__file__).resolve().parents[2]
+LOCAL = ("--real", "--cache", "--csv", "--page", "--workers", "--device")
+"""Options of this machine, each with one value; no figure depends on them but for rounding."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -85,7 +87,6 @@ def parser() -> argparse.ArgumentParser:
 
 def _main(options: argparse.Namespace, words: Sequence[str]) -> int:
     check_data(options.real, options.tasks)
-    one_thread_each()
     options.cache.mkdir(parents=True, exist_ok=True)
     (options.cache / ".gitignore").write_text("*\n")
     bench = Bench(options.real, options.cache, models_of(options))
@@ -98,8 +99,7 @@ def _main(options: argparse.Namespace, words: Sequence[str]) -> int:
     else:
         figures = figures_of(bench, jobs, pairs_of(bench.models))
         write_csv(options.csv, figures)
-        command = " ".join(["python -m benchmarks.real", "run", *words[1:]])
-        options.page.write_text(page(bench, jobs, figures, command, _commit()))
+        options.page.write_text(page(bench, jobs, figures, repeated(words[1:]), _commit()))
         print(f"{options.csv}: {len(figures)} figures")
     return 0
 
@@ -163,10 +163,24 @@ def announcement(bench: Bench, jobs: Sequence[Job]) -> str:
     return "\n".join([*lines, f"labels in all: {budgets}", f"seeds: {sorted({job.draw for job in jobs})}"])
 
 
+def repeated(words: Sequence[str]) -> str:
+    """The options that decide the figures, for the page: none that names a place of this machine."""
+    kept: list[str] = []
+    is_local = False
+    for word in words:
+        if word.startswith("--"):
+            is_local = word in LOCAL
+        if not is_local:
+            name, is_file, file = word.partition("=")
+            kept.append(f"{name}={Path(file).name}" if is_file and "/" in file else word)
+    return " ".join(kept)
+
+
 def _commit() -> str:
     words = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
     return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
 
 
 if __name__ == "__main__":
+    one_thread_each()
     sys.exit(main())

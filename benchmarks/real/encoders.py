@@ -65,7 +65,7 @@ def write_encoder(name: str, folder: Path) -> Path:
         encoder = build_encoder(ARCHITECTURE, side)
         tensors = torch.load(source, map_location="cpu", weights_only=True)
         encoder.trunk.load_state_dict(renamed(tensors, encoder.trunk.state_dict()))
-        weights = {"sha256": file_sha256(source), "license": "Apache-2.0"}
+        weights = {"sha256": digest_of(source), "license": "Apache-2.0"}
         encoder.weights = weights
     else:
         encoder = build_encoder("resnet18", side)
@@ -82,6 +82,12 @@ def write_encoder(name: str, folder: Path) -> Path:
     state = {f"encoder.{key}": tensor for key, tensor in encoder.state_dict().items()}
     save_model(path, state, description)
     return path
+
+
+@cache
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file, read once."""
+    return file_sha256(path)
 
 
 @cache

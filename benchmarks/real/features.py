@@ -22,9 +22,9 @@ from histo_monai.errors import InputError
 from histo_monai.loading.labeled import PatchReading
 from histo_monai.loading.streams import for_statistics
 from histo_monai.networks.task_model import from_encoder
-from histo_monai.storage import file_sha256, whole_file
+from histo_monai.storage import whole_file
 
-from .encoders import description_of, keeps_statistics
+from .encoders import description_of, digest_of, keeps_statistics
 from .tasks import DATASETS, RealTask, data_digest, fold_of_rows, read_patches
 
 _LOG = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ class EncoderSource:
     def digest(self, real: Path, task: RealTask, fold: int) -> str:
         """See `Source`; of encoders that retake statistics, the fold counts."""
         description = description_of(self.path)
-        parts = [_digest(self.path), data_digest(real, task.dataset), str(description["patch_px"])]
+        parts = [digest_of(self.path), data_digest(real, task.dataset), str(description["patch_px"])]
         parts += [] if keeps_statistics(description) else [f"fold {fold}"]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
@@ -117,7 +117,9 @@ class FileSource:
 
     def digest(self, real: Path, task: RealTask, fold: int) -> str:
         """See `Source`."""
-        return hashlib.sha256(f"{_digest(self.path)}\n{data_digest(real, task.dataset)}".encode()).hexdigest()
+        return hashlib.sha256(
+            f"{digest_of(self.path)}\n{data_digest(real, task.dataset)}".encode()
+        ).hexdigest()
 
     def features(self, real: Path, cache: Path, task: RealTask, fold: int) -> Features:
         """See `Source`.
@@ -145,11 +147,6 @@ class FileSource:
 def _load(path: Path) -> Features:
     with np.load(path, allow_pickle=False) as arrays:
         return dict(arrays)
-
-
-@lru_cache
-def _digest(path: Path) -> str:
-    return file_sha256(path)
 
 
 def _save(path: Path, features: Features) -> None:

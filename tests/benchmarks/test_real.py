@@ -346,6 +346,21 @@ def test_missing_data_files_and_packages_are_one_line(
         changed_params(["finetune.recipe.speed=1"], 64)
 
 
+def test_the_page_names_no_place_of_the_machine() -> None:
+    words = [
+        "--real",
+        "/a/b",
+        "--tasks",
+        "lung",
+        "--encoder",
+        "ours=/a/encoder.safetensors",
+        "--workers",
+        "4",
+        "--fresh",
+    ]
+    assert program.repeated(words) == "--tasks lung --encoder ours=encoder.safetensors --fresh"
+
+
 def test_every_task_runs_on_real_patches_and_majority_is_right_by_chance(
     real_slides: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
