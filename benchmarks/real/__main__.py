@@ -80,6 +80,13 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a param of networks")
     made.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where networks are trained")
     made.add_argument("--workers", type=int, default=1, help="processes, of one thread each")
+    made.add_argument(
+        "--compare",
+        action="append",
+        default=[],
+        metavar="A:B",
+        help="report a further paired difference, A - B",
+    )
     made.add_argument("--csv", type=Path, default=ROOT / "docs" / "real.csv")
     made.add_argument("--page", type=Path, default=ROOT / "docs" / "real.md")
     return made
@@ -97,7 +104,8 @@ def _main(options: argparse.Namespace, words: Sequence[str]) -> int:
     elif options.what == "run":
         bench.run(jobs, options.workers)
     else:
-        figures = figures_of(bench, jobs, pairs_of(bench.models))
+        pairs = dict.fromkeys([*pairs_of(bench.models), *_compared(options.compare, bench.models)])
+        figures = figures_of(bench, jobs, list(pairs))
         write_csv(options.csv, figures)
         options.page.write_text(page(bench, jobs, figures, repeated(words[1:]), _commit()))
         print(f"{options.csv}: {len(figures)} figures")
@@ -161,6 +169,17 @@ def announcement(bench: Bench, jobs: Sequence[Job]) -> str:
         "all" if each == ALL_LABELS else str(each) for each in dict.fromkeys(j.budget for j in jobs)
     )
     return "\n".join([*lines, f"labels in all: {budgets}", f"seeds: {sorted({job.draw for job in jobs})}"])
+
+
+def _compared(words: Iterable[str], models: Iterable[str]) -> list[tuple[str, str]]:
+    known = list(models)
+    pairs = []
+    for word in words:
+        first, _, second = word.partition(":")
+        if first not in known or second not in known:
+            raise InputError(f"--compare {word}: not two models. Fix: write A:B of {', '.join(known)}.")
+        pairs.append((first, second))
+    return pairs
 
 
 def repeated(words: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from histo_monai.baselines.arms import COLOR, LEARNED, MAJORITY
 from histo_monai.baselines.class_means import standardized
+from histo_monai.baselines.colors import COLORS
 from histo_monai.baselines.learners import choose_model
 from histo_monai.tables.tasks import dependence_groups
 
@@ -143,6 +144,8 @@ class Frozen:
         return chosen.model.predict({name: rows[split.tested] for name, rows in features.items()})
 
 
+COLOR_FOREST = "color-forest"
+"""A random forest on the color histogram: nothing is chosen, as choosing between patients misleads on few of them."""
 HEADS = ("linear", "means")
 """Of a frozen encoder, as `<encoder>-<head>`."""
 
@@ -163,5 +166,6 @@ def frozen_models(
     return {
         MAJORITY: Majority(),
         COLOR: Frozen(ColorSource(), color.learners, color.features, is_standardized=False),
+        COLOR_FOREST: Frozen(ColorSource(), ("forest",), (COLORS,), is_standardized=False),
         **{f"{name}-{head}": Frozen(source, (head,)) for name, source in sources.items() for head in heads},
     }

@@ -66,7 +66,7 @@ class Trained:
         return self._digest(real, task, self.student)
 
     def _digest(self, real: Path, task: RealTask, student: str) -> str:
-        about = [VERSION, digest_of(self.encoder), data_digest(real, task.dataset), student, self.device]
+        about = [VERSION, digest_of(self.encoder), data_digest(real, task.dataset), student]
         return hashlib.sha256("\n".join([*about, *self.changes, PARAMS.read_text()]).encode()).hexdigest()
 
     def prepare(self, real: Path, cache: Path, task: RealTask, fold: int) -> None:
