@@ -58,7 +58,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--cache", type=Path, default=ROOT / "data" / "real", help="folder of features and predictions"
     )
-    made.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS), metavar="TASK")
+    made.add_argument(
+        "--tasks", nargs="+", choices=list(TASKS), default=list(TASKS), metavar="TASK", help=", ".join(TASKS)
+    )
     made.add_argument(
         "--models", nargs="+", metavar="MODEL", help="names from `plan`; without it all of them"
     )
@@ -66,8 +68,19 @@ def parser() -> argparse.ArgumentParser:
         "--budgets", nargs="+", type=int, default=list(BUDGETS), help="labels in all; 0: all labels"
     )
     made.add_argument("--draws", nargs="+", type=int, default=list(DRAWS), help="seeds of the label subsets")
-    made.add_argument("--fresh", action="store_true", help="seeds of the one final report, 100 to 104")
-    made.add_argument("--built-in", nargs="*", choices=BUILT_IN, default=list(BUILT_IN), metavar="ENCODER")
+    made.add_argument(
+        "--fresh",
+        action="store_true",
+        help="seeds of the one final report, 100 to 104; name other files by --csv and --page",
+    )
+    made.add_argument(
+        "--built-in",
+        nargs="*",
+        choices=BUILT_IN,
+        default=list(BUILT_IN),
+        metavar="ENCODER",
+        help=f"frozen encoders beside those of --encoder: {', '.join(BUILT_IN)}",
+    )
     made.add_argument(
         "--encoder", action="append", default=[], metavar="NAME=FILE", help="an encoder.safetensors"
     )
@@ -87,8 +100,8 @@ def parser() -> argparse.ArgumentParser:
         metavar="A:B",
         help="report a further paired difference, A - B",
     )
-    made.add_argument("--csv", type=Path, default=ROOT / "docs" / "real.csv")
-    made.add_argument("--page", type=Path, default=ROOT / "docs" / "real.md")
+    made.add_argument("--csv", type=Path, default=ROOT / "docs" / "real.csv", help="that `report` writes")
+    made.add_argument("--page", type=Path, default=ROOT / "docs" / "real.md", help="that `report` writes")
     return made
 
 
