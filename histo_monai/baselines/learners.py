@@ -18,6 +18,7 @@ from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from histo_monai.baselines.class_means import ClassMeans
 from histo_monai.process.products import product
 
 Features = Mapping[str, NDArray]
@@ -35,6 +36,8 @@ MOST_ROWS_OF_A_TREE = 1000
 UNKNOWN = 1e-3
 """Of a class that no label names, beside one whose logit is 0: what a network starts from, not what it ends with."""
 NEIGHBORS = (1, 3, 7, 15, 31, 63)
+TEMPERATURES = (0.2, 0.1, 0.05)
+"""Of class means: cosines are divided by it before the softmax. It never changes which class is likeliest."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +47,12 @@ class Learner:
     Attributes:
         settings: of equal scores the first is taken.
         classifier: setting and number of rows -> a model of classes, not fitted.
-        regressor: likewise, of scores.
+        regressor: likewise, of scores; None where there is none.
     """
 
     settings: tuple[float, ...]
     classifier: Callable[[float, int], Any]
-    regressor: Callable[[float, int], Any]
+    regressor: Callable[[float, int], Any] | None
 
 
 def _forest(kind: Callable[..., Any]) -> Callable[[float, int], Any]:
@@ -74,6 +77,7 @@ LEARNERS: dict[str, Learner] = {
     ),
     "forest": Learner((TREES,), _forest(RandomForestClassifier), _forest(RandomForestRegressor)),
     "neighbors": Learner(NEIGHBORS, _neighbors(KNeighborsClassifier), _neighbors(KNeighborsRegressor)),
+    "means": Learner(TEMPERATURES, lambda temperature, _: ClassMeans(temperature), None),
 }
 
 
@@ -103,6 +107,8 @@ class Model:
         self._num_classes = num_classes
         learner = LEARNERS[candidate.learner]
         build = learner.regressor if num_classes is None else learner.classifier
+        if build is None:
+            raise ValueError(f"{candidate.learner} learns classes, not scores")
         model = build(candidate.setting, len(targets))
         if num_classes is not None and len(np.unique(targets)) == 1:
             model = DummyClassifier()  # A linear model takes two classes at least.

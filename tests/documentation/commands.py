@@ -87,7 +87,7 @@ RUN_HERE = (
 CHECKED = (
     r"make (repro|test lint)",
     r"\.venv/bin/pip install .*",
-    r"python (benchmarks/.*|-m benchmarks)",
+    r"python (benchmarks/.*|-m benchmarks(\.real .*)?)",
     r"benchmarks/gpu\.sh .*",
 )
 """Commands that take too long, or write to this machine: they are parsed by what would run them."""

