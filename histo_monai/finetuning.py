@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,14 @@ from histo_monai.engines.last_layer.ends import choose_stages
 from histo_monai.engines.last_layer.probe import probe_head
 from histo_monai.engines.prediction import take_statistics
 from histo_monai.engines.supervised import FinetuneResult, Picture, Tuning, finetune
+from histo_monai.evaluation.cross_validation import CrossValidated, cross_validate
 from histo_monai.loading.labeled import LabeledLoader
 from histo_monai.loading.streams import for_statistics, shuffled
 from histo_monai.networks.encoder import Encoder
 from histo_monai.networks.task_model import TaskModel, describe_task_model, first_stages, from_encoder
 from histo_monai.params.sections import FinetuneRecipe, TrainingParams
 from histo_monai.randomness import derive_seed
+from histo_monai.tables.label_folds import LabelFolds
 from histo_monai.tables.tasks import dependence_groups, training_mpp
 
 _LOG = logging.getLogger(__name__)
@@ -82,6 +86,70 @@ def finetune_encoder(
         mpp=training_mpp(assembly.patches, params.patch_px),
     )
     return model, described | {"dataset": params.dataset, "alpha": params.alpha}, result
+
+
+@dataclass(frozen=True)
+class Finetuning:
+    """All trainings of one fine-tuning: with all labels, and without those of each fold.
+
+    Attributes:
+        assembly: the experiment.
+        encoder: encoder.safetensors of a pretraining.
+        rows: what it learns from.
+        folds: of the patients.
+        seed: of everything random in it.
+        picture: draws some validation patches.
+        records: fold, None for all labels, and candidate -> where traces are left.
+    """
+
+    assembly: Assembly
+    encoder: Path
+    rows: TrainingRows
+    folds: LabelFolds
+    seed: int
+    picture: Picture
+    records: Callable[[int | None, float | None], Records]
+
+    def train(
+        self, fold: int | None = None, candidate: float | None = None
+    ) -> tuple[TaskModel, dict[str, Any], FinetuneResult]:
+        """Fine-tune with all labels, or without those of a fold; see `finetune_encoder`."""
+        return finetune_encoder(
+            self.assembly,
+            self.encoder,
+            self.rows if fold is None else self.rows.without(self.folds, fold),
+            seed=self.seed if fold is None else derive_seed(self.seed, "fold", fold),
+            picture=self.picture,
+            records=self.records(fold, candidate),
+            selected=candidate,
+        )
+
+    def cross_validate(
+        self,
+    ) -> tuple[CrossValidated[TaskModel, FinetuneResult] | None, list[dict[str, Any]]]:
+        """Models without each fold, and their descriptions; None where there are no folds."""
+        if not self.folds.num:
+            _LOG.warning("%s", self.folds.why_none)
+            return None, []
+        described: list[dict[str, Any]] = []
+
+        def train(fold: int) -> tuple[TaskModel, FinetuneResult]:
+            model, description, result = self.train(fold)
+            described.append(description)
+            return model, result
+
+        rank = self.assembly.task.objective.rank
+        validated = cross_validate(self.folds, self.rows.labeled, train, self.assembly.predictions, rank)
+        return validated, described
+
+    def candidate(self, validated: CrossValidated[Any, Any] | None) -> float | None:
+        """What the final model is trained to be: None where separate validation patches select it."""
+        if len(self.rows.validation):
+            return None
+        if validated is None:
+            return without_validation(self.assembly.params.finetune_section(self.assembly.task.kind))
+        _LOG.info("cross-validation on %d labels selects %g", len(self.rows.labeled), validated.selected)
+        return validated.selected
 
 
 def _start(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -16,12 +17,15 @@ from histo_monai.engines.last_layer.shares import adapt, shares_of
 from histo_monai.engines.students.neighbors import Weighing, combine, see, weigh_by
 from histo_monai.engines.students.training import PairPicture, StudentResult, train_student
 from histo_monai.engines.students.view_predictions import NUM_PATCHES, predicted_by_views
+from histo_monai.evaluation.cross_validation import CrossValidated, cross_validate
 from histo_monai.imports import stage_sha256
 from histo_monai.loading.labeled import HiddenLabels, LabeledLoader
 from histo_monai.loading.streams import for_statistics, two_streams
 from histo_monai.networks.task_model import TaskModel
+from histo_monai.randomness import derive_seed
 from histo_monai.semisupervised import METHODS
 from histo_monai.semisupervised.protocol import SemiSupervised
+from histo_monai.tables.label_folds import LabelFolds
 from histo_monai.tables.tasks import training_mpp
 
 _LOG = logging.getLogger(__name__)
@@ -69,10 +73,7 @@ def teach_student(
         if statistics is not None:
             adapt(model, assembly.task, statistics, shares)
         weighing = weighing or weigh_neighbors(assembly, [(model, rows.validation)])
-        size = params.evaluate.batch_size
-        guesses = combine(
-            see(model, assembly.task, assembly.reading, rows.unlabeled, size), weighing, assembly.task.classes
-        )
+        guesses = _pseudo_labels(assembly, model, rows.unlabeled, weighing)
     method = _method(assembly, student, model)
     labeled, unlabeled = two_streams(
         assembly.reading,
@@ -107,17 +108,92 @@ def teach_student(
     )
 
 
+@dataclass(frozen=True)
+class Teaching:
+    """All trainings of one student: with all labels, and without those of each fold.
+
+    Attributes:
+        assembly: the experiment.
+        student: name of the semi-supervised method.
+        start: fold, None for all labels -> the fine-tuned model and its description.
+        rows: what it learns from.
+        folds: of the patients, those of the fine-tuning.
+        seed: of everything random in it.
+        picture: draws weak and strong pairs.
+        records: fold, candidate, weights of pseudo labels -> where traces are left.
+    """
+
+    assembly: Assembly
+    student: str
+    start: Callable[[int | None], tuple[TaskModel, dict[str, Any]]]
+    rows: TrainingRows
+    folds: LabelFolds
+    seed: int
+    picture: PairPicture
+    records: Callable[[int | None, float | None, Weighing | None], Records]
+
+    def train(
+        self, weighing: Weighing | None, fold: int | None = None, candidate: float | None = None
+    ) -> tuple[TaskModel, dict[str, Any], StudentResult]:
+        """Teach with all labels, or without those of a fold; see `teach_student`."""
+        model, description = self.start(fold)
+        result = teach_student(
+            self.assembly,
+            self.student,
+            model,
+            self.rows if fold is None else self.rows.without(self.folds, fold),
+            seed=self.seed if fold is None else derive_seed(self.seed, "fold", fold),
+            picture=self.picture,
+            records=self.records(fold, candidate, weighing),
+            selected=candidate,
+            weighing=weighing,
+        )
+        return model, description, result
+
+    def weigh(self) -> Weighing | None:
+        """How much neighbors count, by labels that the models of the folds have not learned from.
+
+        None where separate validation patches decide, or the method asks no neighbors.
+        """
+        settings = self.assembly.params.consistency.methods[self.student]
+        if not settings.asks_neighbors or len(self.rows.validation):
+            return None
+        folds = range(self.folds.num)
+        looks = [(self.start(fold)[0], self.rows.without(self.folds, fold).validation) for fold in folds]
+        return weigh_neighbors(self.assembly, looks)
+
+    def cross_validate(
+        self, weighing: Weighing | None
+    ) -> tuple[CrossValidated[TaskModel, StudentResult] | None, list[dict[str, Any]]]:
+        """Students without each fold, and their descriptions; None where there are no folds."""
+        if not self.folds.num:
+            return None, []
+        described: list[dict[str, Any]] = []
+
+        def train(fold: int) -> tuple[TaskModel, StudentResult]:
+            model, description, result = self.train(weighing, fold)
+            described.append(description)
+            return model, result
+
+        rank = self.assembly.task.objective.rank
+        validated = cross_validate(self.folds, self.rows.labeled, train, self.assembly.predictions, rank)
+        return validated, described
+
+    def candidate(self, validated: CrossValidated[Any, Any] | None) -> float | None:
+        """What the final student is trained to be: None where separate validation patches select it."""
+        if len(self.rows.validation):
+            return None
+        if validated is None:
+            return without_validation(self.assembly, self.student)
+        _LOG.info("cross-validation on %d labels selects %g", len(self.rows.labeled), validated.selected)
+        return validated.selected
+
+
 def weigh_neighbors(assembly: Assembly, looks: Sequence[tuple[TaskModel, pd.DataFrame]]) -> Weighing:
     """How much a patch and its neighbors count in pseudo labels, see `engines.students.neighbors.weigh_by`."""
     weighing = weigh_by(looks, assembly.task, assembly.reading, assembly.params.evaluate.batch_size)
     _LOG.info("pseudo-label weights: self=%g neighbors=%g", *weighing)
     return weighing
-
-
-def asks_neighbors(assembly: Assembly, student: str) -> bool:
-    """Whether a method's pseudo labels are those of a patch and its neighbors."""
-    asks: bool = assembly.params.consistency.methods[student].asks_neighbors
-    return asks
 
 
 def without_validation(assembly: Assembly, student: str) -> float:
@@ -129,6 +205,14 @@ def without_validation(assembly: Assembly, student: str) -> float:
     if assembly.params.consistency.methods[student].keeps_best_epoch:
         return 0.0
     return section.start_shares[0] if len(section.start_shares) == 1 else 1.0
+
+
+def _pseudo_labels(
+    assembly: Assembly, model: TaskModel, rows: pd.DataFrame, weighing: Weighing
+) -> torch.Tensor:
+    """What a model says of patches and their neighbors, see `engines.students.neighbors`; (n, K)."""
+    size = assembly.params.evaluate.batch_size
+    return combine(see(model, assembly.task, assembly.reading, rows, size), weighing, assembly.task.classes)
 
 
 def _method(assembly: Assembly, student: str, model: TaskModel) -> Any:

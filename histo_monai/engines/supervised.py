@@ -122,10 +122,7 @@ def finetune(
     """
     is_averaged = tuning.decay is not None
     points = tuning.start_shares if selected is None else (selected,)
-    if is_averaged and validation is None and len(points) > 1:
-        raise ValueError(f"no validation patch selects one of start_shares {points}")
-    if selected is not None:
-        schedule = _shortened(schedule, selected, is_averaged)
+    schedule = shortened(schedule, points, selected, is_averaged, validation is not None)
     start = copy.deepcopy(model) if is_averaged else None
     average = None if tuning.decay is None else StudentAndAverage(model, tuning.decay)
     network: nn.Module = average or model
@@ -172,16 +169,29 @@ def finetune(
             with shared.divided():
                 take_statistics(model, task, statistics)
 
-    def measure() -> Measures:
-        evaluator.run(validation.loader if validation else None)
-        return dict(evaluator.state.metrics)
-
     line = Interpolation(model, start, finish)
+    candidates = select_on(line, points, evaluator, validation)
+    return FinetuneResult(curves, candidates, line.start_weight, schedule.epochs, draw(), line)
+
+
+def select_on(
+    line: Interpolation, points: Sequence[float], evaluator: Engine, validation: LabeledLoader | None
+) -> dict[float, Measures]:
+    """Move to the point of the lowest loss on validation patches; without any, to the only point.
+
+    Returns:
+        What was measured at each point; empty without validation patches.
+    """
     if validation is None:
         line.move(points[0])
-        return FinetuneResult(curves, {}, points[0], schedule.epochs, draw(), line)
-    candidates = line.select(points, measure)
-    return FinetuneResult(curves, candidates, line.start_weight, schedule.epochs, draw(), line)
+        return {}
+    loader = validation.loader
+
+    def measure() -> Measures:
+        evaluator.run(loader)
+        return dict(evaluator.state.metrics)
+
+    return line.select(points, measure)
 
 
 def epoch_candidates(curves: Sequence[dict[str, float]]) -> dict[float, Measures]:
@@ -195,8 +205,22 @@ def epoch_candidates(curves: Sequence[dict[str, float]]) -> dict[float, Measures
     }
 
 
-def _shortened(schedule: Schedule, selected: float, is_averaged: bool) -> Schedule:
-    """The schedule up to the selected epoch; of no epoch where the start itself is selected."""
+def shortened(
+    schedule: Schedule,
+    points: tuple[float, ...],
+    selected: float | None,
+    is_averaged: bool,
+    is_validated: bool,
+) -> Schedule:
+    """The schedule up to the selected epoch; of no epoch where the start itself is selected.
+
+    Raises:
+        ValueError: nothing selects one of several points.
+    """
+    if is_averaged and not is_validated and len(points) > 1:
+        raise ValueError(f"no validation patch selects one of start_shares {points}")
+    if selected is None:
+        return schedule
     if is_averaged:
         return dataclasses.replace(schedule, epochs=0) if selected == 1 else schedule
     return dataclasses.replace(schedule, epochs=int(selected))

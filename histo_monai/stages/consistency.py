@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ from histo_monai.engines.students.neighbors import Weighing
 from histo_monai.engines.students.training import StudentResult
 from histo_monai.environment import read_environment
 from histo_monai.evaluation.choice import Choice, choose
-from histo_monai.evaluation.cross_validation import CrossValidated, cross_validate
+from histo_monai.evaluation.cross_validation import CrossValidated
 from histo_monai.idle import NO_PATCHES, has_patches, leave_empty
 from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.task_model import TaskModel
@@ -45,13 +44,7 @@ from histo_monai.roles import FINETUNED, STUDENT
 from histo_monai.storage import whole_folder, write_json
 from histo_monai.tables.label_folds import LabelFolds, read_folds
 from histo_monai.tables.predictions import read_predictions
-from histo_monai.teaching import (
-    asks_neighbors,
-    student_code,
-    teach_student,
-    weigh_neighbors,
-    without_validation,
-)
+from histo_monai.teaching import Teaching, student_code
 
 _LOG = logging.getLogger(__name__)
 
@@ -87,105 +80,6 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
     run_in_ranks(_train, of_run, params, **read_environment().in_ranks)
 
 
-@dataclass(frozen=True)
-class _Stage:
-    """One run in one process.
-
-    Attributes:
-        run: which.
-        assembly: of the experiment.
-        rows: what it learns from.
-        folds: of the patients, as the fine-tuning dealt them.
-        read: files that it is made from.
-        decided_by: plain values that decide the result.
-    """
-
-    run: Run
-    assembly: Assembly
-    rows: TrainingRows
-    folds: LabelFolds
-    read: list[Path]
-    decided_by: list[Any]
-
-    @property
-    def seed(self) -> int:
-        return derive_seed(self.run.derived_seed, "consistency")
-
-    def events(self, fold: int | None = None) -> Path:
-        """Folder of TensorBoard's files."""
-        return artifacts.tensorboard_folder("consistency", artifacts.training_name(self.run, fold))
-
-    def checkpoint(self, fold: int | None = None) -> Path:
-        """State of an unfinished training."""
-        return artifacts.checkpoint_path(f"consistency-{artifacts.training_name(self.run, fold)}")
-
-    def start(self, fold: int | None = None) -> tuple[TaskModel, dict[str, Any]]:
-        """The fine-tuned model, or the one of a fold, and its description."""
-        return self.assembly.load(_start_path(self.run, fold))
-
-    def train(
-        self, weighing: Weighing | None, fold: int | None = None, candidate: float | None = None
-    ) -> tuple[TaskModel, dict[str, Any], StudentResult]:
-        """Teach with all labels, or without those of a fold."""
-        model, description = self.start(fold)
-        key = [*self.decided_by, fold, candidate, weighing]
-        result = teach_student(
-            self.assembly,
-            self.run.student,
-            model,
-            self.rows if fold is None else self.rows.without(self.folds, fold),
-            seed=self.seed if fold is None else derive_seed(self.seed, "fold", fold),
-            picture=partial(weak_and_strong, classes=self.assembly.task.classes),
-            records=Records(
-                self.events(fold),
-                self.checkpoint(fold),
-                fingerprint(key, self.read, student_code("consistency", self.run.student)),
-            ),
-            selected=candidate,
-            weighing=weighing,
-        )
-        return model, description, result
-
-    def weigh(self) -> Weighing | None:
-        """How much neighbors count, by the labels that the models of the folds have not learned from."""
-        if not asks_neighbors(self.assembly, self.run.student) or len(self.rows.validation):
-            return None
-        held_out = [self.rows.without(self.folds, fold).validation for fold in range(self.folds.num)]
-        return weigh_neighbors(self.assembly, [(self.start(n)[0], rows) for n, rows in enumerate(held_out)])
-
-    def cross_validate(
-        self, weighing: Weighing | None
-    ) -> tuple[CrossValidated[TaskModel, StudentResult] | None, list[dict[str, Any]]]:
-        """Students without each fold, and their descriptions; None where there are no folds."""
-        described: list[dict[str, Any]] = []
-
-        def train(fold: int) -> tuple[TaskModel, StudentResult]:
-            model, description, result = self.train(weighing, fold)
-            described.append(description)
-            return model, result
-
-        if not self.folds.num:
-            return None, []
-        validated = cross_validate(
-            self.folds, self.rows.labeled, train, self.assembly.predictions, self.assembly.task.objective.rank
-        )
-        if self.rows.validation.empty:
-            _LOG.info("cross-validation on %d labels selects %g", len(self.rows.labeled), validated.selected)
-        return validated, described
-
-    def choose(self, model: TaskModel, validated: CrossValidated[TaskModel, StudentResult] | None) -> Choice:
-        """Student or fine-tuned model, by separate validation patches or by the labels of the folds."""
-        task, seed = self.assembly.task, self.assembly.params.evaluate.seed
-        if len(rows := self.rows.validation):
-            start, student = (self.assembly.predictions(one, rows) for one in (self.start()[0], model))
-            return choose(start, student, task, rows, seed=seed)
-        if validated is None:
-            return Choice(FINETUNED, "", None, "the labels cannot be cross-validated")
-        table = read_predictions(self.run.folds[FINETUNED] / artifacts.PREDICTIONS)
-        finetuned = table.predictions[FINETUNED].reshape(len(table.rows), -1).astype(np.float32)
-        return choose(finetuned, validated.predictions, task, self.rows.labeled, seed=seed)
-
-
 def _start_path(run: Run, fold: int | None) -> Path:
     return run.models[FINETUNED] if fold is None else run.folds[FINETUNED] / artifacts.fold_model(fold)
 
@@ -202,20 +96,15 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
     starts = [_start_path(of_run, fold) for fold in (None, *range(folds.num))]
     read = [artifacts.PATCHES_CSV, artifacts.UNLABELED_CSV, folds_csv, *starts]
     provenance = made_from(params, read, [rows.unlabeled, rows.validation])
-    values = [*of_run, selected(params, PARAM_NAMES, of_run.method, of_run.student)]
-    stage = _Stage(of_run, assembly, rows, folds, read, values)
-    section = params.student_section(of_run.student, assembly.task.kind)
-    weighing = stage.weigh()
-    validated, described = stage.cross_validate(weighing)
-    candidate = None
-    if is_counted:
-        candidate = validated.selected if validated else without_validation(assembly, of_run.student)
-    model, description, result = stage.train(weighing, candidate=candidate)
+    teaching = _teaching(assembly, of_run, rows, folds, read)
+    weighing = teaching.weigh()
+    validated, described = teaching.cross_validate(weighing)
+    model, description, result = teaching.train(weighing, candidate=teaching.candidate(validated))
     if idist.get_rank() > 0:
         return
     measured = validated.validation if validated and is_counted else result.validation
     curves = validated.curves if validated and is_counted else result.curves
-    choice = stage.choose(model, validated)
+    choice = _choose(teaching, of_run, model, validated)
     metrics = {
         **validation_metrics(measured),
         **label_counts(rows),
@@ -224,18 +113,7 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
         "start_share": float(result.is_start) if result.line is None else result.line.start_weight,
         "student_chosen": int(choice.chosen == STUDENT),
     }
-    about = {
-        "stage": "consistency",
-        "mu": params.mu,
-        "n_aug": params.n_aug,
-        "metrics": metrics,
-        "params": dataclasses.asdict(section),
-        "semisupervised": {
-            "method": of_run.student,
-            **dataclasses.asdict(params.consistency.methods[of_run.student]),
-        },
-        "provenance": without_ids(provenance),
-    }
+    about = _about(assembly, of_run, metrics, provenance)
     with whole_folder(of_run.student_folder) as folder:
         save_model(folder / artifacts.MODEL, model.state_dict(), {**description, **about})
         of_folds = [{**of_fold, **about} for of_fold in described]
@@ -245,10 +123,79 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
         artifacts.write_curves(folder / artifacts.CURVES, curves, _columns(curves, measured))
         image.imsave(folder / artifacts.PAIRS, result.picture)
         write_metrics(folder, metrics, provenance, summary=metrics)
-    write_end(stage.events(), assembly.hyperparameters(of_run), metrics)
+    write_end(_events(of_run), assembly.hyperparameters(of_run), metrics)
     for fold in (None, *range(folds.num)):
-        stage.checkpoint(fold).unlink(missing_ok=True)
+        _checkpoint(of_run, fold).unlink(missing_ok=True)
     _LOG.info("%s written: %s", of_run.student_folder, ", ".join(f"{k} {v:g}" for k, v in metrics.items()))
+
+
+def _teaching(
+    assembly: Assembly, of_run: Run, rows: TrainingRows, folds: LabelFolds, read: list[Path]
+) -> Teaching:
+    """All trainings of the run; `read`: files that they are made from."""
+    values = [*of_run, selected(assembly.params, PARAM_NAMES, of_run.method, of_run.student)]
+
+    def records(fold: int | None, candidate: float | None, weighing: Weighing | None) -> Records:
+        key = [*values, fold, candidate, weighing]
+        code = student_code("consistency", of_run.student)
+        return Records(_events(of_run, fold), _checkpoint(of_run, fold), fingerprint(key, read, code))
+
+    return Teaching(
+        assembly,
+        of_run.student,
+        lambda fold: assembly.load(_start_path(of_run, fold)),
+        rows,
+        folds,
+        derive_seed(of_run.derived_seed, "consistency"),
+        partial(weak_and_strong, classes=assembly.task.classes),
+        records,
+    )
+
+
+def _about(
+    assembly: Assembly, of_run: Run, metrics: Mapping[str, float], provenance: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What the JSON beside a student says beside the description of the fine-tuned model."""
+    params = assembly.params
+    settings = dataclasses.asdict(params.consistency.methods[of_run.student])
+    return {
+        "stage": "consistency",
+        "mu": params.mu,
+        "n_aug": params.n_aug,
+        "metrics": metrics,
+        "params": dataclasses.asdict(params.student_section(of_run.student, assembly.task.kind)),
+        "semisupervised": {"method": of_run.student, **settings},
+        "provenance": without_ids(provenance),
+    }
+
+
+def _choose(
+    teaching: Teaching,
+    of_run: Run,
+    model: TaskModel,
+    validated: CrossValidated[TaskModel, StudentResult] | None,
+) -> Choice:
+    """Student or fine-tuned model, by separate validation patches or by the labels of the folds."""
+    assembly, rows = teaching.assembly, teaching.rows
+    task, seed = assembly.task, assembly.params.evaluate.seed
+    if len(rows.validation):
+        start, student = (
+            assembly.predictions(one, rows.validation) for one in (teaching.start(None)[0], model)
+        )
+        return choose(start, student, task, rows.validation, seed=seed)
+    if validated is None:
+        return Choice(FINETUNED, "", None, "the labels cannot be cross-validated")
+    table = read_predictions(of_run.folds[FINETUNED] / artifacts.PREDICTIONS)
+    finetuned = table.predictions[FINETUNED].reshape(len(table.rows), -1).astype(np.float32)
+    return choose(finetuned, validated.predictions, task, rows.labeled, seed=seed)
+
+
+def _events(of_run: Run, fold: int | None = None) -> Path:
+    return artifacts.tensorboard_folder("consistency", artifacts.training_name(of_run, fold))
+
+
+def _checkpoint(of_run: Run, fold: int | None = None) -> Path:
+    return artifacts.checkpoint_path(f"consistency-{artifacts.training_name(of_run, fold)}")
 
 
 def _columns(curves: list[dict[str, float]], measured: Mapping[str, float]) -> list[str] | None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import ignite.distributed as idist
 import numpy as np
@@ -28,14 +27,11 @@ from histo_monai.engines.events import write_end
 from histo_monai.engines.fit import Records
 from histo_monai.engines.ranks import run_in_ranks
 from histo_monai.engines.resume import fingerprint
-from histo_monai.engines.supervised import FinetuneResult
 from histo_monai.environment import read_environment
-from histo_monai.evaluation.cross_validation import CrossValidated, cross_validate
-from histo_monai.finetuning import finetune_encoder, without_validation
+from histo_monai.finetuning import Finetuning
 from histo_monai.idle import NO_PATCHES, has_patches, leave_empty
 from histo_monai.imports import stage_sha256
 from histo_monai.networks.checkpoint import save_model
-from histo_monai.networks.task_model import TaskModel
 from histo_monai.params import Params, load_params
 from histo_monai.params.selection import selected
 from histo_monai.pictures.predictions import answers
@@ -76,77 +72,6 @@ def run(method: str, encoder: int, seed: int) -> None:
     run_in_ranks(_train, of_run, params, **read_environment().in_ranks)
 
 
-@dataclass(frozen=True)
-class _Stage:
-    """One run in one process.
-
-    Attributes:
-        run: which.
-        assembly: of the experiment.
-        rows: what it learns from.
-        folds: of the patients.
-        decided_by: plain values that decide the result.
-    """
-
-    run: Run
-    assembly: Assembly
-    rows: TrainingRows
-    folds: LabelFolds
-    decided_by: list[Any]
-
-    @property
-    def seed(self) -> int:
-        return derive_seed(self.run.derived_seed, "finetune")
-
-    def events(self, fold: int | None = None) -> Path:
-        """Folder of TensorBoard's files."""
-        return artifacts.tensorboard_folder("finetune", artifacts.training_name(self.run, fold))
-
-    def checkpoint(self, fold: int | None = None) -> Path:
-        """State of an unfinished training."""
-        return artifacts.checkpoint_path(f"finetune-{artifacts.training_name(self.run, fold)}")
-
-    def train(
-        self, fold: int | None = None, candidate: float | None = None
-    ) -> tuple[TaskModel, dict[str, Any], FinetuneResult]:
-        """Fine-tune with all labels, or without those of a fold."""
-        key = [*self.decided_by, fold, candidate]
-        return finetune_encoder(
-            self.assembly,
-            self.run.encoder_path,
-            self.rows if fold is None else self.rows.without(self.folds, fold),
-            seed=self.seed if fold is None else derive_seed(self.seed, "fold", fold),
-            picture=partial(answers, classes=self.assembly.task.classes),
-            records=Records(
-                self.events(fold),
-                self.checkpoint(fold),
-                fingerprint(key, [artifacts.PATCHES_CSV, self.run.encoder_path], stage_sha256("finetune")),
-            ),
-            selected=candidate,
-        )
-
-    def cross_validate(
-        self,
-    ) -> tuple[CrossValidated[TaskModel, FinetuneResult] | None, list[dict[str, Any]]]:
-        """Models without each fold, and their descriptions; None where there are no folds."""
-        if not self.folds.num:
-            _LOG.warning("%s", self.folds.why_none)
-            return None, []
-        described: list[dict[str, Any]] = []
-
-        def train(fold: int) -> tuple[TaskModel, FinetuneResult]:
-            model, description, result = self.train(fold)
-            described.append(description)
-            return model, result
-
-        validated = cross_validate(
-            self.folds, self.rows.labeled, train, self.assembly.predictions, self.assembly.task.objective.rank
-        )
-        if self.rows.validation.empty:
-            _LOG.info("cross-validation on %d labels selects %g", len(self.rows.labeled), validated.selected)
-        return validated, described
-
-
 class _Course(NamedTuple):
     """What is shown of a training: measured on patches that it did not learn from, where there are any."""
 
@@ -162,14 +87,12 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
     used = [rows.labeled, rows.validation]
     provenance = made_from(params, [artifacts.PATCHES_CSV, of_run.encoder_path], used)
     folds = assembly.folds(rows, of_run.derived_seed)
-    stage = _Stage(of_run, assembly, rows, folds, [*of_run, selected(params, PARAM_NAMES)])
-    section = params.finetune_section(assembly.task.kind)
+    finetuning = _finetuning(assembly, of_run, rows, folds)
     is_counted = rows.validation.empty
-    validated, described = stage.cross_validate() if is_counted or _is_mapped(params, of_run) else (None, [])
-    candidate = None
-    if is_counted:
-        candidate = validated.selected if validated else without_validation(section)
-    model, description, result = stage.train(candidate=candidate)
+    validated, described = (
+        finetuning.cross_validate() if is_counted or _is_mapped(params, of_run) else (None, [])
+    )
+    model, description, result = finetuning.train(candidate=finetuning.candidate(validated))
     if idist.get_rank() > 0:
         return
     course = _Course(result.validation, result.curves, result.picture)
@@ -187,7 +110,7 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
         "encoder_seed": of_run.encoder,
         "seed": of_run.seed,
         "metrics": metrics,
-        "params": dataclasses.asdict(section),
+        "params": dataclasses.asdict(params.finetune_section(assembly.task.kind)),
         "provenance": without_ids(provenance),
     }
     with whole_folder(of_run.finetuned) as folder:
@@ -201,12 +124,40 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
         image.imsave(folder / artifacts.ANSWERS, course.picture)
         warnings = [folds.why_none] if is_counted and folds.why_none else []
         write_metrics(folder, {**metrics, "warnings": warnings}, provenance, summary=metrics)
-    write_end(stage.events(), assembly.hyperparameters(of_run), metrics)
+    write_end(_events(of_run), assembly.hyperparameters(of_run), metrics)
     for fold in (None, *range(folds.num)):
-        stage.checkpoint(fold).unlink(missing_ok=True)
+        _checkpoint(of_run, fold).unlink(missing_ok=True)
     _LOG.info(
         "%s written: %s", of_run.finetuned, ", ".join(f"{name} {value:g}" for name, value in metrics.items())
     )
+
+
+def _finetuning(assembly: Assembly, of_run: Run, rows: TrainingRows, folds: LabelFolds) -> Finetuning:
+    """All trainings of the run."""
+    values = [*of_run, selected(assembly.params, PARAM_NAMES)]
+    read = [artifacts.PATCHES_CSV, of_run.encoder_path]
+
+    def records(fold: int | None, candidate: float | None) -> Records:
+        key = fingerprint([*values, fold, candidate], read, stage_sha256("finetune"))
+        return Records(_events(of_run, fold), _checkpoint(of_run, fold), key)
+
+    return Finetuning(
+        assembly,
+        of_run.encoder_path,
+        rows,
+        folds,
+        derive_seed(of_run.derived_seed, "finetune"),
+        partial(answers, classes=assembly.task.classes),
+        records,
+    )
+
+
+def _events(of_run: Run, fold: int | None = None) -> Path:
+    return artifacts.tensorboard_folder("finetune", artifacts.training_name(of_run, fold))
+
+
+def _checkpoint(of_run: Run, fold: int | None = None) -> Path:
+    return artifacts.checkpoint_path(f"finetune-{artifacts.training_name(of_run, fold)}")
 
 
 def _columns(course: _Course) -> list[str] | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +20,7 @@ from histo_monai.engines.interpolation import Candidates, Interpolation, Measure
 from histo_monai.engines.last_layer.shares import adapt
 from histo_monai.engines.means import attach_means
 from histo_monai.engines.prediction import build_evaluator
-from histo_monai.engines.supervised import epoch_candidates
+from histo_monai.engines.supervised import epoch_candidates, select_on, shortened
 from histo_monai.engines.task import Task
 from histo_monai.loading.labeled import HiddenLabels, LabeledLoader
 from histo_monai.loading.streams import SideBySide
@@ -118,10 +117,7 @@ def train_student(
         ValueError: nothing selects one of several weights of the start.
     """
     points = tuple(start_shares) if selected is None else (selected,)
-    if not selects_epoch and validation is None and len(points) > 1:
-        raise ValueError(f"no validation patch selects one of start_shares {points}")
-    if selected is not None and (selects_epoch or selected == 1):
-        schedule = dataclasses.replace(schedule, epochs=int(selected) if selects_epoch else 0)
+    schedule = shortened(schedule, points, selected, not selects_epoch, validation is not None)
     to_device(method.network, task.device)
     start = start or copy.deepcopy(method.model)
     shared = SharedRows(method.network, task.device)
@@ -135,14 +131,10 @@ def train_student(
     trainer.add_event_handler(Events.EPOCH_COMPLETED, method.after_epoch)
     batches = SideBySide(labeled.loader, unlabeled.loader)
     shown, _ = unlabeled.some(NUM_SHOWN)
-
-    def measure() -> Measures:
-        evaluator.run(validation.loader if validation else None)
-        return dict(evaluator.state.metrics)
-
     best, candidates = None, dict[float, Measures]()
     if selects_epoch and validation:
-        best, candidates = BestState(method.model), {0.0: measure()}
+        evaluator.run(validation.loader)
+        best, candidates = BestState(method.model), {0.0: dict(evaluator.state.metrics)}
         best.offer(task.objective.rank(candidates[0.0]), 0)
     curves = fit(
         trainer,
@@ -170,10 +162,7 @@ def train_student(
                 adapt(method.model, task, statistics, shares)
 
     line = Interpolation(method.model, start, finish)
-    if validation is None:
-        line.move(points[0])
-    else:
-        candidates = line.select(points, measure)
+    candidates = select_on(line, points, evaluator, validation)
     at = line.start_weight
     return StudentResult(curves, candidates, at, at == 1, picture(*step.show(shown)), line)
 
