@@ -15,19 +15,21 @@ import torch
 import yaml
 from numpy.typing import NDArray
 
+from histo_monai.artifacts import fold_model
 from histo_monai.assembly import Assembly, TrainingRows
 from histo_monai.engines.fit import Records
-from histo_monai.engines.prediction import predict
 from histo_monai.engines.task import Task
 from histo_monai.environment import read_environment
 from histo_monai.errors import InputError
-from histo_monai.finetuning import finetune_encoder
+from histo_monai.finetuning import Finetuning
 from histo_monai.loading.labeled import PatchReading
 from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.params import Params, parse_params
 from histo_monai.randomness import derive_seed
-from histo_monai.teaching import teach_student
+from histo_monai.storage import whole_folder
+from histo_monai.tables.label_folds import LabelFolds
+from histo_monai.teaching import Teaching
 
 from .encoders import description_of, digest_of
 from .models import Problem
@@ -37,7 +39,10 @@ PARAMS = Path(__file__).resolve().parents[2] / "params.yaml"
 FINETUNED = "finetuned"
 CLASSES_ONLY = ("fixmatch", "adamatch", "freematch", "softmatch", "mixmatch")
 SCORES_ONLY = ("rankup",)
-VERSION = "trained 1"
+START = "start"
+"""In place of a student: the encoder with the linear head that fine-tuning starts from."""
+MODEL = "model.safetensors"
+VERSION = "trained 2"
 """Raise it when a change of the product's training must not be mixed with earlier predictions."""
 
 
@@ -47,7 +52,7 @@ class Trained:
 
     Attributes:
         encoder: encoder.safetensors.
-        student: a semi-supervised method; empty for the fine-tuned network.
+        student: a semi-supervised method, or `START`; empty for the fine-tuned network.
         changes: of params.yaml, dotted key=value.
         device: cpu or cuda.
     """
@@ -77,14 +82,34 @@ class Trained:
         patches = visible(problem)
         rows = training_rows(patches, problem)
         assembly = self._assembly(patches, problem)
-        model = self._finetuned(assembly, rows, problem)
-        if self.student:
-            seed = derive_seed(problem.draw, "consistency")
-            teach_student(
-                assembly, self.student, model, rows, seed=seed, picture=_no_picture, records=Records()
-            )
+        folds = assembly.folds(rows, problem.draw)
+        place = self._finetuned(assembly, rows, folds, problem)
         tested = patches.iloc[problem.split.tested].reset_index(drop=True)
-        return predict(model, assembly.task, assembly.in_order(tested).loader).numpy().astype(np.float64)
+        if self.student == START:
+            start = assembly.load(place / START / MODEL)[0]
+            return assembly.predictions(start, tested).astype(np.float64)
+        model = assembly.load(place / MODEL)[0]
+        if self.student:
+            model = self._taught(assembly, rows, folds, place, problem.draw)
+        return assembly.predictions(model, tested).astype(np.float64)
+
+    def _taught(
+        self, assembly: Assembly, rows: TrainingRows, folds: LabelFolds, place: Path, draw: int
+    ) -> TaskModel:
+        """The student, by cross-validation inside the labels as the product has it."""
+        teaching = Teaching(
+            assembly,
+            self.student,
+            lambda fold: assembly.load(place / (MODEL if fold is None else fold_model(fold))),
+            rows,
+            folds,
+            derive_seed(draw, "consistency"),
+            _no_picture,
+            lambda *_: Records(),
+        )
+        weighing = teaching.weigh()
+        validated, _ = teaching.cross_validate(weighing)
+        return teaching.train(weighing, candidate=teaching.candidate(validated))[0]
 
     def _assembly(self, patches: pd.DataFrame, problem: Problem) -> Assembly:
         """The product's parts for this task."""
@@ -97,22 +122,37 @@ class Trained:
         reading = PatchReading(params.patch_px, classes, 0, device)
         return Assembly(params, environment, patches, task, reading)
 
-    def _finetuned(self, assembly: Assembly, rows: TrainingRows, problem: Problem) -> TaskModel:
-        """The fine-tuned network, saved so that students start from the same one."""
+    def _finetuned(self, assembly: Assembly, rows: TrainingRows, folds: LabelFolds, problem: Problem) -> Path:
+        """Folder of the fine-tuned network, of those without each fold, and of the linear model that it started from.
+
+        They are saved so that students start from the same ones.
+        """
         digest = self._digest(problem.real, problem.task, "")[:16]
         name = f"{len(problem.split.labeled)}-{problem.draw}-{problem.fold}"
-        path = problem.cache / "finetuned" / f"{problem.task.name}-{digest}" / name / "model.safetensors"
-        if not path.with_suffix(".json").exists():
-            model, description, _ = finetune_encoder(
-                assembly,
-                self.encoder,
-                rows,
-                seed=derive_seed(problem.draw, "finetune"),
-                picture=_no_picture,
-                records=Records(),
-            )
-            save_model(path, model.state_dict(), description)
-        return assembly.load(path)[0]
+        place = problem.cache / "finetuned" / f"{problem.task.name}-{digest}" / name
+        if place.is_dir():
+            return place
+        finetuning = Finetuning(
+            assembly,
+            self.encoder,
+            rows,
+            folds,
+            derive_seed(problem.draw, "finetune"),
+            _no_picture,
+            lambda *_: Records(),
+        )
+        validated, described = finetuning.cross_validate()
+        model, description, result = finetuning.train(candidate=finetuning.candidate(validated))
+        with whole_folder(place) as draft:
+            save_model(draft / MODEL, model.state_dict(), description)
+            for fold, about in enumerate(described):
+                assert validated is not None
+                save_model(draft / fold_model(fold), validated.models[fold].state_dict(), about)
+            (draft / START).mkdir()
+            if result.line is not None:
+                result.line.move(1.0)
+            save_model(draft / START / MODEL, model.state_dict(), description)
+        return place
 
 
 def visible(problem: Problem) -> pd.DataFrame:
@@ -127,9 +167,7 @@ def visible(problem: Problem) -> pd.DataFrame:
 
 
 def training_rows(patches: pd.DataFrame, problem: Problem) -> TrainingRows:
-    """The rows that a training is given.
-
-    There is no validation set: the labeled patches stand in its place.
+    """The rows that a training is given: no validation set, the labels select by cross-validation.
 
     Args:
         patches: see `visible`.
@@ -138,7 +176,7 @@ def training_rows(patches: pd.DataFrame, problem: Problem) -> TrainingRows:
     labeled, train = (
         patches.iloc[rows].reset_index(drop=True) for rows in (problem.split.labeled, problem.split.unlabeled)
     )
-    return TrainingRows(labeled=labeled, train=train, unlabeled=train, validation=labeled)
+    return TrainingRows(labeled=labeled, train=train, unlabeled=train, validation=labeled.iloc[:0])
 
 
 def changed_params(changes: Sequence[str], patch_px: int) -> Params:
