@@ -208,7 +208,7 @@ def frozen_encoder(assembly: Assembly, encoder: Path, rows: TrainingRows, *, see
 
 
 def without_validation(section: TrainingParams | FinetuneRecipe) -> float:
-    """The candidate where the labels cannot be cross-validated: of a recipe the start, else the last epoch."""
+    """The candidate where the labels cannot be cross-validated: of a recipe the middle point, else the last epoch."""
     if isinstance(section, FinetuneRecipe):
-        return section.start_shares[0] if len(section.start_shares) == 1 else 1.0
+        return sorted(section.start_shares)[len(section.start_shares) // 2]
     return float(section.epochs)
