@@ -2,7 +2,8 @@
 
 Weights on the line between a model and one that was trained from it predict as an average of both does, or better
 (Wortsman et al. 2022). A training gains where its start is poor, and may lose where the start is good; held-out labels
-decide. The start itself is a candidate, so a training that harms changes nothing.
+decide, of classes by accuracy first: a network that learned from few labels is too sure of its errors, and its loss
+would favor the start. The start is a candidate, so a training that harms changes nothing.
 """
 
 from __future__ import annotations
@@ -58,13 +59,14 @@ class Interpolation:
             self._finish()
 
     def select(
-        self, start_weights: Sequence[float], measure: Callable[[], Measures]
+        self, start_weights: Sequence[float], measure: Callable[[], Measures], rank: Rank
     ) -> dict[float, Measures]:
-        """Leave the point of the lowest loss in the model, of equal ones the first.
+        """Leave the point of the lowest rank in the model, of equal ones the first.
 
         Args:
             start_weights: 0..1, each a point to try, at least one.
-            measure: called at every point: means over held-out patches, "loss" among them.
+            measure: called at every point: means over held-out patches.
+            rank: see `Rank`.
 
         Returns:
             What was measured at each point.
@@ -73,7 +75,7 @@ class Interpolation:
         for weight in start_weights:
             self.move(weight)
             measured[weight] = measure()
-        self.move(lowest(measured, by_loss))
+        self.move(lowest(measured, rank))
         return measured
 
 
@@ -90,19 +92,19 @@ def interpolate(model: nn.Module, start: nn.Module, start_weight: float) -> None
         own.lerp_(theirs.to(own), start_weight)
 
 
-def by_loss(measures: Measures) -> tuple[float, ...]:
-    """The loss; one that is no number ranks last."""
-    return (measures["loss"] if math.isfinite(measures["loss"]) else math.inf,)
-
-
 def lowest(candidates: Candidates, rank: Rank) -> float:
-    """The candidate of the lowest rank, of equal ones the first.
+    """The candidate of the lowest rank, of equal ones the first; one with a NaN comes last.
 
     Args:
         candidates: at least one.
         rank: see `Rank`.
     """
-    return min(candidates, key=lambda candidate: rank(candidates[candidate]))
+
+    def key(candidate: float) -> tuple[float, ...]:
+        numbers = rank(candidates[candidate])
+        return (math.inf,) if any(map(math.isnan, numbers)) else numbers
+
+    return min(candidates, key=key)
 
 
 def pooled(folds: Sequence[tuple[Candidates, int]]) -> dict[float, Measures]:

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import ignite.distributed as idist
 import numpy as np
@@ -17,7 +18,7 @@ from histo_monai.engines.device import in_memory_order, precision, to_device
 from histo_monai.engines.fit import Records, fit
 from histo_monai.engines.graphs import EncoderGraphs
 from histo_monai.engines.handlers import AverageFollows, BestState, ScheduledRates
-from histo_monai.engines.interpolation import Candidates, Interpolation, Measures
+from histo_monai.engines.interpolation import Candidates, Interpolation, Measures, Rank
 from histo_monai.engines.means import attach_means
 from histo_monai.engines.prediction import build_evaluator, predict, take_statistics
 from histo_monai.engines.task import Task
@@ -98,8 +99,8 @@ def finetune(
 ) -> FinetuneResult:
     """Train all layers; leave the selected weights in `model`.
 
-    The candidates are the epochs, ranked by `Objective.rank`; or, with an average of weights, the points of
-    `Tuning.start_shares`, ranked by the loss. Precision and order of memory: see `engines.device`. Runs in each process
+    The candidates are the epochs or, with an average of weights, the points of `Tuning.start_shares`, ranked by
+    `Objective.rank`. Precision and order of memory: see `engines.device`. Runs in each process
     of `ignite.distributed`, see `networks.shared_rows`: their number does not change the training.
 
     Args:
@@ -130,20 +131,14 @@ def finetune(
     to_device(network, task.device)
     shared = SharedRows(network, task.device)
     optimizer = schedule.build_optimizer(student.parameter_groups(schedule.lr, tuning.trunk_rate))
-    trainer = Engine(_Step(student, task, labeled.targets, optimizer, seed, tuning, shared))
-    attach_means(trainer, task.objective.MEASURES)
-    ScheduledRates(optimizer, schedule).attach(trainer)
+    step = _Step(student, task, labeled.targets, optimizer, seed, tuning, shared)
+    trainer = build_trainer(step, task.objective.MEASURES, optimizer, schedule)
     if average:
         AverageFollows(average).attach(trainer)
     measured = validation or labeled
     evaluator = build_evaluator(lambda views: model.eval()(views), task, measured.targets)
     best = None if average or validation is None else BestState(model)
-    shown, targets = measured.some(NUM_SHOWN)
-
-    def draw() -> np.ndarray:
-        predictions = predict(model, task, [(shown, None)])
-        return picture(shown.squeeze(1).numpy(), predictions.numpy(), targets.tolist())
-
+    draw = _drawing(model, task, measured, picture)
     curves = fit(
         trainer,
         evaluator,
@@ -170,14 +165,44 @@ def finetune(
                 take_statistics(model, task, statistics)
 
     line = Interpolation(model, start, finish)
-    candidates = select_on(line, points, evaluator, validation)
+    candidates = select_on(line, points, evaluator, validation, task.objective.rank)
     return FinetuneResult(curves, candidates, line.start_weight, schedule.epochs, draw(), line)
 
 
+def build_trainer(
+    step: Callable[[Engine, Any], Any],
+    measures: Sequence[str],
+    optimizer: torch.optim.Optimizer,
+    schedule: Schedule,
+) -> Engine:
+    """An engine over batches: means of the measures, rates as scheduled."""
+    trainer = Engine(step)
+    attach_means(trainer, measures)
+    ScheduledRates(optimizer, schedule).attach(trainer)
+    return trainer
+
+
+def _drawing(
+    model: TaskModel, task: Task, patches: LabeledLoader, picture: Picture
+) -> Callable[[], np.ndarray]:
+    """Draws some patches with the answers that the model gives at that time."""
+    shown, targets = patches.some(NUM_SHOWN)
+
+    def draw() -> np.ndarray:
+        predictions = predict(model, task, [(shown, None)])
+        return picture(shown.squeeze(1).numpy(), predictions.numpy(), targets.tolist())
+
+    return draw
+
+
 def select_on(
-    line: Interpolation, points: Sequence[float], evaluator: Engine, validation: LabeledLoader | None
+    line: Interpolation,
+    points: Sequence[float],
+    evaluator: Engine,
+    validation: LabeledLoader | None,
+    rank: Rank,
 ) -> dict[float, Measures]:
-    """Move to the point of the lowest loss on validation patches; without any, to the only point.
+    """Move to the point of the lowest rank on validation patches; without any, to the only point.
 
     Returns:
         What was measured at each point; empty without validation patches.
@@ -191,7 +216,7 @@ def select_on(
         evaluator.run(loader)
         return dict(evaluator.state.metrics)
 
-    return line.select(points, measure)
+    return line.select(points, measure, rank)
 
 
 def epoch_candidates(curves: Sequence[dict[str, float]]) -> dict[float, Measures]:

@@ -16,7 +16,6 @@ from histo_monai.engines.interpolation import (
     Interpolation,
     Measures,
     Rank,
-    by_loss,
     lowest,
     pooled,
 )
@@ -85,14 +84,14 @@ def cross_validate(
         labeled: rows of the label budget.
         train: fold that is held out -> a model and what its training leaves.
         predict: model and rows -> Shape (n, K).
-        rank: of epochs; points between start and end are ranked by the loss.
+        rank: of the candidates' measures.
     """
     fold_of = folds.of(labeled)
     trained = [train(fold) for fold in range(folds.num)]
     measured = pooled(
         [(result.candidates, int((fold_of == fold).sum())) for fold, (_, result) in enumerate(trained)]
     )
-    selected = lowest(measured, rank if trained[0][1].line is None else by_loss)
+    selected = lowest(measured, rank)
     predictions: list[NDArray[np.float32]] = []
     for fold, (model, result) in enumerate(trained):
         if result.line is not None:

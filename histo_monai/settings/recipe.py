@@ -80,8 +80,8 @@ class TeachingRecipe(Recipe):
     Attributes:
         keep_shares: the student calls as many of the patches of `batchnorm_patches` each class as the model that it
             came from, or its scores have the same mean and spread; see `engines.last_layer.shares`.
-        start_shares: weights of the model that it came from in the student's own, 0..1; of several, the one of the
-            lowest loss on held-out labels is selected.
+        start_shares: weights of the model that it came from in the student's own, 0..1; of several, held-out labels
+            select one, see `engines.interpolation`.
     """
 
     keep_shares: bool

@@ -14,6 +14,7 @@ from matplotlib import image
 from histo_monai import artifacts
 from histo_monai.artifacts import Run, runs
 from histo_monai.baselines.arms import ARMS, MAJORITY
+from histo_monai.comparison.caveats import OTHER_LABELS, repeat_warnings, split_warnings
 from histo_monai.comparison.models import VERDICTS, Comparison, ModelValue, PairedTest, compare_models
 from histo_monai.comparison.rows import Row, families
 from histo_monai.errors import InputError
@@ -30,31 +31,13 @@ from histo_monai.storage import whole_folder
 from histo_monai.tables.predictions import Predictions, check_same_patches, read_predictions
 from histo_monai.tables.slide_classes import TEST, read_slide_classes
 from histo_monai.tables.slide_scores import read_slide_scores
-from histo_monai.tables.tasks import of_one_group
 
 _LOG = logging.getLogger(__name__)
 
 VALIDATION = "validation"
 SPLITS = (VALIDATION, "test")
 LABELING = "docs/own_slides.md"
-FEW_GROUPS, FEW_SEEDS = 20, 5
 TABLE, TESTS, REPORT, PICTURE = "table.csv", "tests.csv", "report.md", "table.png"
-
-_ONE_ENCODER = (
-    "every method has one encoder: how lucky its pretraining was is in no interval and in no test; "
-    "`-S 'pretrain.seeds=[0,1,2,3,4]'` tells, and draws of the labels with it"
-)
-_ONE_SEED = (
-    "one seed: intervals and verdicts are of these trained models, and silent about other draws of the labels, "
-    "initializations and orders of the data; `-S 'seeds=[0,1,2,3,4]'` tells"
-)
-_OTHER_LABELS = (
-    "runs were given different labels, so their cross-validations are not compared with each other"
-)
-_F_BASED = (
-    "ICC intervals of one seed are F-based and take patches as independent; the tests, and intervals over several "
-    "seeds, resample what belongs together"
-)
 
 
 def run() -> None:
@@ -75,13 +58,13 @@ def run() -> None:
         if not parts:
             continue
         if split == VALIDATION and not _have_same_patches(parts):
-            warnings.append(_OTHER_LABELS)
+            warnings.append(OTHER_LABELS)
             continue
         for part in parts.values():
             check_same_patches(next(iter(parts.values())), part)
         _LOG.info("%s: %d patches, %d tables", split, len(parts[next(iter(parts))].rows), len(parts))
         tables.append(_split_table(params, split, parts))
-        warnings += _warnings(split, parts[next(iter(parts))])
+        warnings += split_warnings(split, parts[next(iter(parts))])
     headline = tables[-1:]
     if (slides := _slides_table(params)) is not None:
         tables, headline = [*tables, slides], [*headline, slides]
@@ -95,7 +78,7 @@ def run() -> None:
             f"{artifacts.INDEX}: neither patches nor slides were learned from; label some, see {LABELING}"
         )
     are_scores = any(predictions.classes is None for predictions in read.values())
-    warnings = [*_of_repeats(params, are_scores), *warnings]
+    warnings = [*repeat_warnings(params.pretrain.seeds, params.seeds, are_scores), *warnings]
     files = [predictions.path for predictions in read.values()]
     files += [*_diagnoses(params).values(), *_learned(params).values()]
     provenance = made_from(params, files)
@@ -297,32 +280,6 @@ def _test_row(split: str, test: PairedTest, over: str) -> dict[str, Any]:
         "over": over,
         "verdict": test.verdict,
     }
-
-
-def _warnings(split: str, part: Predictions) -> list[str]:
-    """What a reader of a split's intervals must know."""
-    warnings = of_one_group(part.rows, split)
-    num_groups = len(set(part.groups))
-    if num_groups < FEW_GROUPS:
-        warnings.append(
-            f"{split}: {num_groups} {part.unit} only: intervals are wide, and a difference must be large to show"
-        )
-    return warnings
-
-
-def _of_repeats(params: Params, scores: bool) -> list[str]:
-    """What a reader must know where there are few encoders or seeds."""
-    warnings = [_F_BASED] if scores and len(params.repeats) == 1 else []
-    by, of = (
-        ("encoders", params.pretrain.seeds) if len(params.pretrain.seeds) > 1 else ("seeds", params.seeds)
-    )
-    if len(of) == 1:
-        warnings.append(_ONE_SEED)
-    elif len(of) < FEW_SEEDS:
-        warnings.append(
-            f"{len(of)} {by}: their spread is hardly known, and only large differences show; run {FEW_SEEDS}"
-        )
-    return [*warnings, _ONE_ENCODER] if by == "seeds" else warnings
 
 
 def _beside_groups(repeats: Sequence[Repeat]) -> str:

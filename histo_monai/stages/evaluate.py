@@ -30,7 +30,7 @@ from histo_monai.evaluation.estimates import (
 from histo_monai.finetuning import frozen_encoder
 from histo_monai.idle import NO_PATCHES, has_patches, leave_empty
 from histo_monai.loading.labeled import LabeledLoader, spread
-from histo_monai.params import load_params
+from histo_monai.params import Params, load_params
 from histo_monai.pictures.predictions import answers
 from histo_monai.provenance import made_from, write_metrics
 from histo_monai.randomness import derive_seed
@@ -98,19 +98,7 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
             f"{artifacts.PATCHES_CSV}: no patch is tested on, and the labels cannot be cross-validated, so nothing can "
             "be measured. Fix: name patients to test on in the column split, or label patches of more patients"
         )
-    metrics: dict[str, Any] = {
-        "choice": choice,
-        "arms": {name: chosen.as_dict() for name, chosen in arms.chosen.items()},
-    }
-    for split, of_split in predictions.items():
-        estimates = estimate(task, rows[split], of_split, seed=params.evaluate.seed)
-        estimates["chosen"] = estimates[choice["chosen"]]
-        estimates |= differences(task, rows[split], of_split, seed=params.evaluate.seed)
-        metrics[split] = _plain(estimates)
-    metrics["warnings"] = [
-        *_warnings(artifacts.LABELS_JSON),
-        *(warning for split, table in rows.items() for warning in of_one_group(table, split)),
-    ]
+    metrics = _metrics(params, task, rows, predictions, choice, arms)
     with whole_folder(of_run.evaluation) as draft:
         write_predictions(
             draft / artifacts.PREDICTIONS,
@@ -174,6 +162,31 @@ def _read_out_of_fold(path: Path, name: str, labeled: pd.DataFrame) -> np.ndarra
     if table.rows["patch_id"].tolist() != labeled["patch_id"].tolist():
         raise InputError(f"{path}: other patches than the labeled ones of the run; run its stage again")
     return table.predictions[name].reshape(len(labeled), -1)
+
+
+def _metrics(
+    params: Params,
+    task: Task,
+    rows: Mapping[str, pd.DataFrame],
+    predictions: Mapping[str, Predictions],
+    choice: Mapping[str, Any],
+    arms: Arms,
+) -> dict[str, Any]:
+    """What metrics.json holds."""
+    metrics: dict[str, Any] = {
+        "choice": choice,
+        "arms": {name: chosen.as_dict() for name, chosen in arms.chosen.items()},
+    }
+    for split, of_split in predictions.items():
+        estimates = estimate(task, rows[split], of_split, seed=params.evaluate.seed)
+        estimates["chosen"] = estimates[choice["chosen"]]
+        estimates |= differences(task, rows[split], of_split, seed=params.evaluate.seed)
+        metrics[split] = _plain(estimates)
+    metrics["warnings"] = [
+        *_warnings(artifacts.LABELS_JSON),
+        *(warning for split, table in rows.items() for warning in of_one_group(table, split)),
+    ]
+    return metrics
 
 
 def summarize(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from histo_monai.engines.interpolation import Interpolation, Measures
+from histo_monai.engines.interpolation import Interpolation, Measures, Rank
 from histo_monai.evaluation.cross_validation import CrossValidated, cross_validate, in_order_of_rows
 from histo_monai.tables.label_folds import LabelFolds
 
@@ -45,7 +45,13 @@ def _says(model: nn.Linear, rows: pd.DataFrame) -> NDArray[np.float32]:
     return np.stack([weights, rows["patch_id"].astype(float)], axis=1).astype(np.float32)
 
 
-def _validated(losses: list[dict[float, float]], *, with_line: bool) -> CrossValidated[nn.Linear, Trained]:
+def _by_loss(measures: Measures) -> tuple[float, ...]:
+    return (measures["loss"],)
+
+
+def _validated(
+    losses: list[dict[float, float]], *, with_line: bool, rank: Rank = _by_loss
+) -> CrossValidated[nn.Linear, Trained]:
     """The model without fold i ends at weight i + 1, and starts from 10."""
 
     def train(fold: int) -> tuple[nn.Linear, Trained]:
@@ -55,7 +61,7 @@ def _validated(losses: list[dict[float, float]], *, with_line: bool) -> CrossVal
         curves = [{"epoch": 1.0, "train_loss": float(fold)}, {"epoch": 2.0, "train_loss": 4.0}]
         return model, Trained(measured, line, curves)
 
-    return cross_validate(FOLDS, _labeled(), train, _says, lambda measures: (-measures["loss"],))
+    return cross_validate(FOLDS, _labeled(), train, _says, rank)
 
 
 def test_the_candidate_of_the_lowest_mean_over_all_held_out_patches_is_selected() -> None:
@@ -74,7 +80,11 @@ def test_every_label_is_predicted_by_the_model_without_its_patient() -> None:
 
 
 def test_epochs_are_ranked_as_the_task_asks() -> None:
-    validated = _validated([{1.0: 1.0, 2.0: 3.0}, {1.0: 1.0, 2.0: 3.0}], with_line=False)
+    validated = _validated(
+        [{1.0: 1.0, 2.0: 3.0}, {1.0: 1.0, 2.0: 3.0}],
+        with_line=False,
+        rank=lambda measures: (-measures["loss"],),
+    )
     assert validated.selected == 2.0  # the rank of this test likes large losses
     assert validated.curves == [{"epoch": 1.0, "train_loss": 0.5}, {"epoch": 2.0, "train_loss": 4.0}]
 

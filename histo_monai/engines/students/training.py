@@ -15,12 +15,11 @@ from ignite.engine import Engine, Events
 from histo_monai.engines.device import in_memory_order, precision, to_device
 from histo_monai.engines.fit import Records, fit
 from histo_monai.engines.graphs import EncoderGraphs
-from histo_monai.engines.handlers import BestState, ScheduledRates
+from histo_monai.engines.handlers import BestState
 from histo_monai.engines.interpolation import Candidates, Interpolation, Measures
 from histo_monai.engines.last_layer.shares import adapt
-from histo_monai.engines.means import attach_means
 from histo_monai.engines.prediction import build_evaluator
-from histo_monai.engines.supervised import epoch_candidates, select_on, shortened
+from histo_monai.engines.supervised import build_trainer, epoch_candidates, select_on, shortened
 from histo_monai.engines.task import Task
 from histo_monai.loading.labeled import HiddenLabels, LabeledLoader
 from histo_monai.loading.streams import SideBySide
@@ -89,7 +88,7 @@ def train_student(
 ) -> StudentResult:
     """Run a method; its model holds the student afterwards.
 
-    The candidates are points of `start_shares`, ranked by the loss, or the epochs, ranked by `Objective.rank`. Runs in
+    The candidates are points of `start_shares` or the epochs, ranked by `Objective.rank`. Runs in
     each process of `ignite.distributed`, see `networks.shared_rows`: their number does not change the training.
 
     Args:
@@ -123,19 +122,14 @@ def train_student(
     shared = SharedRows(method.network, task.device)
     optimizer = method.optimizer(schedule)
     step = StudentStep(method, task, labeled.targets, optimizer, seed, hidden, shared=shared, guesses=guesses)
-    trainer = Engine(step)
-    attach_means(trainer, step.measures)
-    ScheduledRates(optimizer, schedule).attach(trainer)
+    trainer = build_trainer(step, step.measures, optimizer, schedule)
     measured = validation or labeled
     evaluator = build_evaluator(lambda patches: method.model.eval()(patches), task, measured.targets)
     trainer.add_event_handler(Events.EPOCH_COMPLETED, method.after_epoch)
     batches = SideBySide(labeled.loader, unlabeled.loader)
     shown, _ = unlabeled.some(NUM_SHOWN)
-    best, candidates = None, dict[float, Measures]()
-    if selects_epoch and validation:
-        evaluator.run(validation.loader)
-        best, candidates = BestState(method.model), {0.0: dict(evaluator.state.metrics)}
-        best.offer(task.objective.rank(candidates[0.0]), 0)
+    best = _best_from_start(method, task, evaluator, validation) if selects_epoch and validation else None
+    candidates: dict[float, Measures] = {0.0: dict(evaluator.state.metrics)} if best else {}
     curves = fit(
         trainer,
         evaluator,
@@ -156,15 +150,38 @@ def train_student(
         epoch = best.epoch if best else schedule.epochs
         return StudentResult(curves, candidates, float(epoch), epoch == 0, picture(*step.show(shown)), None)
 
+    finish = _finishing(method, task, shared, statistics, shares)
+    line = Interpolation(method.model, start, finish)
+    candidates = select_on(line, points, evaluator, validation, task.objective.rank)
+    at = line.start_weight
+    return StudentResult(curves, candidates, at, at == 1, picture(*step.show(shown)), line)
+
+
+def _finishing(
+    method: SemiSupervised,
+    task: Task,
+    shared: SharedRows,
+    statistics: LabeledLoader | None,
+    shares: torch.Tensor | None,
+) -> Callable[[], None]:
+    """Takes the student's statistics and class proportions anew, see `adapt`; nothing without patches for it."""
+
     def finish() -> None:
         if statistics:
             with shared.divided():
                 adapt(method.model, task, statistics, shares)
 
-    line = Interpolation(method.model, start, finish)
-    candidates = select_on(line, points, evaluator, validation)
-    at = line.start_weight
-    return StudentResult(curves, candidates, at, at == 1, picture(*step.show(shown)), line)
+    return finish
+
+
+def _best_from_start(
+    method: SemiSupervised, task: Task, evaluator: Engine, validation: LabeledLoader
+) -> BestState:
+    """The best weights so far: those that the student starts from, as epoch 0."""
+    evaluator.run(validation.loader)
+    best = BestState(method.model)
+    best.offer(task.objective.rank(evaluator.state.metrics), 0)
+    return best
 
 
 class StudentStep:
