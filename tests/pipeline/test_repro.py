@@ -22,6 +22,7 @@ from histo_monai.checkup.results import verify_folder
 from histo_monai.mapping.heatmap import read_heatmap
 from histo_monai.mapping.tiff_map import read_map
 from histo_monai.slides.annotations import rasterize_regions, read_geojson
+from histo_monai.tables.tasks import patient_or_slide
 from tests.pipeline.names import run_of
 
 Shell = Callable[..., str]
@@ -106,9 +107,11 @@ def test_repro_makes_models_and_metrics_and_then_has_nothing_to_do(
 def test_repro_maps_and_diagnoses_every_slide_once(clone: Path) -> None:
     slides = pd.read_csv(clone / "data/index/whole_slides.csv", keep_default_na=False)
     assert (slides["split"] == "test").sum() == 4
-    trained_on = slides.loc[(slides["split"] == "train"), "slide_id"]
-    folds = pd.read_csv(clone / "data/models/rsp-0-neighbors-0/folds/folds.csv")
-    assert sorted(folds["slide_id"]) == sorted(trained_on)
+    folds = pd.read_csv(clone / "data/models/rsp-0-neighbors-0/student/folds/folds.csv")
+    assert set(folds["fold"]) == {0, 1}
+    trained_on = slides.loc[patient_or_slide(slides).isin(folds["patient"]), "slide_id"]
+    assert set(slides.loc[slides["slide_id"].isin(trained_on), "split"]) == {"train"}
+    assert len(trained_on) >= 4
     folder = clone / "data/heatmaps/rsp-0-neighbors-0"
     for slide_id in slides["slide_id"]:
         scores = read_heatmap(folder / f"scores/{slide_id}.csv")
