@@ -157,7 +157,8 @@ def _members(experiments: Sequence[Experiment], scratch: Path) -> tuple[list[Mem
                     f"experiment {experiment.name}: has no {trained}, it is of another version; leave it out by "
                     f"`dvc exp remove {experiment.name}`"
                 )
-            num_labels = experiment.metrics[trained]["num_labeled"]
+            counts = experiment.metrics[trained]
+            num_labels = counts.get("num_labels", counts["num_labeled"])  # those that select count, too
             place, repeat = (params.alpha, num_labels), (run.encoder, run.seed)
             finetuned, student = (patches.predictions[name] for name in (FINETUNED, STUDENT))
             members += [

@@ -67,7 +67,7 @@ def model_facts(about: Mapping[str, Any]) -> dict[str, str]:
     }
     if about["kind"] != "encoder":
         facts["labels"] = (
-            f"{metrics.get('num_labeled', '—')} of {about.get('dataset')} (alpha {about.get('alpha')})"
+            f"{metrics.get('num_labels', metrics.get('num_labeled', '—'))} of {about.get('dataset')} (alpha {about.get('alpha')})"
         )
     seen = "simulated H&E, no real slide" if about["source"] == "phantom" else "those of its training slides"
     seen += ", and what the weights that it started from had seen" if weights else ""

@@ -53,7 +53,7 @@ NO_LIBRARIES = without_libraries("charts and the viewer of slides", "dvc repro -
 _COMPARISON = {"title": str, "about": {str: str}, "warnings": [str], "provenance": PROVENANCE_SHAPE}
 _LABELS, _CHECKED = {"warnings?": [str]}, {"remarks?": [str]}
 _COUNTS = {"patches_train?": COUNT}
-_TRAINED = {"num_labeled?": COUNT, "num_unlabeled?": COUNT}
+_TRAINED = {"num_labeled?": COUNT, "num_validation?": COUNT, "num_unlabeled?": COUNT}
 _CHOICE = {
     "chosen": Rule(" or ".join(MODELS), lambda value: value in tuple(MODELS)),
     "measure?": str,
@@ -136,6 +136,8 @@ def _results(
     used = trained.get("num_labeled", 0)
     unlabeled = trained.get("num_unlabeled", used) - used
     of_all = f"{used:,} of {counts.get('patches_train', 0):,} labels were used"
+    if selecting := trained.get("num_validation", 0):
+        of_all += f", and {selecting:,} further labels selected the model: {used + selecting:,} labels in all"
     beside = f", and {unlabeled:,} patches beside them whose labels nobody looked at" if unlabeled else ""
     known = [*warnings, *told["warnings"], *labels.get("warnings", [])]
     return results_section(_splits(told), known, f"{of_all}{beside}.", _majority(predictions))
