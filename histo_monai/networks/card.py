@@ -66,9 +66,8 @@ def model_facts(about: Mapping[str, Any]) -> dict[str, str]:
         "pretraining": pretraining(about),
     }
     if about["kind"] != "encoder":
-        facts["labels"] = (
-            f"{metrics.get('num_labels', metrics.get('num_labeled', '—'))} of {about.get('dataset')} (alpha {about.get('alpha')})"
-        )
+        num_labels = metrics.get("num_labels", metrics.get("num_labeled", "—"))
+        facts["labels"] = f"{num_labels} of {about.get('dataset')} (alpha {about.get('alpha')})"
     seen = "simulated H&E, no real slide" if about["source"] == "phantom" else "those of its training slides"
     seen += ", and what the weights that it started from had seen" if weights else ""
     stain = (about.get("params") or {}).get("stain")
