@@ -11,7 +11,7 @@ from histo_monai.errors import InputError
 from histo_monai.mapping.blocks import whole_stride
 from histo_monai.randomness import generator
 from histo_monai.slides import choose_level
-from histo_monai.tables.folds import slides_to_fold, why_no_diagnosis
+from histo_monai.tables.folds import assign_folds, slides_to_fold, why_no_diagnosis
 from histo_monai.tables.label_folds import deal_folds
 from histo_monai.tables.manifests import first_five
 from histo_monai.tables.splits import drawn_by, labeled_rows
@@ -202,9 +202,14 @@ def slides_too_coarse(
 
 def _folds(table: pd.DataFrame, whole_slides: pd.DataFrame, ahead: Ahead, maps: MapsAhead) -> list[str]:
     """Slides that are trained on are diagnosed by models without their fold: the labels must be in two folds."""
-    if slides_to_fold(whole_slides, table, maps.label).empty:
+    slides = slides_to_fold(whole_slides, table, maps.label)
+    if slides.empty:
         return []
     for seed in ahead.seeds:
+        try:  # classifiers of slides are cross-validated, too
+            assign_folds(slides, 2, generator(seed, "folds"))
+        except InputError as error:
+            return [f"{error}, {NO_MAPS}"]
         drawn = drawn_by(table, seed)
         train, labeled = split_rows(drawn, "train"), labeled_rows(drawn, ahead.alpha)
         folds = deal_folds(train, labeled, maps.num_folds, generator(seed, "label folds"))

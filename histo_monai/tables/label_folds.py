@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from histo_monai.tables.stage_csv import read_stage_csv
+from histo_monai.tables.stage_csv import read_stage_csv, refuse_rows
 from histo_monai.tables.tasks import grouping_key, patient_or_slide
 
 _ATTEMPTS = 50
@@ -116,4 +116,7 @@ def read_folds(path: Path) -> LabelFolds:
     """
     types = dict(zip(_COLUMNS, ("str", "int64"), strict=True))
     table = read_stage_csv(path, types, stage="finetune", key=["patient"])
+    refuse_rows(
+        path, table["fold"] < 0, "a fold from 0 on in every row", "run finetune and consistency again"
+    )
     return LabelFolds(dict(zip(table["patient"], table["fold"].tolist(), strict=True)))

@@ -104,9 +104,10 @@ def test_every_table_has_every_id(project: Path) -> None:
         (data / "evaluation/random-0-paper-0/predictions.csv", {n for n, s in IDS.items() if s != "train"}),
         (data / "heatmaps/random-0-paper-0/slides.csv", every),
         (data / "diagnosis/random-0-paper-0/slides.csv", every),
-        (data / "models/random-0-paper-0/folds/folds.csv", {n for n, s in IDS.items() if s == "train"}),
     ):
         assert expected == set(column(path, "slide_id")), path
+    patients = column(data / "models/random-0-paper-0/student/folds/folds.csv", "patient")
+    assert set(patients) == {f"patient {name}" for name, split in IDS.items() if split == "train"}
 
 
 @pytest.mark.slow

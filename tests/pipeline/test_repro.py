@@ -147,7 +147,6 @@ def test_repro_maps_and_diagnoses_every_slide_once(clone: Path) -> None:
 
 @pytest.mark.slow
 def test_repro_maps_nothing_with_methods_that_are_not_asked_for(clone: Path) -> None:
-    assert pd.read_csv(clone / "data/models/random-0-neighbors-0/folds/folds.csv").empty
     assert pd.read_csv(clone / "data/heatmaps/random-0-neighbors-0/slides.csv").empty
     assert pd.read_csv(clone / "data/diagnosis/random-0-neighbors-0/slides.csv").empty
     told = json.loads((clone / "data/diagnosis/random-0-neighbors-0/metrics.json").read_text())["warnings"]

@@ -148,4 +148,4 @@ def test_a_change_in_the_reader_of_the_dataset_in_use_reaches_the_index(
 
 
 def test_a_change_in_what_loads_batches_reaches_no_index(changed: Callable[..., set[str]]) -> None:
-    assert changed("loading/streams.py") == _of_each("finetune", "consistency")
+    assert changed("loading/streams.py") == _of_each("finetune", "consistency", "evaluate")

@@ -155,7 +155,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: _squares(
             lambda slide, place: "tumor" if slide == 0 or (slide > 3 and place % 2) else "normal"
         ),
-        r"models without one of 2 folds.*without .*no patch of class 'tumor' is left: label more slides",
+        r"training slides are diagnosed by models.*class 'tumor' has labels of fewer than two patients.*label patches",
     ),
     "a class in training only": (
         all_of(NO_MAPS, with_cell(PATCHES, 2, "label", "necrosis")),

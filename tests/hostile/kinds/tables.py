@@ -138,7 +138,7 @@ def _cell_twice(path: Path) -> None:
 PREDICTIONS = Path("data/evaluation/random-0-paper-0/predictions.csv")
 DIAGNOSES = Path("data/diagnosis/random-0-paper-0/slides.csv")
 CHOICE = Path("data/models/random-0-paper-0/student/choice.json")
-FOLDS = Path("data/models/random-0-paper-0/folds/folds.csv")
+FOLDS = Path("data/models/random-0-paper-0/student/folds/folds.csv")
 OTHERS: tuple[tuple[str, tuple[str, ...], Path, Change, int | None], ...] = (
     ("a probability in words", COMPARE, PREDICTIONS, _cell(3, "student_tumor", "likely"), REFUSED),
     ("a probability of nan", COMPARE, PREDICTIONS, _cell(3, "student_tumor", "nan"), REFUSED),
