@@ -47,8 +47,7 @@ def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
         "choose_stages": True,  # of an encoder without stages
         "probe": True,
     }
-    for name in ("keep_shares", "start_shares"):  # of students alone
-        del tree["finetune"]["recipe"]["two_classes"][name]
+    del tree["finetune"]["recipe"]["two_classes"]["keep_shares"]  # of students alone
     tree |= {
         "methods": ["quarters"],
         "whole_slides": {"methods": ["quarters"], "students": list(STUDENTS), "num_encoders": None},

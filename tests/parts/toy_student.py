@@ -40,6 +40,7 @@ class ToyStudent:
         model: TaskModel,
         objective: Objective,
         patch_px: int,
+        mpp: float | None,
         n_aug: int,
         recipe: StudentRecipe,
         settings: ToySettings,
