@@ -56,6 +56,7 @@ def soak(num_turns: int, pretexts: Sequence[str]) -> dict[str, list[Turn]]:
     write_own_project()
     params_with(
         methods=["random", *PRETEXTS],
+        whole_slides__methods=[],  # folds for maps would be trainings, too
         pretrain__rsp__epochs=num_turns,
         pretrain__moco__epochs=num_turns,
         pretrain__vae__epochs=num_turns,

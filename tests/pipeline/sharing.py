@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -21,6 +22,12 @@ def digests_of(folder: Path) -> dict[str, str]:
     """What a clone's dvc.lock says of each file: its MD5."""
     stages = yaml.safe_load((folder / "dvc.lock").read_text())["stages"].values()
     return {out["path"]: out["md5"] for stage in stages for out in stage["outs"]}
+
+
+def digests_in_folders(clone: Path) -> set[str]:
+    """MD5 of all files in the folders that a clone has pulled."""
+    folders = clone.glob(".dvc/cache/files/md5/*/*.dir")
+    return {entry["md5"] for path in folders for entry in json.loads(path.read_text())}
 
 
 def evaluates_to_the_same_bytes(clone: Path, digests: Mapping[str, str], shell: Callable[..., str]) -> None:
