@@ -13,8 +13,8 @@ import pytest
 from histo_monai import artifacts
 from histo_monai.artifacts import Run
 from histo_monai.assembly import Assembly
-from histo_monai.errors import InputError
 from histo_monai.randomness import generator
+from histo_monai.tables.label_folds import LabelFolds
 from histo_monai.tables.patches import labeled_table, write_patches
 from histo_monai.tables.splits import drawn_by, label_ranks
 
@@ -55,10 +55,18 @@ def test_students_learn_from_training_patches_and_from_those_without_labels(asse
     )
 
 
-def test_no_patch_of_a_slide_that_is_left_out_is_used(assembly: Assembly) -> None:
-    rows = assembly.rows(0, with_unlabeled=True, without_slides={"b"})
+WITHOUT_B = LabelFolds({"slide a": 0, "slide b": 1})
+
+
+def test_no_patch_of_a_fold_that_is_left_out_is_used_and_its_labels_are_held_out(assembly: Assembly) -> None:
+    whole = assembly.rows(0, with_unlabeled=True)
+    rows = whole.without(WITHOUT_B, 1)
     assert _slides(rows.labeled) == ["a", "a"]
+    assert _slides(rows.train) == ["a", "a"]
     assert _slides(rows.unlabeled) == ["a", "a", "a", "d"]
+    assert _slides(rows.validation) == ["c", "c"]  # separate validation stays
+    counted = replace(whole, validation=whole.validation.iloc[:0]).without(WITHOUT_B, 1)
+    assert _slides(counted.validation) == ["b", "b"]
 
 
 def test_another_seed_is_another_draw_of_the_labels_and_of_nothing_else(assembly: Assembly) -> None:
@@ -88,13 +96,9 @@ def test_each_encoder_has_draws_of_its_own_and_those_of_encoder_0_are_those_of_t
 def test_the_labels_of_a_fold_are_among_those_of_its_run(assembly: Assembly) -> None:
     some = replace(assembly, params=SimpleNamespace(alpha=0.5))
     for seed in range(9):
-        of_run = set(some.labeled(seed)["patch_id"])
-        try:
-            assert (
-                set(some.rows(seed, with_unlabeled=True, without_slides={"b"}).labeled["patch_id"]) <= of_run
-            )
-        except InputError:  # both of its labels lie on b
-            assert set(some.labeled(seed)["slide_id"]) != {"a"}
+        of_run = some.labeled(seed)
+        of_fold = some.rows(seed, with_unlabeled=True).without(WITHOUT_B, 1).labeled["patch_id"]
+        assert set(of_fold) == set(of_run.loc[of_run["slide_id"] != "b", "patch_id"])
 
 
 def test_no_seed_of_a_run_draws_what_a_seed_of_the_index_does(assembly: Assembly) -> None:

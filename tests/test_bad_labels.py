@@ -179,7 +179,7 @@ def test_stages_out_of_order_say_what_is_missing(
     _own(PATCHES)(folder)
     assert main(["index"]) == 0
     assert "data/models/random-0/encoder.safetensors" in _refused(capfd, "finetune", *run)
-    assert "data/models/random-0-0/finetuned/model.safetensors" in _refused(capfd, "consistency", *run)
+    assert "data/models/random-0-0/finetuned/folds/folds.csv" in _refused(capfd, "consistency", *run)
     assert "data/models/random-0/encoder.safetensors" in _refused(capfd, "evaluate", *run)
     shutil.rmtree("data/index")
     (folder / "patches.csv").unlink()

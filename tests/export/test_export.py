@@ -277,7 +277,9 @@ def test_without_the_packages_of_the_extra_the_line_says_what_to_install(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "onnxscript", None)
-    with pytest.raises(InputError, match=r"onnxscript is not installed: pip install '\./histo_monai\[export\]'"):
+    with pytest.raises(
+        InputError, match=r"onnxscript is not installed: pip install '\./histo_monai\[export\]'"
+    ):
         write_onnx(model, tmp_path / "m.onnx")
 
 

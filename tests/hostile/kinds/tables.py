@@ -11,7 +11,7 @@ from tests.hostile.case import ACCEPTED, EITHER, REFUSED, Case
 from tests.hostile.project import INDEX, RUN, with_cell, write_text
 
 TABLES, SCORES, RESULTS = "tables of the index", "scores of maps", "results of stages"
-FINETUNE, EVALUATE, CROSSFIT, HEATMAP, AGGREGATE = (
+FINETUNE, EVALUATE, HEATMAP, AGGREGATE = (
     (stage, *RUN) for stage in ("finetune", "evaluate", "heatmap", "aggregate")
 )
 PRETRAIN, COMPARE, SUGGEST = ("pretrain", "--method", "random"), ("compare",), ("suggest", *RUN)
