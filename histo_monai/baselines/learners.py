@@ -47,7 +47,7 @@ class Learner:
     Attributes:
         settings: of equal scores the first is taken.
         classifier: setting and number of rows -> a model of classes, not fitted.
-        regressor: likewise, of scores; None where there is none.
+        regressor: the same for scores; None for a learner of classes alone.
     """
 
     settings: tuple[float, ...]

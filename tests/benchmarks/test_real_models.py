@@ -1,4 +1,4 @@
-"""`benchmarks.real`: models read no label outside the budget; encoders and features are what they are said to be."""
+"""`benchmarks.real`: models read no label outside the budget; encoders and features match their definitions."""
 
 from __future__ import annotations
 
