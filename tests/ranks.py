@@ -23,10 +23,10 @@ _ROOMS = (
         "engines.heatmap",
         "engines.pretrain",
         "networks.batchnorm",
-        "pretext.moco.method",
-        "pretext.rsp.method",
+        "pretext.moco",
+        "pretext.rsp",
     ),
-    *("pretext.vae.method", "stages.consistency", "stages.heatmap", "stages.pretrain"),
+    *("pretext.vae", "stages.consistency", "stages.heatmap", "stages.pretrain"),
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from histo_monai.semisupervised.students.settings import StrongRanges, StrongSettings, StudentRecipe
+from histo_monai.semisupervised.settings import StrongRanges, StrongSettings, StudentRecipe
 
 _STRONG = StrongSettings(
     num=2,

@@ -18,7 +18,7 @@ from histo_monai.params import ParamsError, check_run, load_params, parse_params
 from histo_monai.params.file import read_tree
 from histo_monai.params.selection import selected
 from histo_monai.pretext import PRETEXTS
-from histo_monai.semisupervised.students.settings import StudentRecipe
+from histo_monai.semisupervised.settings import StudentRecipe
 from histo_monai.settings.reader import as_tree
 from histo_monai.settings.recipe import label_kind
 from tests.recipes import STRONG_VALUES
@@ -50,7 +50,7 @@ def test_params_are_read_without_the_libraries_that_train(root: Path) -> None:
     )
     command = [sys.executable, "-c", code]
     loaded = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout.split()
-    assert "histo_monai.semisupervised.paper.settings" in loaded
+    assert "histo_monai.semisupervised.settings" in loaded
     assert not {"torch", "torchvision", "timm", "monai", "ignite", "cv2", "pandas"} & set(loaded)
 
 

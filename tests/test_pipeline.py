@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from histo_monai.datasets.registry import DATASETS
 from histo_monai.imports import PACKAGE
 from histo_monai.pretext import PRETEXTS
 from histo_monai.semisupervised import METHODS
-from histo_monai.stages.code import PART_FOLDERS, code_of, run
+from histo_monai.stages.code import METHOD_FOLDERS, code_of, run
 
 
 @pytest.fixture(scope="module")
@@ -49,11 +50,11 @@ def test_every_stage_depends_on_its_code_and_on_the_folders_of_parts_that_it_loa
     code = [dep for dep in pipeline[stage]["deps"] if dep.startswith("data/code/")]
     assert [dep for dep in code if dep.count("/") == 2] == [f"data/code/{stage}.json"]
     folders = {
-        "pretext": {"data/code/pretext/${item.method}"},
-        "semisupervised": {"data/code/semisupervised/${item.student}"},
+        "pretext": {"data/code/pretext/${item.method}.json"},
+        "semisupervised": {"data/code/semisupervised/${item.student}.json"},
         "datasets": {"data/code/datasets/${dataset}", "data/code/datasets/${corpus}"},
     }
-    assert set(folders) == set(PART_FOLDERS)
+    assert set(folders) == {*METHOD_FOLDERS, "datasets"}
     loads = [room for room in folders if root / "histo_monai" / room / "protocol.py" in code_of(stage)]
     wanted = set().union(*(folders[room] for room in loads))
     named = {dep for dep in code if dep.count("/") > 2}
@@ -62,13 +63,40 @@ def test_every_stage_depends_on_its_code_and_on_the_folders_of_parts_that_it_loa
     assert len(named - wanted) == asks_what_a_dataset_is.get(stage, 0)
 
 
-def test_no_folder_of_a_part_stands_in_the_code_of_all_parts() -> None:
-    shared = {"datasets/shared", "semisupervised/students"}
-    for stage in ("index", "pretrain", "consistency"):
-        folders = {path.parent.relative_to(PACKAGE) for path in code_of(stage)}
-        assert {
-            str(path) for path in folders if len(path.parts) > 1 and path.parts[0] in PART_FOLDERS
-        } <= shared
+def test_no_method_and_no_folder_of_a_dataset_stands_in_the_code_of_a_stage() -> None:
+    for stage in STAGES.keys() - {"code"}:
+        files = {path.relative_to(PACKAGE).as_posix() for path in code_of(stage)}
+        assert not files & {
+            f"{package}/{name}.py" for package, names in METHOD_FOLDERS.items() for name in names
+        }
+        folders = {
+            path.split("/")[1] for path in files if path.startswith("datasets/") and path.count("/") > 1
+        }
+        assert folders <= {"shared"}
+
+
+def test_the_digests_of_a_method_hold_its_file_and_its_imports_and_no_other_method(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run()
+    files = {
+        f"{package}/{name}": set(json.loads((tmp_path / f"data/code/{package}/{name}.json").read_text()))
+        for package, names in METHOD_FOLDERS.items()
+        for name in names
+    }
+    methods = {f"histo_monai/{method}.py": method for method in files}
+    builds_on = {
+        method: {methods[file] for file in read if file in methods} for method, read in files.items()
+    }
+    more = {"pretext/rsp_moco": {"pretext/rsp"}}
+    assert builds_on == {method: {method} | more.get(method, set()) for method in files}
+    momentum = "histo_monai/pretext/momentum.py"
+    assert {method for method, read in files.items() if momentum in read} == {
+        "pretext/moco",
+        "pretext/rsp_moco",
+    }
+    assert "histo_monai/pretext/vae_decoder.py" in files["pretext/vae"]
 
 
 def test_stages_depend_on_nothing_but_data_and_the_digests_of_code_that_are_written(

@@ -20,7 +20,7 @@ from histo_monai.params.slide_sections import (
 from histo_monai.pretext import PRETEXTS
 from histo_monai.pretext.settings import PretextSettings
 from histo_monai.semisupervised import METHODS
-from histo_monai.semisupervised.students.settings import StrongSettings, StudentRecipe
+from histo_monai.semisupervised.settings import StrongSettings, StudentRecipe
 from histo_monai.settings.recipe import LabelKind, OfKind, Recipe, TeachingRecipe
 from histo_monai.settings.rules import (
     Count,

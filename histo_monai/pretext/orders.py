@@ -1,9 +1,9 @@
-"""In which of 3! orders do three concentric patches stand? The network and how it is asked (paper, section 3.1)."""
+"""Order of three concentric patches: network, validation and baselines, without training (paper, section 3.1)."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,9 +14,10 @@ from torch import nn
 from histo_monai.networks.encoder import Encoder
 from histo_monai.networks.heads import OrderHead, PairMLP
 from histo_monai.networks.start import EncoderStart
-from histo_monai.pretext.one_number import ordered_by_one_number
+from histo_monai.pictures.patches import RIGHT, WRONG, Sheet
 from histo_monai.pretext.protocol import Task
-from histo_monai.pretext.triples import mosaic_of_triples
+from histo_monai.randomness import Step
+from histo_monai.transfer import sent
 from histo_monai.transforms.views import plain_view
 
 ORDERS = tuple(itertools.permutations(range(3)))
@@ -155,3 +156,93 @@ class OrderPrediction:
             [ORDERS[k] for k in outputs[rows, one].argmax(dim=-1).tolist()],
             self.mpps,
         )
+
+
+class Untrained(OrderPrediction):
+    """RSP that does not train: same network, no epoch. Its one validation pass shows an untrained head at chance.
+
+    Args:
+        start: encoder, and the file that it starts from, if any.
+        patch_px: side of the patches.
+        mpps: the three resolutions, µm/px, finest first.
+    """
+
+    epochs = 0
+    batch_size = 64
+
+    def training_task(self, patches: torch.Tensor, rows: torch.Tensor, step: Step) -> Task:
+        """What validation asks; no engine calls for it, as there is no epoch."""
+        return self.validation_task(patches, rows)
+
+    def optimizer(self, network: nn.Module) -> torch.optim.Optimizer:
+        """SGD that would leave the weights where they are."""
+        return torch.optim.SGD(network.parameters(), lr=0.0)
+
+
+_LAPLACIAN = ((0.0, 1.0, 0.0), (1.0, -4.0, 1.0), (0.0, 1.0, 0.0))
+
+
+def contrast(patches: torch.Tensor) -> torch.Tensor:
+    """Standard deviation of gray, the mean of R, G and B. Shape (..., 3, P, P) -> (...)."""
+    return patches.float().mean(dim=-3).std(dim=(-2, -1), correction=0)
+
+
+def sharpness(patches: torch.Tensor) -> torch.Tensor:
+    """Mean absolute Laplacian of gray, inside the edge, in parts of the contrast. Shape (..., 3, P, P) -> (...)."""
+    gray = patches.float().mean(dim=-3)
+    kernel = sent(torch.tensor(_LAPLACIAN), patches.device).expand(1, 1, -1, -1)
+    detail = F.conv2d(gray.flatten(0, -3).unsqueeze(1), kernel).abs().mean(dim=(1, 2, 3))
+    return detail.unflatten(0, patches.shape[:-3]) / contrast(patches).clamp(min=1e-6)
+
+
+def ordered_by_one_number(triples: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Whether detail lies closer to the pixel, or contrast is lower, the coarser a patch of a triple is.
+
+    Baselines of the pretext task: where one number orders the triples, the task teaches little about tissue.
+
+    Args:
+        triples: Shape (n, 3, 3, P, P); axis 1 is resolution, finest first.
+
+    Returns:
+        "by_sharpness" and "by_contrast", each Shape (n,): 1 where the number alone puts the triple in order, or 0.
+    """
+    rises = {"by_sharpness": sharpness(triples), "by_contrast": -contrast(triples)}
+    return {name: (number.diff(dim=1) > 0).all(dim=1).float() for name, number in rises.items()}
+
+
+def mosaic_of_triples(
+    patches: np.ndarray,
+    shown: Sequence[tuple[int, ...]],
+    predicted: Sequence[tuple[int, ...]],
+    mpps: Sequence[float],
+    num: int = 8,
+    columns: int = 2,
+) -> np.ndarray:
+    """Triples in the order in which they were shown; under each its true and its predicted resolutions.
+
+    Args:
+        patches: Shape (n, 3, 3, P, P), float32, 0..1, finest first.
+        shown: per triple, the resolution (0 finest) at each place.
+        predicted: the same as the network has it; green frame where it is right, red where not.
+        mpps: µm/px of the three resolutions.
+        num: how many triples to draw.
+        columns: triples side by side.
+
+    Returns:
+        Shape (H, W, 3), uint8.
+    """
+    num = min(num, len(patches))
+    sheet = Sheet(-(-num // columns), columns * 3, side_in=1.4)
+    for i in range(num):
+        right = tuple(shown[i]) == tuple(predicted[i])
+        row, column = divmod(i, columns)
+        for place, scale in enumerate(shown[i]):
+            true, guess = mpps[scale], mpps[predicted[i][place]]
+            sheet.show(
+                (row, 3 * column + place),
+                patches[i, scale],
+                f"is {true:g}, said {guess:g} µm/px",
+                color="black" if true == guess else WRONG,
+                frame=RIGHT if right else WRONG,
+            )
+    return sheet.pixels()

@@ -1,4 +1,4 @@
-"""What a pretraining method is to the engine. A new method is one folder and one line in `PRETEXTS`."""
+"""What a pretraining method is to the engine. A new method is one file and one line in `PRETEXTS`."""
 
 from __future__ import annotations
 

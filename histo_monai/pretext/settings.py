@@ -1,4 +1,4 @@
-"""What every method's settings can do, all that a method without settings has, and what several methods share."""
+"""Settings of the pretraining methods: sections of `pretrain` in params.yaml, read without torch."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class PretextSettings:
 
 
 @dataclass(frozen=True)
-class UntrainedSettings(PretextSettings):
-    """Of an encoder that is taken as it is: nothing to set, and no slide is needed."""
+class RandomSettings(PretextSettings):
+    """An encoder that does not train: nothing to set, and no slide is needed."""
 
     needs_slides: ClassVar[bool] = False
 
@@ -112,3 +112,66 @@ class ContrastSettings:
                 f"pretrain.{method}.queue_size: expected at most corpora.{corpus}.num_train, {num_train}, so that one "
                 f"epoch fills the queue, got {self.queue_size}"
             )
+
+
+@dataclass(frozen=True)
+class PretrainedSettings(RandomSettings):
+    """Nothing to set: the encoder stays as its file says."""
+
+    def check(self, *, corpus: str, num_train: int, weights: str | None) -> None:
+        """See `PretextSettings`; there is a file."""
+        if weights is None:
+            raise ParamsError(
+                "encoder.weights: null, but `methods` holds pretrained; put a file into data/weights and name it "
+                "here, with its sha256"
+            )
+
+
+@dataclass(frozen=True)
+class VAESettings(PretextSettings):
+    """Adam, the weight of the KL term, and the size of the decoder.
+
+    Attributes:
+        epochs: passes over the training patches.
+        batch_size: patches per step, over all processes.
+        lr: constant learning rate of Adam; the paper names no optimizer.
+        weight_decay: L2.
+        kl_weight: of the KL term; 1 is the evidence lower bound.
+        decoder_width: channels of the decoder's last maps; the paper names none, BigGAN has 96.
+    """
+
+    epochs: Count
+    batch_size: Annotated[int, Range(2)]
+    lr: Positive
+    weight_decay: Annotated[float, Range(0.0)]
+    kl_weight: Annotated[float, Range(0.0)]
+    decoder_width: Count
+
+
+@dataclass(frozen=True)
+class MoCoSettings(ContrastSettings, NesterovSettings):
+    """As `NesterovSettings`, and `ContrastSettings`."""
+
+    def check(self, *, corpus: str, num_train: int, weights: str | None) -> None:
+        """See `PretextSettings`; one epoch fills the queue."""
+        self.check_queue("moco", corpus, num_train)
+
+
+@dataclass(frozen=True)
+class RSPSettings(OrderSettings):
+    """As `OrderSettings`."""
+
+
+@dataclass(frozen=True)
+class RSPMoCoSettings(ContrastSettings, OrderSettings):
+    """As `OrderSettings`, and `ContrastSettings`.
+
+    Attributes:
+        contrast: weight of InfoNCE beside the loss of the orders.
+    """
+
+    contrast: Annotated[float, Range(0.0)]
+
+    def check(self, *, corpus: str, num_train: int, weights: str | None) -> None:
+        """See `PretextSettings`; one epoch fills the queue."""
+        self.check_queue("rsp_moco", corpus, num_train)

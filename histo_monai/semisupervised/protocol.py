@@ -1,4 +1,4 @@
-"""What a semi-supervised method is to the engine. A new method is one folder and one line in `METHODS`."""
+"""What a semi-supervised method is to the engine. A new method is one file and one line in `METHODS`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class SemiSupervised(Protocol):
 
     Built with keyword arguments: `model` (where it starts), `objective` (what the labels ask for), `patch_px`, `mpp`
     (µm/px of the views, None where unknown), `n_aug` (operations of the paper's strong view), `recipe`
-    (`students.settings.StudentRecipe`; where settings are not `by_recipe`, the section of the dataset) and `settings`,
+    (`settings.StudentRecipe`; where settings are not `by_recipe`, the section of the dataset) and `settings`,
     an instance of `Settings`. A step is: `views`, then `outputs` in the engine's precision, then `measure`, whose mean
     "loss" is minimized, then `after_step`. One that asks for neighbors has `chances(guesses)`, too: with what
     probability each unlabeled patch is drawn, shape (N,), by the guesses of all of them, (N, K).

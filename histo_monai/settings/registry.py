@@ -32,7 +32,7 @@ class Registry(MutableMapping[str, Any]):
 
     So that reading `params.yaml`, which names parts, imports none that it does not use:
 
-        METHODS = Registry(paper=Part("histo_monai.semisupervised.paper.method:Paper", ...))
+        METHODS = Registry.of_package("histo_monai.semisupervised", paper="Paper")
         METHODS["mine"] = Mine  # from anywhere, before the stage runs
 
     Args:
@@ -41,6 +41,22 @@ class Registry(MutableMapping[str, Any]):
 
     def __init__(self, **parts: Any) -> None:
         self._parts = dict(parts)
+
+    @classmethod
+    def of_package(cls, package: str, **classes: str) -> Registry:
+        """Part `name` is class `C` of `package.name`; its settings are class `CSettings` of `package.settings`."""
+        return cls(
+            **{
+                name: Part(f"{package}.{name}:{part}", f"{package}.settings:{part}Settings")
+                for name, part in classes.items()
+            }
+        )
+
+    def module(self, name: str) -> str:
+        """Dotted name of the module that holds a part, which is not imported."""
+        part = self._parts[name]
+        source = part.source if isinstance(part, Part) else part
+        return source.partition(":")[0] if isinstance(source, str) else str(source.__module__)
 
     def __getitem__(self, name: str) -> Any:
         part = self._parts[name]

@@ -19,10 +19,9 @@ from histo_monai.loading.batches import EpochBatches
 from histo_monai.loading.loaders import patch_loader
 from histo_monai.networks.start import EncoderStart
 from histo_monai.pretext.protocol import Task
-from histo_monai.pretext.random.method import Random
-from histo_monai.pretext.rsp.method import RSP
-from histo_monai.pretext.rsp.settings import RSPSettings
-from histo_monai.pretext.settings import LookaheadSettings, PretextSettings
+from histo_monai.pretext.random import Random
+from histo_monai.pretext.rsp import RSP
+from histo_monai.pretext.settings import LookaheadSettings, PretextSettings, RSPSettings
 from histo_monai.randomness import Step
 from tests.devices import ComputeIn
 from tests.event_files import read_events, scalars

@@ -21,9 +21,9 @@ from histo_monai.networks.task_model import TaskModel
 from histo_monai.networks.teacher_student import TeacherStudent
 from histo_monai.randomness import Step
 from histo_monai.schedule import Schedule
-from histo_monai.semisupervised.paper.method import Paper
-from histo_monai.semisupervised.paper.settings import PaperSettings
+from histo_monai.semisupervised.paper import Paper
 from histo_monai.semisupervised.protocol import Batch
+from histo_monai.semisupervised.settings import PaperSettings
 from histo_monai.tables.tasks import split_rows
 from histo_monai.transforms.supervised import SupervisedAugmentation
 from tests.event_files import read_events, scalars

@@ -13,7 +13,7 @@ from histo_monai.engines.prediction import predict, take_statistics
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.schedule import Schedule
-from histo_monai.semisupervised.mixed_teacher.settings import MixedTeacherSettings
+from histo_monai.semisupervised.settings import MixedTeacherSettings
 from histo_monai.tables.tasks import split_rows
 from tests.students import statistics_of, taught
 from tests.waves import WaveTask

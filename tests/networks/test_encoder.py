@@ -26,7 +26,7 @@ from histo_monai.networks.task_model import (
 from histo_monai.networks.teacher_student import TeacherStudent
 from histo_monai.pretext.momentum import MomentumContrast
 from histo_monai.pretext.orders import RSPNetwork
-from histo_monai.pretext.vae.method import VAENetwork
+from histo_monai.pretext.vae import VAENetwork
 
 PX = 32
 NAMES = {"test_vit": 64, "test_resnet": 96, "test_efficientnet": 256}

@@ -14,8 +14,7 @@ from histo_monai.losses import Objective
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.schedule import Schedule
 from histo_monai.semisupervised.protocol import Batch
-from histo_monai.semisupervised.settings import MethodSettings
-from histo_monai.semisupervised.students.settings import StudentRecipe
+from histo_monai.semisupervised.settings import MethodSettings, StudentRecipe
 from histo_monai.settings.rules import Range
 from histo_monai.transforms.views import plain_view
 

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from histo_monai.pretext.vae.decoder import Decoder, ResidualUp
+from histo_monai.pretext.vae_decoder import Decoder, ResidualUp
 
 
 def _sizes(decoder: Decoder) -> list[tuple[int, ...]]:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.distributions import Normal, kl_divergence
 
-from histo_monai.pretext.vae.elbo import gaussian_reconstruction, kl_to_standard_normal
+from histo_monai.pretext.vae import gaussian_reconstruction, kl_to_standard_normal
 
 
 def _posterior(dtype: torch.dtype = torch.float64) -> tuple[torch.Tensor, torch.Tensor]:

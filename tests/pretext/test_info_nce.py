@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from histo_monai.pretext.info_nce import info_nce, positive_is_nearest
+from histo_monai.pretext.momentum import info_nce, positive_is_nearest
 
 TEMPERATURE = 0.07
 

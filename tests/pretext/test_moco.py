@@ -22,9 +22,9 @@ from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.start import EncoderStart
 from histo_monai.networks.task_model import LinearHead, from_encoder
 from histo_monai.networks.teacher_student import TeacherStudent
-from histo_monai.pretext.moco.method import MoCo
-from histo_monai.pretext.moco.settings import MoCoSettings
+from histo_monai.pretext.moco import MoCo
 from histo_monai.pretext.protocol import Task
+from histo_monai.pretext.settings import MoCoSettings
 from histo_monai.randomness import Step
 from tests.ranks import in_two_ranks
 

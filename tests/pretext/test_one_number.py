@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.ndimage import gaussian_filter
 
-from histo_monai.pretext.one_number import contrast, ordered_by_one_number, sharpness
+from histo_monai.pretext.orders import contrast, ordered_by_one_number, sharpness
 
 SIDE = 32
 

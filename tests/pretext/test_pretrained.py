@@ -14,9 +14,9 @@ from histo_monai.networks.start import EncoderStart
 from histo_monai.networks.task_model import from_encoder
 from histo_monai.params import load_params
 from histo_monai.pretext import PRETEXTS
-from histo_monai.pretext.pretrained.method import Pretrained
-from histo_monai.pretext.pretrained.settings import PretrainedSettings
-from histo_monai.pretext.random.method import Random
+from histo_monai.pretext.pretrained import Pretrained
+from histo_monai.pretext.random import Random
+from histo_monai.pretext.settings import PretrainedSettings
 from tests.networks.test_weights import TripletNet
 
 PX = 32

@@ -10,6 +10,7 @@ import pytest
 
 from histo_monai.pretext import PRETEXTS
 from histo_monai.pretext.settings import PretextSettings
+from histo_monai.semisupervised import METHODS
 from histo_monai.settings.registry import Part, Registry
 
 
@@ -20,18 +21,23 @@ class Toy:
 def test_a_method_is_imported_when_it_is_looked_up_and_not_before(root: Path) -> None:
     code = (
         "import sys\nfrom histo_monai.pretext import PRETEXTS\nassert 'moco' in PRETEXTS and len(list(PRETEXTS)) > 3\n"
-        "seen = lambda: {n for n in sys.modules if n.startswith('histo_monai.pretext.') and n.endswith('.method')}\n"
+        "seen = lambda: {f'histo_monai.pretext.{n}' for n in PRETEXTS} & set(sys.modules)\n"
         "assert not seen(), seen()\nPRETEXTS['moco']\nprint(*seen())"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False)
-    assert done.stdout.split() == ["histo_monai.pretext.moco.method"], done.stderr
+    assert done.stdout.split() == ["histo_monai.pretext.moco"], done.stderr
 
 
-def test_every_name_leads_to_a_class_in_the_folder_of_that_name(root: Path) -> None:
-    folders = {path.parent.name for path in (root / "histo_monai/pretext").glob("*/__init__.py")}
-    assert set(PRETEXTS) == folders
-    for name, build in PRETEXTS.items():
-        assert build.__module__ == f"histo_monai.pretext.{name}.method"
+@pytest.mark.parametrize(("package", "methods"), [("pretext", PRETEXTS), ("semisupervised", METHODS)])
+def test_every_method_is_one_file_of_its_name_and_no_folder(
+    package: str, methods: Registry, root: Path
+) -> None:
+    folder = root / "histo_monai" / package
+    files = {path.stem: path.read_text() for path in folder.glob("*.py")}
+    assert {name for name, text in files.items() if ": ClassVar[type" in text} - {"protocol"} == set(methods)
+    assert {path.parent.name for path in folder.glob("*/__init__.py")} <= {"students"}
+    for name, build in methods.items():
+        assert methods.module(name) == build.__module__ == f"histo_monai.{package}.{name}"
 
 
 @pytest.mark.parametrize("name", PRETEXTS)
@@ -66,7 +72,7 @@ def test_settings_lie_in_a_file_of_their_own_or_in_the_part() -> None:
 
 
 def test_a_method_from_elsewhere_is_one_line() -> None:
-    methods = Registry(rsp="histo_monai.pretext.rsp.method:RSP")
+    methods = Registry(rsp="histo_monai.pretext.rsp:RSP")
     methods["toy"] = Toy
     assert methods["toy"] is Toy
     assert list(methods) == ["rsp", "toy"]

@@ -10,10 +10,9 @@ import torch.nn.functional as F
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.start import EncoderStart
 from histo_monai.pretext.orders import ORDERS, RSPNetwork
-from histo_monai.pretext.random.method import Random
-from histo_monai.pretext.rsp.method import RSP
-from histo_monai.pretext.rsp.settings import RSPSettings
-from histo_monai.pretext.settings import LookaheadSettings, PretextSettings
+from histo_monai.pretext.random import Random
+from histo_monai.pretext.rsp import RSP
+from histo_monai.pretext.settings import LookaheadSettings, PretextSettings, RSPSettings
 from histo_monai.randomness import Step
 from histo_monai.transforms.draws import Uniform
 from histo_monai.transforms.operations.noise import Noise

@@ -13,10 +13,9 @@ from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.start import EncoderStart
 from histo_monai.networks.task_model import LinearHead, from_encoder
 from histo_monai.pretext.protocol import Task
-from histo_monai.pretext.rsp.method import RSP
-from histo_monai.pretext.rsp_moco.method import RSPMoCo
-from histo_monai.pretext.rsp_moco.settings import RSPMoCoSettings
-from histo_monai.pretext.settings import LookaheadSettings
+from histo_monai.pretext.rsp import RSP
+from histo_monai.pretext.rsp_moco import RSPMoCo
+from histo_monai.pretext.settings import LookaheadSettings, RSPMoCoSettings
 from histo_monai.randomness import Step
 
 CPU = torch.device("cpu")

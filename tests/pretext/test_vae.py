@@ -21,8 +21,8 @@ from histo_monai.networks.task_model import LinearHead, from_encoder
 from histo_monai.phantom.cohorts.kather import CLASSES, Patient, render_patches
 from histo_monai.pretext.orders import RSPNetwork
 from histo_monai.pretext.protocol import Task
-from histo_monai.pretext.vae.method import VAE, Decoded, VAENetwork
-from histo_monai.pretext.vae.settings import VAESettings
+from histo_monai.pretext.settings import VAESettings
+from histo_monai.pretext.vae import VAE, Decoded, VAENetwork
 from histo_monai.randomness import Step
 from tests.ranks import in_two_ranks
 

@@ -19,7 +19,7 @@ from histo_monai.randomness import Step
 from histo_monai.schedule import Schedule
 from histo_monai.semisupervised import METHODS
 from histo_monai.semisupervised.protocol import GUESSES, Batch
-from histo_monai.semisupervised.rankup.method import Ranked
+from histo_monai.semisupervised.rankup import Ranked
 from tests.recipes import RECIPE
 
 B, N, K, SIDE = 4, 6, 3, 32

@@ -25,10 +25,9 @@ from histo_monai.networks.task_model import TaskModel
 from histo_monai.params import load_params
 from histo_monai.randomness import Step
 from histo_monai.semisupervised import METHODS
-from histo_monai.semisupervised.paper.settings import PaperSettings
 from histo_monai.semisupervised.protocol import Batch
-from histo_monai.semisupervised.students.settings import StrongRanges
-from histo_monai.semisupervised.views import weak_strong_views
+from histo_monai.semisupervised.settings import PaperSettings, StrongRanges
+from histo_monai.semisupervised.students.views import weak_strong_views
 from histo_monai.tables.tasks import split_rows
 from histo_monai.transforms.operations.blur import Blur
 from histo_monai.transforms.operations.hue_saturation import HueSaturation

@@ -13,8 +13,8 @@ from histo_monai.networks.average import StudentAndAverage
 from histo_monai.networks.task_model import TaskModel
 from histo_monai.schedule import Schedule
 from histo_monai.semisupervised.protocol import Batch
-from histo_monai.semisupervised.students.settings import StudentRecipe
-from histo_monai.semisupervised.views import labeled_weak_strong, weak_strong_views
+from histo_monai.semisupervised.settings import StudentRecipe
+from histo_monai.semisupervised.students.views import labeled_weak_strong, weak_strong_views
 from histo_monai.transforms.supervised import SupervisedAugmentation
 
 

@@ -1,1 +1,0 @@
-"""No pretraining: the encoder of resolution sequence prediction as it is initialized."""

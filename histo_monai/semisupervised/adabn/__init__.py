@@ -1,1 +1,0 @@
-"""AdaBN: the method and its settings."""

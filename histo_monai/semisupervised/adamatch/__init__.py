@@ -1,1 +1,0 @@
-"""AdaMatch: the method and its settings."""

@@ -1,1 +1,0 @@
-"""FixMatch: the method and its settings."""

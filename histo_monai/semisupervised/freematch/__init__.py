@@ -1,1 +1,0 @@
-"""FreeMatch: the method and its settings."""

@@ -1,1 +1,0 @@
-"""Mean teacher: the method and its settings."""

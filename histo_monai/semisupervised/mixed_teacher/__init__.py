@@ -1,1 +1,0 @@
-"""Mixed teacher: the method and its settings."""

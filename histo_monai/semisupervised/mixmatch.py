@@ -1,0 +1,96 @@
+"""MixMatch (Berthelot et al. 2019): guesses are averaged over views, sharpened, and images mixed with their labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+
+from histo_monai.errors import InputError
+from histo_monai.semisupervised.protocol import GUESSES, Batch
+from histo_monai.semisupervised.settings import MixMatchSettings
+from histo_monai.semisupervised.students.mixing import Mixing, sharpen
+from histo_monai.semisupervised.students.student import Student
+
+NUM_VIEWS = 2
+"""Weak views of each unlabeled image (K of the paper)."""
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """Outputs of mixed images, and what they shall be.
+
+    Attributes:
+        labeled: logits (B, K) of mixtures that are labeled images mostly, and their targets (B, K).
+        unlabeled: logits (n, K) of mixtures that are unlabeled images mostly, and their targets (n, K).
+        guesses: of each unlabeled image before it is mixed, (mu B, K).
+    """
+
+    labeled: tuple[torch.Tensor, torch.Tensor]
+    unlabeled: tuple[torch.Tensor, torch.Tensor]
+    guesses: torch.Tensor
+
+
+class MixMatch(Student):
+    """Algorithm 1 of the paper; see `Student`.
+
+    Raises:
+        InputError: scores are asked for.
+    """
+
+    Settings: ClassVar[type] = MixMatchSettings
+    measures = ("loss", "supervised", "unlabeled", "confidence", GUESSES)
+
+    def __init__(self, **parts: Any) -> None:
+        super().__init__(**parts)
+        if self.objective.classes is None:
+            raise InputError(
+                "students: mixmatch learns classes, and the dataset has scores; take mean_teacher"
+            )
+        self._targets = torch.empty(0)
+        self._mixing: Mixing | None = None
+
+    def views(self, batch: Batch) -> tuple[torch.Tensor, ...]:
+        """Labeled views and `NUM_VIEWS` of every unlabeled image; what mixes them is drawn here, from the step."""
+        self._labeled_views.set_random_state(batch.step.derive_seed("augmentation"))
+        labeled = self._labeled_views(batch.labeled).squeeze(1)
+        unlabeled = []
+        for number in range(NUM_VIEWS):
+            self._labeled_views.set_random_state(batch.step.derive_seed(f"view {number}"))
+            unlabeled.append(self._labeled_views(batch.unlabeled).squeeze(1))
+        num = len(labeled) + NUM_VIEWS * len(unlabeled[0])
+        self._mixing = Mixing.draw(batch.step, num, self.settings.beta, labeled.device)
+        classes = len(self.objective.classes or ())
+        self._targets = F.one_hot(batch.targets, classes).float()
+        return labeled, *unlabeled
+
+    def outputs(self, views: tuple[torch.Tensor, ...]) -> Mixed:
+        """Guesses of the unlabeled views, all images mixed, and the student's outputs of the mixtures."""
+        labeled, *unlabeled = views
+        with torch.no_grad():
+            guesses = [self.network.student(view).float().softmax(dim=1) for view in unlabeled]
+        guessed = sharpen(torch.stack(guesses).mean(dim=0), self.settings.temperature)
+        images = torch.cat(views)
+        targets = torch.cat([self._targets, *[guessed] * len(unlabeled)])
+        assert self._mixing is not None  # drawn with the views
+        logits, wanted, num = self.network.student(self._mixing(images)), self._mixing(targets), len(labeled)
+        return Mixed((logits[:num], wanted[:num]), (logits[num:], wanted[num:]), guessed)
+
+    def measure(self, outputs: Mixed, batch: Batch) -> dict[str, torch.Tensor]:
+        """Mean cross-entropy + ramp times weight times the mean squared distance, shape (1,); and its parts."""
+        logits, wanted = outputs.labeled
+        supervised = F.cross_entropy(logits.float(), wanted, reduction="none")
+        logits, wanted = outputs.unlabeled
+        distance = (logits.float().softmax(dim=1) - wanted).square().mean(dim=1)
+        steps = self.settings.ramp_steps
+        ramp = min(1.0, self.network.steps_done / steps) if steps else 1.0
+        loss = supervised.mean() + self.settings.weight * ramp * distance.mean()
+        return {
+            "loss": loss.unsqueeze(0),
+            "supervised": supervised,
+            "unlabeled": distance,
+            "confidence": wanted.max(dim=1).values,
+            GUESSES: self.objective.guesses(outputs.guesses),
+        }

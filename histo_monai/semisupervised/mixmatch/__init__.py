@@ -1,1 +1,0 @@
-"""MixMatch: the method and its settings."""

@@ -1,1 +1,0 @@
-"""Neighbors: the method and its settings."""

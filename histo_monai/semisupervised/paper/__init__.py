@@ -1,1 +1,0 @@
-"""The paper's consistency training: the method and its settings."""

@@ -1,1 +1,0 @@
-"""RankUp: the method and its settings."""

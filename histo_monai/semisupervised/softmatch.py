@@ -1,0 +1,37 @@
+"""SoftMatch (Chen et al. 2023): every pseudo label counts, the less the surer most others are; classes made even."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+
+from histo_monai.semisupervised.settings import SoftMatchSettings
+from histo_monai.semisupervised.students.pseudo_labels import PseudoLabels
+
+_SIGMAS = 2.0
+"""The authors' code divides the variance by its square: a width of half a standard deviation."""
+
+
+class SoftMatch(PseudoLabels):
+    """Equations 5 to 9 of the paper: truncated Gaussian weights, uniform alignment."""
+
+    Settings: ClassVar[type] = SoftMatchSettings
+
+    def __init__(self, **parts: Any) -> None:
+        super().__init__(**parts)
+        num = len(self.objective.classes or ())
+        self.network.register_buffer("mean", torch.tensor(1.0 / num))
+        self.network.register_buffer("variance", torch.tensor(1.0))
+        self.network.register_buffer("shares", torch.full((num,), 1.0 / num))
+
+    def pseudo_labels(self, labeled: torch.Tensor, weak: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The most probable class, and a weight below 1 where the aligned confidence is below the mean."""
+        follow = 1 - self.settings.momentum
+        shares = self.network.get_buffer("shares").lerp_(weak.mean(dim=0), follow)
+        aligned = weak / shares
+        confidence = (aligned / aligned.sum(dim=1, keepdim=True)).max(dim=1).values
+        mean = self.network.get_buffer("mean").lerp_(confidence.mean(), follow)
+        variance = self.network.get_buffer("variance").lerp_(confidence.var(unbiased=True), follow)
+        below = (confidence - mean).clamp_max(0.0)
+        return weak.argmax(dim=1), torch.exp(-below.square() / (2 * variance / _SIGMAS**2))

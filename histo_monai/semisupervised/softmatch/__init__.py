@@ -1,1 +1,0 @@
-"""SoftMatch: the method and its settings."""
