@@ -31,6 +31,7 @@ from histo_monai.errors import InputError
 from histo_monai.process.precision import asked_precision
 from histo_monai.process.sharing import share_with
 from histo_monai.process.threads import decode_with
+from histo_monai.settings.own_methods import OWN_METHODS
 
 if TYPE_CHECKING:  # takes a second, which stages without a network spare
     import torch
@@ -179,7 +180,7 @@ def code_version() -> CodeVersion:
     return CodeVersion(None, None, digest.hexdigest())
 
 
-_OF_PROJECT = ("params.yaml", "dvc.yaml")
+_OF_PROJECT = ("params.yaml", "dvc.yaml", OWN_METHODS)
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

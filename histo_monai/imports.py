@@ -17,6 +17,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from histo_monai.settings.own_methods import OWN_METHODS
+
 PACKAGE = Path(__file__).resolve().parent
 COMMAND_LINE = f"{PACKAGE.name}.__main__"
 
@@ -47,8 +49,8 @@ def imported_files(modules: Iterable[str]) -> list[Path]:
     are named in it. Left out are modules that hold words alone, and the package's own, which holds a version.
 
     Args:
-        modules: dotted names. One from outside the package is loaded already; it brings its own file, and what it
-            imports from here.
+        modules: dotted names. Files below the project's `own_methods/` are followed like files of the package. Another
+            module from outside the package is loaded already; it brings its own file, and what it imports from here.
 
     Raises:
         ModuleNotFoundError: a module has no file.
@@ -154,7 +156,7 @@ def _that_run(node: ast.AST) -> Iterable[ast.AST]:
 
 
 def _is_ours(module: str) -> bool:
-    return module.split(".", 1)[0] == PACKAGE.name
+    return module.split(".", 1)[0] in (PACKAGE.name, OWN_METHODS)
 
 
 def _with_packages(module: str) -> list[str]:
@@ -162,12 +164,15 @@ def _with_packages(module: str) -> list[str]:
     if not _is_ours(module):
         return [module]
     parts = module.split(".")
-    return [".".join(parts[: end + 1]) for end in range(len(parts))]
+    names = [".".join(parts[: end + 1]) for end in range(len(parts))]
+    # Folders of a project's own methods have no `__init__.py`.
+    return names if parts[0] == PACKAGE.name else [name for name in names if name == module or _place(name)]
 
 
 def _place(module: str) -> Path | None:
     """File of a module of ours; None where there is none."""
-    path = PACKAGE.parent.joinpath(*module.split("."))
+    root = Path() if module.split(".", 1)[0] == OWN_METHODS else PACKAGE.parent
+    path = root.joinpath(*module.split("."))
     for file in (path / "__init__.py", path.with_suffix(".py")):
         if file.is_file():
             return file

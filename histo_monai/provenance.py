@@ -25,6 +25,7 @@ from histo_monai.environment import code_version
 from histo_monai.errors import InputError
 from histo_monai.params import Params
 from histo_monai.process.precision import asked_precision
+from histo_monai.settings.own_methods import OWN_METHODS
 from histo_monai.settings.reader import as_tree
 from histo_monai.storage import (
     RECORD_SEAL,
@@ -76,7 +77,7 @@ PACKAGES = (
     ),
 )
 _CUCIM = ("cucim-cu13", "cucim-cu12", "cucim")  # one library, named after the CUDA that it was built for
-_WITHOUT_IDS = (f"{artifacts.INDEX.as_posix()}/", f"{artifacts.DATA.as_posix()}/models/")
+_WITHOUT_IDS = (f"{artifacts.INDEX.as_posix()}/", f"{artifacts.DATA.as_posix()}/models/", f"{OWN_METHODS}/")
 _THREADS = 8
 
 

@@ -102,7 +102,7 @@ def test_the_digests_of_a_method_hold_its_file_and_its_imports_and_no_other_meth
 def test_stages_depend_on_nothing_but_data_and_the_digests_of_code_that_are_written(
     pipeline: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert pipeline["code"]["deps"] == ["histo_monai"]
+    assert pipeline["code"]["deps"] == ["histo_monai", "own_methods"]
     monkeypatch.chdir(tmp_path)
     run()
     deps = {dep for stage in STAGES.keys() - {"code"} for dep in pipeline[stage]["deps"]}

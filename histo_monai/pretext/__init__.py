@@ -7,6 +7,7 @@ from histo_monai.settings.registry import Registry
 
 PRETEXTS = Registry.of_package(
     "histo_monai.pretext",
+    "PretextSettings",
     random="Random",
     pretrained="Pretrained",
     vae="VAE",

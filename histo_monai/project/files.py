@@ -2,6 +2,7 @@
 
 FILES = (
     *("dvc.yaml", "params.yaml", "params", "docs", "data/README.md", "data/.gitignore"),
+    "own_methods/README.md",
     *(".gitignore", ".dvcignore", ".dvc/config", ".dvc/.gitignore", ".dvc/plots"),
 )
 """Files and folders, as they lie at the root of a working copy of the source, and in `project` of a wheel."""

@@ -8,6 +8,7 @@ from histo_monai.settings.registry import Registry
 
 METHODS = Registry.of_package(
     "histo_monai.semisupervised",
+    "MethodSettings",
     paper="Paper",
     supervised="Supervised",
     adabn="AdaBN",

@@ -41,6 +41,7 @@ from histo_monai.pictures.predictions import weak_and_strong
 from histo_monai.provenance import made_from, without_ids, write_metrics
 from histo_monai.randomness import derive_seed
 from histo_monai.roles import FINETUNED, STUDENT
+from histo_monai.semisupervised import METHODS
 from histo_monai.storage import whole_folder, write_json
 from histo_monai.tables.label_folds import LabelFolds, read_folds
 from histo_monai.tables.predictions import read_predictions
@@ -95,6 +96,7 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
         folds = LabelFolds({})
     starts = [_start_path(of_run, fold) for fold in (None, *range(folds.num))]
     read = [artifacts.PATCHES_CSV, artifacts.UNLABELED_CSV, folds_csv, *starts]
+    read += METHODS.own_files(of_run.student)
     provenance = made_from(params, read, [rows.unlabeled, rows.validation])
     teaching = _teaching(assembly, of_run, rows, folds, read)
     weighing = teaching.weigh()

@@ -62,7 +62,7 @@ def _train(device: torch.device, method: str, seed: int, params: Params, environ
     pretext = build_pretext(method, params)
     slides, centers = read_surveyed_slides(artifacts.SLIDES_CSV), read_centers(artifacts.CENTERS_CSV)
     tables = [artifacts.SLIDES_CSV, artifacts.CENTERS_CSV]
-    read = [*tables, *_weights_read(pretext, params)]
+    read = [*tables, *_weights_read(pretext, params), *PRETEXTS.own_files(method)]
     provenance = made_from(params, read, [slides]) if idist.get_rank() == 0 else {}
     load = partial(
         _loader, slides, centers, pretext=pretext, seed=seed, params=params, environment=environment

@@ -1,8 +1,9 @@
-"""Parts from elsewhere, each a file and a line, in a run of all stages: nothing of the package is edited."""
+"""Methods in files of the project and an encoder, in a run of all stages: nothing of the package is edited."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -13,28 +14,29 @@ import yaml
 from histo_monai.__main__ import main
 from histo_monai.networks.encoder import ENCODERS
 from histo_monai.params import ParamsError, load_params
-from histo_monai.pretext import PRETEXTS
-from histo_monai.semisupervised import METHODS
+from histo_monai.storage import file_sha256
 from tests.hostile.project import OWN, PARAMS, SPLITS, set_dotted, write_slide
 from tests.parts.toy_encoder import NUM_FEATURES, TOY_ENCODER
-from tests.parts.toy_pretext import ToyPretext
-from tests.parts.toy_student import ToyStudent
 
 STUDENTS = ("toy", "paper", "adamatch")
 STEPS = {"epochs": 2, "steps_per_epoch": 2, "batch_size": 4}
 METHOD = ("--method", "quarters")
 RUN = (*METHOD, "--seed", "0")
 PRETEXT = {"epochs": 2, "batch_size": 4, "lr": 0.01}
+FILES = {
+    "toy_pretext.py": "own_methods/pretext/quarters.py",
+    "toy_student.py": "own_methods/semisupervised/toy.py",
+}
 
 
 @pytest.fixture
-def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Seven slides with labels, and params that name the toys."""
-    monkeypatch.chdir(tmp_path)
+def project(root: Path, own_project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Seven slides with labels, files of the toys, and params that name them."""
     for name, value in (("DEVICE", "cpu"), ("CPUS", "1"), ("WORKERS", "0")):
         monkeypatch.setenv(f"HISTO_MONAI_{name}", value)
-    monkeypatch.setitem(PRETEXTS, "quarters", ToyPretext)
-    monkeypatch.setitem(METHODS, "toy", ToyStudent)
+    for toy, name in FILES.items():
+        Path(name).parent.mkdir(parents=True)
+        shutil.copy(root / "tests/parts" / toy, name)
     monkeypatch.setitem(ENCODERS, "toy", TOY_ENCODER)
     tree = yaml.safe_load((root / "params.yaml").read_text())
     for dotted, value in PARAMS.items():
@@ -63,7 +65,7 @@ def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
         ]
     (OWN / "slides.csv").write_text("\n".join(slides) + "\n")
     (OWN / "patches.csv").write_text("\n".join(patches) + "\n")
-    return tmp_path
+    return own_project
 
 
 @pytest.mark.slow
@@ -80,6 +82,15 @@ def test_a_toy_pretext_student_and_encoder_go_through_all_stages(project: Path) 
     encoder = json.loads(Path("data/models/quarters-0/encoder.json").read_text())
     assert (encoder["method"], encoder["params"]["quarters"]) == ("quarters", PRETEXT)
     assert encoder["mpps"] == [4.0]
+    for folder, name in (
+        ("quarters-0", FILES["toy_pretext.py"]),
+        ("quarters-0-toy-0/student", FILES["toy_student.py"]),
+    ):
+        record = json.loads(Path(f"data/models/{folder}/metrics.json").read_text())["provenance"]
+        assert record["inputs"][name] == file_sha256(Path(name))
+    assert encoder["provenance"]["inputs"][FILES["toy_pretext.py"]] == file_sha256(
+        Path(FILES["toy_pretext.py"])
+    )
     pretraining = pd.read_csv("data/models/quarters-0/curves.csv")
     assert list(pretraining["epoch"]) == [1, 2]
     assert pretraining["train_loss"].nunique() == 2  # it trains

@@ -28,7 +28,7 @@ OF_METHOD = (
 def test_a_dry_run_goes_through_all_stages(
     dataset: str, corpus: str, root: Path, tmp_path: Path, shell: Callable[..., str]
 ) -> None:
-    for name in ("dvc.yaml", ".dvcignore", "histo_monai", ".dvc/config"):
+    for name in ("dvc.yaml", ".dvcignore", "histo_monai", "own_methods", ".dvc/config"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (shutil.copytree if (root / name).is_dir() else shutil.copy)(root / name, tmp_path / name)
     params = yaml.safe_load((root / "params/paper.yaml").read_text())

@@ -164,7 +164,7 @@ def test_params_of_a_new_project_can_be_read(dataset: str | None, root: Path, tm
         yaml.safe_load((folder / "dvc.yaml").read_text())["stages"] for folder in (root, tmp_path / "new")
     )
     assert theirs.pop("code")["always_changed"] is True
-    assert ours.pop("code")["deps"] == ["histo_monai"]
+    assert ours.pop("code")["deps"] == ["histo_monai", "own_methods"]
     assert ours == theirs
 
 

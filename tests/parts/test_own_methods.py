@@ -1,0 +1,115 @@
+"""Files of a project's `own_methods/`: found by name, run where params name them, watched, and refused in one line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from histo_monai.errors import InputError
+from histo_monai.imports import stage_sha256
+from histo_monai.pretext import PRETEXTS
+from histo_monai.semisupervised import METHODS
+from histo_monai.stages import code
+
+FOLDER = Path("own_methods/pretext")
+QUARTERS = FOLDER / "quarters.py"
+SETTINGS = (
+    "from dataclasses import dataclass\nfrom histo_monai.pretext.settings import PretextSettings\n"
+    "@dataclass(frozen=True)\nclass Small(PretextSettings):\n    epochs: int\n"
+)
+METHOD = "class Quarters:\n    Settings = Small\n"
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_a_file_is_a_method_by_its_name_and_runs_when_it_is_looked_up(own_project: Path) -> None:
+    _write(QUARTERS, f"open('ran', 'a').write('x')\n{SETTINGS}{METHOD}")
+    assert "quarters" in PRETEXTS
+    assert list(PRETEXTS)[-2:] == ["rsp_moco", "quarters"]
+    assert len(PRETEXTS) == len(list(PRETEXTS))
+    assert "quarters" not in METHODS
+    assert PRETEXTS.module("quarters") == "own_methods.pretext.quarters"
+    assert PRETEXTS.own_files("quarters") == [QUARTERS]
+    assert PRETEXTS.own_files("moco") == []
+    assert not Path("ran").exists()
+    assert PRETEXTS["quarters"].__name__ == "Quarters"
+    assert PRETEXTS.settings("quarters").__name__ == "Small"
+    assert Path("ran").read_text() == "x"
+
+
+def test_without_the_folder_there_are_the_methods_of_the_package_alone(own_project: Path) -> None:
+    assert list(PRETEXTS) == ["random", "pretrained", "vae", "moco", "rsp", "rsp_moco"]
+    with pytest.raises(KeyError, match="quarters"):
+        PRETEXTS["quarters"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("My-Method.py", "", r"My-Method\.py: not the name of a method\. Fix: rename"),
+        ("moco.py", "", r"moco\.py: moco is a method of the package\. Fix: rename"),
+        ("quarters.py", SETTINGS, r"quarters\.py: expected one class with `Settings`, found none\. Fix: "),
+        ("quarters.py", f"{SETTINGS}{METHOD}class B(Quarters): pass", r"found Quarters, B\. Fix: one method"),
+        (
+            "quarters.py",
+            "class Quarters:\n    Settings = dict",
+            r"Quarters\.Settings is no PretextSettings\. Fix: .*histo_monai\.pretext\.settings\.PretextSettings",
+        ),
+    ],
+)
+def test_what_is_no_method_is_refused_in_one_line(own_project: Path, name: str, text: str, says: str) -> None:
+    _write(FOLDER / name, text)
+    with pytest.raises(InputError, match=says) as caught:
+        PRETEXTS["quarters"]
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["../quarters", "/quarters", "quarters.py", "pretext.quarters", ""])
+def test_a_name_is_no_path(own_project: Path, name: str) -> None:
+    _write(QUARTERS, SETTINGS + METHOD)
+    _write(FOLDER.parent / "quarters.py", SETTINGS + METHOD)
+    assert name not in PRETEXTS
+
+
+def test_a_link_to_a_file_elsewhere_is_refused_and_not_run(own_project: Path) -> None:
+    _write(Path("elsewhere.py"), f"open('ran', 'w')\n{SETTINGS}{METHOD}")
+    FOLDER.mkdir(parents=True)
+    QUARTERS.symlink_to(own_project / "elsewhere.py")
+    with pytest.raises(
+        InputError, match=r"quarters\.py: a link to a file outside of own_methods/pretext\. Fix: "
+    ):
+        PRETEXTS["quarters"]
+    assert not Path("ran").exists()
+
+
+def test_a_change_reaches_the_digests_of_the_methods_that_import_it_and_no_stage(
+    own_project: Path, root: Path
+) -> None:
+    def digests() -> dict[str, str]:
+        code.run()
+        return {
+            path.relative_to("data/code").as_posix(): path.read_text()
+            for path in Path("data/code").rglob("*.json")
+        }
+
+    _write(FOLDER.parent / "losses.py", "x = 1\n")
+    _write(QUARTERS, f"from own_methods.losses import x\n{SETTINGS}{METHOD}")
+    _write(FOLDER / "halves.py", SETTINGS + METHOD)
+    shutil.copytree(root / "tests/parts", FOLDER.parent / "unused")
+    first = digests()
+    read = json.loads(first["pretext/quarters.json"])
+    assert {"own_methods/losses.py", QUARTERS.as_posix(), "histo_monai/pretext/settings.py"} <= set(read)
+    assert "histo_monai/pretext/moco.py" not in read
+    _write(FOLDER.parent / "losses.py", "x = 2\n")
+    second = digests()
+    assert {name for name in first if first[name] != second[name]} == {"pretext/quarters.json"}
+    resumed = stage_sha256("pretrain", PRETEXTS["quarters"].__module__)
+    _write(QUARTERS, f"{SETTINGS}{METHOD}")
+    assert {name for name in first if second[name] != digests()[name]} == {"pretext/quarters.json"}
+    assert stage_sha256("pretrain", PRETEXTS["quarters"].__module__) != resumed
