@@ -53,7 +53,8 @@ class OwnMethods:
         for name in names:
             if not _NAME.fullmatch(name):
                 raise InputError(
-                    f"{self.path(name)}: not the name of a method. Fix: rename the file; use a-z, 0-9 and _, a letter first"
+                    f"{self.path(name)}: not the name of a method. Fix: rename the file; use a-z, 0-9 and _, a letter "
+                    "first"
                 )
         return names
 

@@ -2,8 +2,9 @@
 
 A stage depends on its file here, so that a change of code runs again what it reaches and nothing else, DVC keeps one
 line for it instead of a hundred, and a project needs no copy of the package. Methods and datasets have files of their
-own, which dvc.yaml names where it uses them. Files below the project's `own_methods/` are methods, too. `data/code/pretext/${item.method}.json` and
-`data/code/semisupervised/${item.student}.json` hold the method's file and all that it imports.
+own, which dvc.yaml names where it uses them. `data/code/pretext/${item.method}.json` and
+`data/code/semisupervised/${item.student}.json` hold the method's file, which may lie in the project's `own_methods/`,
+and all that it imports.
 `data/code/datasets/${dataset}` holds the files of the dataset's folder; what they import from elsewhere is in the
 stage's file, for all datasets together.
 """
