@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from histo_monai.semisupervised.students.settings import UnlabeledWeight
-from histo_monai.settings.recipe import FractionOfKind
+from histo_monai.settings.recipe import FractionByKind
 from histo_monai.settings.rules import Count
 
 
@@ -23,5 +23,5 @@ class NeighborsSettings(UnlabeledWeight):
     asks_neighbors: ClassVar[bool] = True
 
     epochs: Count
-    plain_share: FractionOfKind
-    stain: FractionOfKind
+    plain_share: FractionByKind
+    stain: FractionByKind
