@@ -92,8 +92,7 @@ def _given(hint: Any, value: Any, where: str, expected: str) -> Any:
     if dataclasses.is_dataclass(hint):
         return read_section(hint, value, where)
     if rules and isinstance(rules[0], SectionsOf | ByName):
-        read = _sections if isinstance(rules[0], SectionsOf) else _by_name
-        return read(rules[0], value, where)
+        return _of_names(rules[0], value, where)
     if typing.get_origin(hint) is tuple:
         if not isinstance(value, list):
             raise ParamsError(f"{where}: expected {expected}, got {_show(value)}")
@@ -117,6 +116,10 @@ def _sections(rule: SectionsOf, tree: object, where: str) -> dict[str, Any]:
         if rule.section(name) is None:
             raise ParamsError(f"{_join(where, name)}: unknown key{_advice(name, rule.names())}")
     return {name: read_section(rule.section(name), tree[name], _join(where, name)) for name in tree}
+
+
+def _of_names(rule: SectionsOf | ByName, value: object, where: str) -> Any:
+    return _sections(rule, value, where) if isinstance(rule, SectionsOf) else _by_name(rule, value, where)
 
 
 def _by_name(rule: ByName, value: object, where: str) -> Any:
