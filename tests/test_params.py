@@ -5,6 +5,7 @@ import dataclasses
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from histo_monai.params.selection import selected
 from histo_monai.pretext import PRETEXTS
 from histo_monai.semisupervised.students.settings import StudentRecipe
 from histo_monai.settings.reader import as_tree
-from histo_monai.settings.recipe import label_kind
+from histo_monai.settings.recipe import LABEL_KINDS, label_kind
 from tests.recipes import STRONG_VALUES
 
 
@@ -237,6 +238,27 @@ def test_a_value_of_a_recipe_is_for_all_kinds_of_labels_or_for_each(tree: Any) -
         ):
             own = as_tree(recipe)
             assert (own["stain"], own["lr"], own["start_shares"]) == (of_kind[kind], 0.5, (0.0, 0.5))
+
+
+@pytest.mark.parametrize(
+    ("override", "key", "values"),
+    [
+        ("finetune.recipe.lr=3e-4", "lr", (3e-4, 3e-4, 3e-4)),
+        ("finetune.recipe.stain=0.25", "stain", (0.25, 0.25, 0.25)),
+        ("finetune.recipe.stain.scores=0.25", "stain", (0.1, 0.0, 0.25)),
+        ("finetune.recipe.lr={two_classes: 0.1, many_classes: 0.2, scores: 0.3}", "lr", (0.1, 0.2, 0.3)),
+    ],
+)
+def test_an_experiment_sets_a_value_of_a_recipe_for_all_kinds_or_for_each(
+    override: str, key: str, values: tuple[float, ...], root: Path, tmp_path: Path
+) -> None:
+    from dvc.utils.hydra import apply_overrides
+
+    path = tmp_path / "params.yaml"
+    shutil.copy(root / "params.yaml", path)
+    apply_overrides(path, [override])
+    params = load_params(path)
+    assert tuple(getattr(params.finetune_section(kind), key) for kind in LABEL_KINDS) == values
 
 
 def test_without_a_recipe_fine_tuning_has_the_papers_values_of_the_dataset(tree: Any) -> None:

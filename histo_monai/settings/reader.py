@@ -123,13 +123,14 @@ def _of_names(rule: SectionsOf | ByName, value: object, where: str) -> Any:
 
 
 def _by_name(rule: ByName, value: object, where: str) -> Any:
-    if not dataclasses.is_dataclass(rule.hint):
-        return _one_or_each(rule, rule.hint, value, where)
-    hints = typing.get_type_hints(rule.hint, include_extras=True)
-    hints = {field.name: hints[field.name] for field in dataclasses.fields(rule.hint)}
+    section: type[Any] = rule.hint
+    if not dataclasses.is_dataclass(section):
+        return _one_or_each(rule, section, value, where)
+    hints = typing.get_type_hints(section, include_extras=True)
+    hints = {field.name: hints[field.name] for field in dataclasses.fields(section)}
     tree = _with_keys(value, where, hints, [])
     values = {key: _one_or_each(rule, hint, tree[key], _join(where, key)) for key, hint in hints.items()}
-    return SectionByName(rule.hint, values)
+    return SectionByName(section, values)
 
 
 def _one_or_each(rule: ByName, hint: Any, value: object, where: str) -> Any:
