@@ -64,7 +64,7 @@ def smallest(tree: Any, dataset: str) -> Any:
         tree["pretrain"][method] |= {"epochs": 1}
     tree["pretrain"]["moco"]["queue_size"] = tree["pretrain"]["moco"]["batch_size"]
     for stage in ("finetune", "consistency"):
-        tree[stage][dataset] |= {"epochs": 1, "milestones": []}
+        tree[stage]["paper"] |= {"epochs": 1, "milestones": []}
     return tree
 
 

@@ -19,14 +19,15 @@ from histo_monai.params.sections import Params
 from histo_monai.pretext import PRETEXTS
 from histo_monai.semisupervised import METHODS
 from histo_monai.settings.recipe import LABEL_KINDS
-from histo_monai.settings.rules import Ascending, NamedIn, NumberOf, Range, SectionsOf, Unique
+from histo_monai.settings.rules import Ascending, ByName, NamedIn, NumberOf, Range, SectionsOf, Unique
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/params.md"
 FILES = (ROOT / "params.yaml", ROOT / "params/paper.yaml")
 COLUMNS = ("param", "unit", "allowed", "`params.yaml`", "`params/paper.yaml`", "meaning", "source")
 _FILLED = slice(2, 5)
-_PARTS = {"dataset": DATASETS, "kind": LABEL_KINDS, "method": PRETEXTS, "student": METHODS}
+_PARTS = {"dataset": DATASETS, "method": PRETEXTS, "student": METHODS}
+_OF_NAME = f"(\\.({'|'.join((*DATASETS, *LABEL_KINDS))}))?"  # of a value that differs by name
 _UNIONS = (types.UnionType, typing.Union)
 
 
@@ -50,13 +51,13 @@ def _cells(line: str) -> list[str]:
 
 
 def pattern(param: str) -> re.Pattern[str]:
-    """The keys that a row is about: `<dataset>`, `<kind>` and the like stand for any, `<a,b>` for these two."""
+    """The keys that a row is about: `<dataset>` and the like stand for any, `<a,b>` for these two."""
     way = re.sub(
         r"<([^>]+)>",
         lambda match: f"({'|'.join(_PARTS.get(match[1], match[1].split(',')))})",
         param.strip("`").replace(".", r"\."),
     )
-    return re.compile(way)
+    return re.compile(way + _OF_NAME)
 
 
 def rule_of(key: str) -> Any:
@@ -68,12 +69,21 @@ def rule_of(key: str) -> Any:
             continue
         if typing.get_origin(hint) in _UNIONS:  # a section, or null
             hint = typing.get_args(hint)[0]
+        hint = _value_by_name(hint)
+        if not dataclasses.is_dataclass(hint):  # the last name is a kind of labels or a dataset
+            break
         hints = typing.get_type_hints(hint, include_extras=True)
         beside = [
             rule for rule in map(_sections, hints.values()) if rule and rule.beside and name in rule.names()
         ]
         hint = beside[0].section(name) if beside else _sections(hints[name]) or hints[name]
-    return hint
+    return _value_by_name(hint)
+
+
+def _value_by_name(hint: Any) -> Any:
+    """The annotation of the value, where a mapping of names may stand in its place; any other as it is."""
+    rules = typing.get_args(hint)[1:] if typing.get_origin(hint) is Annotated else ()
+    return next((rule.hint for rule in rules if isinstance(rule, ByName)), hint)
 
 
 def _sections(hint: Any) -> SectionsOf | None:

@@ -220,10 +220,11 @@ def _decisive(params: Params) -> dict[str, Any]:
     del tree["pretrain"]["seeds"]
     if params.source != "phantom":
         del tree["phantom"]
-    own = {"corpora": params.corpus, "labels": params.dataset, "finetune": params.dataset}
-    for section, name in own.items():
+    for section, name in (("corpora", params.corpus), ("labels", params.dataset)):
         tree[section] = {name: tree[section][name]}
-    tree["consistency"] = tree["consistency"][params.dataset]
+    tree["finetune"]["paper"] = as_tree(params.finetune.paper.of(params.dataset))
+    tree["consistency"]["paper"] = as_tree(params.consistency.paper.of(params.dataset))
+    del tree["consistency"]["methods"]  # of those that run, experiments may differ in which
     return tree
 
 

@@ -8,7 +8,7 @@ from typing import Any
 def in_the_papers_way(tree: dict[str, Any]) -> dict[str, Any]:
     """A tree of params.yaml with the paper's student, fine-tuning in epochs and validation; changed in place."""
     tree |= {"methods": ["random", "rsp"], "students": ["paper"], "alpha": 0.1, "mu": 7}
-    tree["finetune"]["recipe"] = dict.fromkeys(tree["finetune"]["recipe"])
+    tree["finetune"]["recipe"] = None
     tree["labels"]["breastpathq"]["unlabeled"] = tree["labels"]["own"]["unlabeled"] = 0
     for labels in tree["labels"].values():
         labels["validation"] = "separate"

@@ -45,7 +45,7 @@ def project(root: Path, module_folder: NewFolder) -> Iterator[Path]:
     params["heatmap"]["own"] |= {"stride_um": 64.0}
     params["compare"]["num_replicates"] = 100
     for stage in ("finetune", "consistency"):
-        params[stage]["own"] |= {"epochs": 1, "batch_size": 4}
+        params[stage]["paper"] |= {"epochs": 1, "batch_size": 4}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("HISTO_MONAI_DEVICE", "cpu")

@@ -4,6 +4,8 @@ import copy
 import dataclasses
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,7 +22,7 @@ from histo_monai.params.selection import selected
 from histo_monai.pretext import PRETEXTS
 from histo_monai.semisupervised.settings import StudentRecipe
 from histo_monai.settings.reader import as_tree
-from histo_monai.settings.recipe import label_kind
+from histo_monai.settings.recipe import LABEL_KINDS, label_kind
 from tests.recipes import STRONG_VALUES
 
 
@@ -183,7 +185,7 @@ def _without(tree: Any, dotted: str) -> Any:
     return changed
 
 
-SECTIONS = [f"{kind}.{name}" for kind in ("labels", "finetune", "consistency") for name in DATASETS]
+SECTIONS = [f"labels.{name}" for name in DATASETS]
 SECTIONS += [f"{kind}.{name}" for kind in ("corpora", "heatmap") for name in DATASETS if name != "kather"]
 
 
@@ -192,6 +194,10 @@ def test_every_key_is_needed(tree: Any) -> None:
     tree["encoder"]["weights"] = "data/weights/a.pt"
     parse_params(tree)
     unused = {dotted for dotted in SECTIONS if not dotted.endswith(tree["dataset"])}
+    other = "|".join(name for name in DATASETS if name != tree["dataset"])
+    unused |= {
+        key for key in _keys(tree) if re.fullmatch(rf"(finetune|consistency)\.paper\.\w+\.({other})", key)
+    }
     unused |= {
         f"consistency.methods.{name}"
         for name in tree["consistency"]["methods"]
@@ -220,45 +226,95 @@ def test_sections_of_a_dataset_are_needed_where_it_is_in_use(dotted: str, tree: 
         parse_params(tree | used)
 
 
-def test_each_kind_of_labels_is_learned_by_its_recipe_or_without_one_by_the_section_of_the_dataset(
-    tree: Any,
+def test_a_value_of_a_recipe_is_for_all_kinds_of_labels_or_for_each(tree: Any) -> None:
+    of_kind = {"two_classes": 0.25, "many_classes": 0.5, "scores": 0.75}
+    for stage in ("finetune", "consistency"):
+        tree[stage]["recipe"] |= {"stain": of_kind, "lr": 0.5, "start_shares": [0.0, 0.5]}
+    params = parse_params(tree)
+    for kind, classes in (("two_classes", ["b", "a"]), ("many_classes", ["a", "b", "c"]), ("scores", None)):
+        for recipe in (
+            params.finetune_section(label_kind(classes)),
+            params.student_recipe("fixmatch", label_kind(classes)),
+        ):
+            own = as_tree(recipe)
+            assert (own["stain"], own["lr"], own["start_shares"]) == (of_kind[kind], 0.5, (0.0, 0.5))
+
+
+@pytest.mark.parametrize(
+    ("override", "key", "values"),
+    [
+        ("finetune.recipe.lr=3e-4", "lr", (3e-4, 3e-4, 3e-4)),
+        ("finetune.recipe.stain=0.25", "stain", (0.25, 0.25, 0.25)),
+        ("finetune.recipe.stain.scores=0.25", "stain", (0.1, 0.0, 0.25)),
+        ("finetune.recipe.lr={two_classes: 0.1, many_classes: 0.2, scores: 0.3}", "lr", (0.1, 0.2, 0.3)),
+    ],
+)
+def test_an_experiment_sets_a_value_of_a_recipe_for_all_kinds_or_for_each(
+    override: str, key: str, values: tuple[float, ...], root: Path, tmp_path: Path
 ) -> None:
-    recipes = tree["finetune"]["recipe"]
-    recipes["many_classes"] = None
-    params = parse_params(tree | {"dataset": "kather"})
-    for kind in ("two_classes", "scores"):
-        recipes[kind]["start_shares"] = tuple(recipes[kind]["start_shares"])
-    assert as_tree(params.finetune_section(label_kind(["tumor", "normal"]))) == recipes["two_classes"]
-    assert as_tree(params.finetune_section(label_kind(None))) == recipes["scores"]
-    assert as_tree(params.finetune_section(label_kind(["a", "b", "c"]))) == (
-        tree["finetune"]["kather"] | {"milestones": tuple(tree["finetune"]["kather"]["milestones"])}
-    )
+    from dvc.utils.hydra import apply_overrides
+
+    path = tmp_path / "params.yaml"
+    shutil.copy(root / "params.yaml", path)
+    apply_overrides(path, [override])
+    params = load_params(path)
+    assert tuple(getattr(params.finetune_section(kind), key) for kind in LABEL_KINDS) == values
+
+
+def test_without_a_recipe_fine_tuning_has_the_papers_values_of_the_dataset(tree: Any) -> None:
+    tree["finetune"] = {"recipe": None, "paper": tree["finetune"]["paper"] | {"epochs": 3}}
+    tree["finetune"]["paper"]["lr"] = {"camelyon16": 0.25, "kather": 0.5}
+    for dataset, lr in (("camelyon16", 0.25), ("kather", 0.5)):
+        section = parse_params(tree | {"dataset": dataset}).finetune_section("many_classes")
+        assert (section.lr, section.epochs) == (lr, 3)
     with pytest.raises(
-        ParamsError, match=r"^finetune\.recipe\.own: unknown key; known here: two_classes, many"
+        ParamsError, match=r"^finetune\.paper\.lr\.breastpathq: missing key; expected a value$"
     ):
-        parse_params(_set(tree, "finetune.recipe.own", None))
-    del recipes["many_classes"]
-    with pytest.raises(
-        ParamsError, match=r"^finetune\.recipe\.many_classes: missing key; expected a section, or null$"
-    ):
-        parse_params(tree)
-    with pytest.raises(ParamsError, match=r"^finetune\.recipe: expected a section with keys, got nothing$"):
-        parse_params(_set(tree, "finetune.recipe", None))
+        parse_params(tree | {"dataset": "breastpathq"})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("finetune.recipe.speed", 1, "finetune.recipe.speed: unknown key"),
+        ("finetune.recipe.stain", {"two_classes": 0.1}, "stain.many_classes: missing key; expected a number"),
+        ("finetune.recipe.stain.score", 0.1, "stain.score: unknown key; did you mean 'scores'?"),
+        ("finetune.recipe.stain.scores", 2, "stain.scores: expected a number in [0, 1], got 2"),
+        ("finetune.recipe.stain.scores", {"own": 0.1}, "stain.scores: expected a number in [0, 1], got {"),
+        ("consistency.recipe", None, "consistency.recipe: expected a section with keys, got nothing"),
+        ("consistency.recipe.epochs", 0.5, "recipe.epochs: expected an integer in [1, 1e+12], got 0.5"),
+        ("consistency.methods.neighbors.stain", {"scores": 0.1}, "neighbors.stain.two_classes: missing key"),
+        ("consistency.methods.neighbors.stain", 2, "neighbors.stain: expected a number in [0, 1], got 2"),
+        ("finetune.paper.lr.kathr", 0.1, "finetune.paper.lr.kathr: unknown key; did you mean 'kather'?"),
+        ("finetune.recipe.scores", {"epochs": 1}, "finetune.recipe.scores: all kinds of labels have one"),
+        ("finetune.recipe", {"two_classes": None}, "recipe. Fix: write finetune.recipe: null"),
+        (
+            "consistency.own",
+            {"epochs": 1},
+            "consistency.own: all datasets have one section, consistency.paper",
+        ),
+    ],
+)
+def test_a_wrong_value_that_differs_by_name_is_one_line_with_its_key(
+    tree: Any, key: str, value: object, says: str
+) -> None:
+    with pytest.raises(ParamsError) as caught:
+        parse_params(_set(tree, key, value))
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_shares_are_kept_and_students_drawn_back_where_there_are_patches_to_take_statistics_of(
     tree: Any,
 ) -> None:
-    recipe = tree["consistency"]["recipe"]["two_classes"]
+    recipe = tree["consistency"]["recipe"]
     recipe |= {"keep_shares": False, "start_shares": [0.0, 1.0], "batchnorm_patches": 0}
     assert not parse_params(tree).student_recipe("mixed_teacher", "two_classes").keep_shares
     recipe |= {"keep_shares": True}
-    with pytest.raises(
-        ParamsError, match=r"recipe\.two_classes\.keep_shares: true, .*batchnorm_patches: 1024"
-    ):
+    with pytest.raises(ParamsError, match=r"recipe\.keep_shares: true, .*batchnorm_patches: 1024"):
         parse_params(tree)
     recipe |= {"keep_shares": False, "start_shares": [0.0, 0.5]}
-    with pytest.raises(ParamsError, match=r"two_classes\.start_shares: 0\.5, .*batchnorm_patches: 1024"):
+    with pytest.raises(ParamsError, match=r"recipe\.start_shares: 0\.5, .*batchnorm_patches: 1024"):
         parse_params(tree)
     recipe |= {"keep_shares": True, "batchnorm_patches": 64}
     parsed = parse_params(tree).student_recipe("mixed_teacher", "two_classes")
@@ -273,13 +329,13 @@ def test_what_a_method_has_of_a_recipe_stands_in_its_place(tree: Any) -> None:
     params = parse_params(tree)
     recipe = params.student_section("mixed_teacher", "two_classes")
     assert isinstance(recipe, StudentRecipe)
-    assert as_tree(recipe) == as_tree(params.consistency.recipe.two_classes) | {
+    assert as_tree(recipe) == as_tree(params.consistency.recipe.of("two_classes")) | {
         "strong": as_tree(params.consistency.strong)
     }
     assert params.student_section("neighbors", "two_classes") == dataclasses.replace(recipe, **own)
     without_steps = dataclasses.replace(recipe, epochs=0, start_shares=(0.0,))
     assert params.student_section("adabn", "two_classes") == without_steps
-    assert params.student_section("paper", "two_classes") == params.consistency.datasets["camelyon16"]
+    assert params.student_section("paper", "two_classes") == params.consistency.paper.of("camelyon16")
 
 
 @pytest.mark.parametrize("keep", ["best", "last"])
@@ -296,10 +352,10 @@ def test_the_former_views_of_the_paper_s_student_are_values_of_params(tree: Any)
     former = {"within_limits": False, "affine_scale": [0.5, 0.6], "hue": [0.0, 0.5], "blur_mpp": None}
     tree["consistency"]["methods"]["paper"]["strong"] = former
     for stage in ("finetune", "consistency"):
-        tree[stage]["camelyon16"]["plain_share"] = 0.0
+        tree[stage]["paper"]["plain_share"] = 0.0
     params = parse_params(tree)
     assert params.consistency.methods["paper"].strong == STRONG_VALUES
-    sections = (params.finetune.datasets["camelyon16"], params.student_section("paper", "two_classes"))
+    sections = (params.finetune.paper.of("camelyon16"), params.student_section("paper", "two_classes"))
     assert [section.plain_share for section in sections] == [0.0, 0.0]
 
 
@@ -320,7 +376,7 @@ def test_a_dataset_without_slides_is_no_corpus_and_has_no_maps(tree: Any) -> Non
 
 
 def test_a_section_of_no_dataset_is_refused_with_the_nearest_name(tree: Any) -> None:
-    for section in ("labels", "finetune", "consistency", "corpora", "heatmap"):
+    for section in ("labels", "corpora", "heatmap"):
         with pytest.raises(
             ParamsError, match=rf"^{section}\.camelyon: unknown key; did you mean 'camelyon16'"
         ):
@@ -558,14 +614,14 @@ def test_values_of_a_stage_are_those_of_the_file_by_their_names(root: Path) -> N
     names = (
         "alpha",
         "corpora.${corpus}",
-        "finetune.${dataset}",
+        "labels.${dataset}",
         "pretrain.${item.method}",
         "evaluate.batch_size",
     )
     assert json.loads(json.dumps(selected(params, names, "moco"))) == {
         "alpha": tree["alpha"],
         f"corpora.{tree['corpus']}": tree["corpora"][tree["corpus"]],
-        f"finetune.{tree['dataset']}": tree["finetune"][tree["dataset"]],
+        f"labels.{tree['dataset']}": tree["labels"][tree["dataset"]],
         "pretrain.moco": tree["pretrain"]["moco"],
         "evaluate.batch_size": tree["evaluate"]["batch_size"],
     }

@@ -50,7 +50,7 @@ SMALLEST: dict[str, Any] = {
     f"pretrain.{METHOD}.queue_size": 16,
     "pretrain.moco.queue_size": 16,
     **{
-        f"{stage}.recipe.two_classes.{key}": value
+        f"{stage}.recipe.{key}": value
         for stage in ("finetune", "consistency")
         for key, value in (("epochs", 1), ("steps_per_epoch", 2), ("batch_size", 4))
     },

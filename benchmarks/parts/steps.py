@@ -46,7 +46,7 @@ FEW_ROUNDS = 9
 FEW_STEPS = 8
 """Of a turn of a student whose patches were read before."""
 OF_PAPER = "paper"
-"""The student that trains as `consistency.<dataset>` says; the others have the recipe's batches."""
+"""The student that trains as `consistency.paper` says; the others have the recipe's batches."""
 
 
 def main() -> None:
@@ -158,9 +158,9 @@ def student_row(path: Path, name: str, size: Size, rounds: int, *, is_kept: bool
 def of_run(name: str) -> tuple[int, int]:
     """Steps of an epoch and epochs of a student of Camelyon16 by params/paper.yaml."""
     if name != OF_PAPER:
-        recipe = PAPER.consistency.recipe.two_classes
+        recipe = PAPER.consistency.recipe.of("two_classes")
         return recipe.steps_per_epoch, recipe.epochs
-    train, section = PAPER.labels_section.train, PAPER.consistency.datasets["camelyon16"]
+    train, section = PAPER.labels_section.train, PAPER.consistency.paper.of("camelyon16")
     return -(-(train.num_tumor + train.num_normal) // (MU * section.batch_size)), section.epochs
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from histo_monai.datasets.registry import DATASETS
 from histo_monai.params.file import read_tree
+from histo_monai.params.former import refuse_former_sections
 from histo_monai.params.sections import Params
 from histo_monai.pretext import PRETEXTS
 from histo_monai.semisupervised import METHODS
@@ -89,6 +90,7 @@ def parse_params(tree: object) -> Params:
     Raises:
         ParamsError: see `load_params`.
     """
+    refuse_former_sections(tree)
     params: Params = read_section(Params, tree, "")
     _check_datasets(params)
     for student in params.students:
@@ -117,8 +119,6 @@ def _check_datasets(params: Params) -> None:
             )
     sections: dict[str, Mapping[str, Any]] = {
         "labels": params.labels,
-        "finetune": params.finetune.datasets,
-        "consistency": params.consistency.datasets,
     }
     if DATASETS[params.dataset].MapSettings is not None:
         sections["heatmap"] = params.heatmap.datasets
@@ -128,6 +128,9 @@ def _check_datasets(params: Params) -> None:
     for where, name, held in (*needed, ("corpora", params.corpus, params.corpora)):
         if name not in held:
             raise ParamsError(f"{where}.{name}: missing key; expected a section")
+    for stage, section in (("finetune", params.finetune.paper), ("consistency", params.consistency.paper)):
+        for key in section.without(params.dataset):
+            raise ParamsError(f"{stage}.paper.{key}.{params.dataset}: missing key; expected a value")
 
 
 def _check_recipes(params: Params) -> None:
@@ -135,13 +138,13 @@ def _check_recipes(params: Params) -> None:
         recipe = params.consistency.recipe.of(kind)
         if recipe.keep_shares and not recipe.batchnorm_patches:
             raise ParamsError(
-                f"consistency.recipe.{kind}.keep_shares: true, and there is no patch to take shares of; set "
+                "consistency.recipe.keep_shares: true, and there is no patch to take shares of; set "
                 "batchnorm_patches: 1024 beside it, or keep_shares: false"
             )
         between = [share for share in recipe.start_shares if 0 < share < 1]
         if between and not recipe.batchnorm_patches:
             raise ParamsError(
-                f"consistency.recipe.{kind}.start_shares: {between[0]:g}, and there is no patch to take "
+                f"consistency.recipe.start_shares: {between[0]:g}, and there is no patch to take "
                 "statistics from of weights between two models; set batchnorm_patches: 1024 beside it, or "
                 "start_shares: [0.0]"
             )

@@ -21,8 +21,10 @@ from histo_monai.pretext import PRETEXTS
 from histo_monai.pretext.settings import PretextSettings
 from histo_monai.semisupervised import METHODS
 from histo_monai.semisupervised.settings import StrongSettings, StudentRecipe
-from histo_monai.settings.recipe import LabelKind, OfKind, Recipe, TeachingRecipe
+from histo_monai.settings.by_name import SectionByName, value_for
+from histo_monai.settings.recipe import LABEL_KINDS, LabelKind, Recipe, TeachingRecipe
 from histo_monai.settings.rules import (
+    ByName,
     Count,
     CountOrZero,
     Fraction,
@@ -102,9 +104,9 @@ class TrainingParams:
     plain_share: Fraction
 
 
-def _trainings() -> SectionsOf:
-    """A training for each dataset that has labels."""
-    return SectionsOf(DATASETS, "LabelSettings", each=TrainingParams, beside=True)
+def _by_dataset() -> ByName:
+    """A training whose values may differ by dataset."""
+    return ByName(TrainingParams, NamedIn(DATASETS, with_="LabelSettings"))
 
 
 @dataclass(frozen=True)
@@ -131,43 +133,29 @@ class FinetuneRecipe(Recipe):
 
 
 @dataclass(frozen=True)
-class FinetuneRecipes(OfKind[FinetuneRecipe | None]):
-    """None: the paper's way."""
-
-    two_classes: FinetuneRecipe | None
-    many_classes: FinetuneRecipe | None
-    scores: FinetuneRecipe | None
-
-
-@dataclass(frozen=True)
 class FinetuneParams:
-    """Fine-tuning: by the recipe of the kind of labels, or as the paper has it, a section for each dataset."""
+    """Fine-tuning: by `recipe`, whose values may differ by kind of labels.
 
-    recipe: FinetuneRecipes
-    datasets: Annotated[Mapping[str, TrainingParams], _trainings()]
+    Where that is None, by `paper`, whose values may differ by dataset.
+    """
 
-
-@dataclass(frozen=True)
-class TeachingRecipes(OfKind[TeachingRecipe]):
-    """How students train."""
-
-    two_classes: TeachingRecipe
-    many_classes: TeachingRecipe
-    scores: TeachingRecipe
+    recipe: Annotated[SectionByName[FinetuneRecipe], ByName(FinetuneRecipe, LABEL_KINDS)] | None
+    paper: Annotated[SectionByName[TrainingParams], _by_dataset()]
 
 
 @dataclass(frozen=True)
 class ConsistencyParams:
     """Semi-supervised training: settings of each method, and how long and fast.
 
-    All students but the paper's train by the recipe of the kind of labels, that one by a section for each dataset.
+    All students but the paper's train by `recipe`, whose values may differ by kind of labels. The paper's trains by
+    `paper`, whose values may differ by dataset.
     `batch_size` counts labeled images; mu times as many unlabeled ones come with them. `strong`: views of the former.
     """
 
-    recipe: TeachingRecipes
+    recipe: Annotated[SectionByName[TeachingRecipe], ByName(TeachingRecipe, LABEL_KINDS)]
     strong: StrongSettings
     methods: Annotated[Mapping[str, Any], SectionsOf(METHODS)]
-    datasets: Annotated[Mapping[str, TrainingParams], _trainings()]
+    paper: Annotated[SectionByName[TrainingParams], _by_dataset()]
 
 
 @dataclass(frozen=True)
@@ -252,8 +240,10 @@ class Params:
         return bool(self.labels_section.validation == "separate")
 
     def finetune_section(self, kind: LabelKind) -> TrainingParams | FinetuneRecipe:
-        """The recipe of a kind of labels; where that is null, the section of `finetune` that `dataset` names."""
-        return self.finetune.recipe.of(kind) or self.finetune.datasets[self.dataset]
+        """The recipe of a kind of labels; where `finetune.recipe` is null, the paper's values for `dataset`."""
+        if self.finetune.recipe is None:
+            return self.finetune.paper.of(self.dataset)
+        return self.finetune.recipe.of(kind)
 
     def student_recipe(self, student: str, kind: LabelKind) -> StudentRecipe:
         """The recipe of a kind of labels with its strong views; what a method has of it stands in its place."""
@@ -262,14 +252,13 @@ class Params:
         )
         settings = self.consistency.methods[student]
         own = {name: getattr(settings, name) for name in vars(recipe) if hasattr(settings, name)}
-        own = {name: value.of(kind) if isinstance(value, OfKind) else value for name, value in own.items()}
-        return dataclasses.replace(recipe, **own)
+        return dataclasses.replace(recipe, **{name: value_for(value, kind) for name, value in own.items()})
 
     def student_section(self, student: str, kind: LabelKind) -> TrainingParams | StudentRecipe:
-        """How long and how fast a semi-supervised method trains: by the recipe, or as `dataset` says."""
+        """How long and how fast a semi-supervised method trains: by the recipe, or by the paper's values."""
         if self.consistency.methods[student].by_recipe:
             return self.student_recipe(student, kind)
-        return self.consistency.datasets[self.dataset]
+        return self.consistency.paper.of(self.dataset)
 
     @property
     def heatmap_section(self) -> MapSettings | None:

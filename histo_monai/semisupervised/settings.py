@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from histo_monai.settings.recipe import FractionOfKind, TeachingRecipe
+from histo_monai.settings.recipe import FractionByKind, TeachingRecipe
 from histo_monai.settings.rules import Count, MicronsPerPixel, NumberOf, Range, Unique
 
 
@@ -204,8 +204,8 @@ class NeighborsSettings(UnlabeledWeight):
     asks_neighbors: ClassVar[bool] = True
 
     epochs: Count
-    plain_share: FractionOfKind
-    stain: FractionOfKind
+    plain_share: FractionByKind
+    stain: FractionByKind
 
 
 @dataclass(frozen=True)

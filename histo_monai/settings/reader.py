@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from histo_monai.errors import InputError
-from histo_monai.settings.rules import Ascending, NamedIn, NumberOf, Range, SectionsOf, Unique
+from histo_monai.settings.by_name import SectionByName
+from histo_monai.settings.rules import Ascending, ByName, NamedIn, NumberOf, Range, SectionsOf, Unique
 
 _SCIENTIFIC = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]{1,3}")
 _UNIONS = (types.UnionType, typing.Union)  # of a value and None
@@ -31,20 +32,12 @@ def read_section(cls: Any, tree: object, where: str) -> Any:
     Raises:
         ParamsError: a key is unknown or missing, or its value is not what the annotation of the field asks for.
     """
-    name = where or "the file"
-    if not isinstance(tree, Mapping):
-        raise ParamsError(f"{name}: expected a section with keys, got {_show(tree)}")
     hints = typing.get_type_hints(cls, include_extras=True)
     beside = {key: rule for key, hint in hints.items() if (rule := _beside(hint)) is not None}
     fields = [field.name for field in dataclasses.fields(cls) if field.name not in beside]
     parts_of = {key: rule.names() for key, rule in beside.items()}
     parts = [name for names in parts_of.values() for name in names]
-    for key in tree:
-        if key not in fields and key not in parts:
-            raise ParamsError(f"{_join(where, key)}: unknown key{_advice(key, [*fields, *parts])}")
-    for key in fields:
-        if key not in tree:
-            raise ParamsError(f"{_join(where, key)}: missing key; expected {_describe(hints[key])}")
+    tree = _with_keys(tree, where, {key: hints[key] for key in fields}, parts)
     values = {key: _value(hints[key], tree[key], _join(where, key)) for key in fields}
     for key, rule in beside.items():
         values[key] = _sections(rule, {name: tree[name] for name in tree if name in parts_of[key]}, where)
@@ -53,6 +46,8 @@ def read_section(cls: Any, tree: object, where: str) -> Any:
 
 def as_tree(value: Any) -> Any:
     """A section as the file has it: `read_section` the other way round. Sections are dicts, lists stay tuples."""
+    if isinstance(value, SectionByName):
+        value = value.values
     if isinstance(value, Mapping):
         return {key: as_tree(inner) for key, inner in value.items()}
     if not dataclasses.is_dataclass(value):
@@ -62,6 +57,19 @@ def as_tree(value: Any) -> Any:
     for field in dataclasses.fields(value):
         inner = as_tree(getattr(value, field.name))
         tree |= inner if _beside(hints[field.name]) else {field.name: inner}
+    return tree
+
+
+def _with_keys(tree: object, where: str, hints: Mapping[str, Any], optional: list[str]) -> Mapping[str, Any]:
+    """The tree, which has all keys of `hints`, and no others but `optional` ones."""
+    if not isinstance(tree, Mapping):
+        raise ParamsError(f"{where or 'the file'}: expected a section with keys, got {_show(tree)}")
+    for key in tree:
+        if key not in hints and key not in optional:
+            raise ParamsError(f"{_join(where, key)}: unknown key{_advice(key, [*hints, *optional])}")
+    for key, hint in hints.items():
+        if key not in tree:
+            raise ParamsError(f"{_join(where, key)}: missing key; expected {_describe(hint)}")
     return tree
 
 
@@ -83,8 +91,8 @@ def _given(hint: Any, value: Any, where: str, expected: str) -> Any:
         rules = tuple(rest)
     if dataclasses.is_dataclass(hint):
         return read_section(hint, value, where)
-    if rules and isinstance(rules[0], SectionsOf):
-        return _sections(rules[0], value, where)
+    if rules and isinstance(rules[0], SectionsOf | ByName):
+        return _of_names(rules[0], value, where)
     if typing.get_origin(hint) is tuple:
         if not isinstance(value, list):
             raise ParamsError(f"{where}: expected {expected}, got {_show(value)}")
@@ -108,6 +116,28 @@ def _sections(rule: SectionsOf, tree: object, where: str) -> dict[str, Any]:
         if rule.section(name) is None:
             raise ParamsError(f"{_join(where, name)}: unknown key{_advice(name, rule.names())}")
     return {name: read_section(rule.section(name), tree[name], _join(where, name)) for name in tree}
+
+
+def _of_names(rule: SectionsOf | ByName, value: object, where: str) -> Any:
+    return _sections(rule, value, where) if isinstance(rule, SectionsOf) else _by_name(rule, value, where)
+
+
+def _by_name(rule: ByName, value: object, where: str) -> Any:
+    section: type[Any] = rule.hint
+    if not dataclasses.is_dataclass(section):
+        return _one_or_each(rule, section, value, where)
+    hints = typing.get_type_hints(section, include_extras=True)
+    hints = {field.name: hints[field.name] for field in dataclasses.fields(section)}
+    tree = _with_keys(value, where, hints, [])
+    values = {key: _one_or_each(rule, hint, tree[key], _join(where, key)) for key, hint in hints.items()}
+    return SectionByName(section, values)
+
+
+def _one_or_each(rule: ByName, hint: Any, value: object, where: str) -> Any:
+    if not isinstance(value, Mapping):
+        return _value(hint, value, where)
+    tree = _with_keys(value, where, dict.fromkeys(rule.needed(), hint), rule.names())
+    return {name: _value(hint, tree[name], _join(where, name)) for name in tree}
 
 
 def _advice(key: object, known: list[str]) -> str:
@@ -155,7 +185,9 @@ def _describe(hint: Any) -> str:
         return f"{_describe(typing.get_args(hint)[0])}, or null"
     if typing.get_origin(hint) is Annotated:
         inner, *rules = typing.get_args(hint)
-        if isinstance(rules[0], NamedIn | SectionsOf):
+        if isinstance(rules[0], ByName) and not dataclasses.is_dataclass(rules[0].hint):
+            return _describe(rules[0].hint)
+        if isinstance(rules[0], NamedIn | SectionsOf | ByName):
             return str(rules[0])
         if isinstance(rules[0], Range):
             return f"{_describe(inner)} in {rules[0]}"

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Generic, Literal, TypeVar, get_args
+from typing import Annotated, Literal, get_args
 
-from histo_monai.settings.rules import Count, CountOrZero, Fraction, Positive, Range, Unique
+from histo_monai.settings.rules import ByName, Count, CountOrZero, Fraction, Positive, Range, Unique
 
 LabelKind = Literal["two_classes", "many_classes", "scores"]
-"""What is learned. Each kind has recipes: what is right for two classes is not for nine or for scores."""
+"""What is learned. Values of a recipe may differ by kind: two classes, nine and scores need others."""
 LABEL_KINDS: tuple[LabelKind, ...] = get_args(LabelKind)
 
-
-Value = TypeVar("Value")
+FractionByKind = Annotated[float | Mapping[str, float], ByName(Fraction, LABEL_KINDS)]
+"""0..1 for all kinds of labels, or for each."""
 
 
 def label_kind(classes: Sequence[str] | None) -> LabelKind:
@@ -21,24 +21,6 @@ def label_kind(classes: Sequence[str] | None) -> LabelKind:
     if classes is None:
         return "scores"
     return "many_classes" if len(classes) > 2 else "two_classes"
-
-
-class OfKind(Generic[Value]):
-    """A value for each kind of labels, in a field of its name."""
-
-    def of(self, kind: LabelKind) -> Value:
-        """That of a kind."""
-        value: Value = getattr(self, kind)
-        return value
-
-
-@dataclass(frozen=True)
-class FractionOfKind(OfKind[float]):
-    """0..1."""
-
-    two_classes: Fraction
-    many_classes: Fraction
-    scores: Fraction
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from histo_monai.settings.registry import Registry
 
@@ -102,6 +102,30 @@ class SectionsOf:
 
     def __str__(self) -> str:
         return f"a section each for some of {', '.join(self.names())}"
+
+
+@dataclass(frozen=True)
+class ByName:
+    """One value for all names, or a mapping of names to values.
+
+    Attributes:
+        hint: annotation of the value; for a dataclass each of its fields may be such a mapping.
+        known: names that a mapping may have, in order; of parts in a registry a mapping may leave some out.
+    """
+
+    hint: Any
+    known: tuple[str, ...] | NamedIn
+
+    def names(self) -> list[str]:
+        """Names that a mapping may have."""
+        return self.known.names() if isinstance(self.known, NamedIn) else list(self.known)
+
+    def needed(self) -> list[str]:
+        """Names that a mapping must have."""
+        return [] if isinstance(self.known, NamedIn) else list(self.known)
+
+    def __str__(self) -> str:
+        return "a section"
 
 
 @dataclass(frozen=True)

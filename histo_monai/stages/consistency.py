@@ -60,7 +60,7 @@ PARAM_NAMES = (
     "consistency.recipe",
     "consistency.strong",
     "consistency.methods.${item.student}",
-    "consistency.${dataset}",
+    "consistency.paper",
     "evaluate",
 )
 """What decides the result, as in dvc.yaml."""

@@ -50,7 +50,7 @@ PARAM_NAMES = (
     "cross_validation",
     "whole_slides",
     "finetune.recipe",
-    "finetune.${dataset}",
+    "finetune.paper",
     "evaluate.batch_size",
 )
 """What decides the result, as in dvc.yaml."""

@@ -93,9 +93,11 @@ def test_other_test_patches_are_not_drawn_together(
 
 def test_families_differ_in_more_than_what_is_swept(tree: Any) -> None:
     slower = json.loads(json.dumps(tree))
-    slower["finetune"]["camelyon16"]["lr"] = 0.001
+    slower["finetune"]["paper"]["lr"]["camelyon16"] = 0.001
     elsewhere = json.loads(json.dumps(tree))
-    elsewhere["finetune"]["kather"]["lr"] = 0.001  # not this experiment's dataset
+    elsewhere["finetune"]["paper"]["lr"]["kather"] = 0.001  # not this experiment's dataset
+    longer = json.loads(json.dumps(tree))
+    longer["finetune"]["recipe"]["epochs"] = 7
     named = families(
         [
             MadeUp("a", tree),
@@ -103,14 +105,21 @@ def test_families_differ_in_more_than_what_is_swept(tree: Any) -> None:
             MadeUp("c", slower),
             MadeUp("d", tree | {"dataset": "kather"}),
             MadeUp("e", elsewhere),
+            MadeUp("f", longer),
         ]  # type: ignore[list-item]
     )
     assert [(family.name, [e.name for e in family.experiments]) for family in named] == [
         ("camelyon16", ["a", "b", "e"]),
         ("camelyon16-2", ["c"]),
         ("kather", ["d"]),
+        ("camelyon16-3", ["f"]),
     ]
-    assert [family.differences for family in named] == ["", " (finetune.camelyon16.lr=0.001)", ""]
+    assert [family.differences for family in named] == [
+        "",
+        " (finetune.paper.lr=0.001)",
+        "",
+        " (finetune.recipe.epochs=7)",
+    ]
 
 
 def test_params_of_another_version_are_named(tree: Any) -> None:

@@ -75,7 +75,7 @@ def make_project(folder: Path, *, quick: bool) -> None:
     params["pretrain"]["moco"]["queue_size"] = 8
     params["pretrain"]["vae"]["decoder_width"] = 4
     for stage in ("finetune", "consistency"):
-        params[stage]["own"] |= {"epochs": 2, "batch_size": 4, "milestones": []}
+        params[stage]["paper"] |= {"epochs": 2, "batch_size": 4, "milestones": []}
     params["cross_validation"]["num_folds"] = 2
     own = folder / "data/raw/own"
     own.mkdir(parents=True)

@@ -72,12 +72,12 @@ PARAMS: Mapping[str, Any] = {
         **{"ignored_classes": [], "overlaps": "refused"},
     },
     "pretrain.moco.queue_size": 16,
-    "finetune.recipe": {"two_classes": None, "many_classes": None, "scores": None},
-    "finetune.own": {
+    "finetune.recipe": None,
+    "finetune.paper": {
         **{"epochs": 1, "batch_size": 8, "optimizer": "sgd", "lr": 0.001, "weight_decay": 0.0},
         **{"milestones": [], "plain_share": 0.0},
     },
-    "consistency.own": {
+    "consistency.paper": {
         **{"epochs": 1, "batch_size": 8, "optimizer": "sgd", "lr": 0.001, "weight_decay": 0.0},
         **{"milestones": [], "plain_share": 0.0},
     },

@@ -44,12 +44,12 @@ def project(root: Path, own_project: Path, monkeypatch: pytest.MonkeyPatch) -> P
     tree["encoder"]["name"] = "toy"
     tree["students"] = list(STUDENTS)
     tree["consistency"]["methods"]["toy"] = {"decay": 0.5}
-    tree["consistency"]["recipe"]["two_classes"] |= STEPS
-    tree["finetune"]["recipe"]["two_classes"] = tree["consistency"]["recipe"]["two_classes"] | {
+    tree["consistency"]["recipe"] |= STEPS
+    tree["finetune"]["recipe"] = tree["consistency"]["recipe"] | {
         "choose_stages": True,  # of an encoder without stages
         "probe": True,
     }
-    del tree["finetune"]["recipe"]["two_classes"]["keep_shares"]  # of students alone
+    del tree["finetune"]["recipe"]["keep_shares"]  # of students alone
     tree |= {
         "methods": ["quarters"],
         "whole_slides": {"methods": ["quarters"], "students": list(STUDENTS), "num_encoders": None},

@@ -20,8 +20,6 @@ from tests.parts.toy_dataset import CLASSES, SPLITS, TOY
 SECTIONS = {
     "corpora.toy": {"mpps": [1.0, 2.0, 4.0], "num_train": 16, "num_validation": 8, "every": 3},
     "labels.toy": {"validation": "separate", "mpp": 1.0, "num_per_slide": 4},
-    "finetune.toy": PARAMS["finetune.own"],
-    "consistency.toy": PARAMS["consistency.own"],
     "heatmap.toy": {"stride_um": 32.0},
 }
 SLIDES = [f"toy{number}" for number in range(len(SPLITS))]
@@ -36,7 +34,7 @@ def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     tree = yaml.safe_load((root / "params.yaml").read_text())
     for name, value in PARAMS.items():
         set_dotted(tree, name, value)
-    parts = [tree[section] for section in ("corpora", "labels", "finetune", "consistency", "heatmap")]
+    parts = [tree[section] for section in ("corpora", "labels", "heatmap")]
     for part, name in itertools.product(parts, DATASETS):
         part.pop(name, None)
     monkeypatch.setitem(DATASETS, "toy", TOY)

@@ -111,11 +111,8 @@ def finished(root: Path, shell: Shell, tmp_path_factory: pytest.TempPathFactory)
     }
     params["pretrain"]["rsp"] |= {"epochs": 2, "batch_size": 8}
     params["students"] = ["neighbors"]
-    for recipe in (
-        params["finetune"]["recipe"]["two_classes"],
-        params["consistency"]["recipe"]["two_classes"],
-    ):
-        recipe |= {"epochs": 1, "steps_per_epoch": 2, "batch_size": 4}
+    for stage in ("finetune", "consistency"):
+        params[stage]["recipe"] |= {"epochs": 1, "steps_per_epoch": 2, "batch_size": 4}
     params["consistency"]["methods"]["neighbors"]["epochs"] = 1
     (folder / "params.yaml").write_text(yaml.safe_dump(params))
     shell("git init -q && git add -A && git commit -qm start", folder)

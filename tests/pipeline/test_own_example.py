@@ -82,11 +82,8 @@ def test_the_example_runs_from_an_empty_folder_to_maps_of_both_classes(
     params["corpora"]["own"] |= {"num_train": 48, "num_validation": 12}
     params["pretrain"]["rsp_moco"] |= {"epochs": 1, "queue_size": 32}
     params["heatmap"]["own"]["stride_um"] = 128.0  # a quarter of the cells
-    for recipe in (
-        params["finetune"]["recipe"]["two_classes"],
-        params["consistency"]["recipe"]["two_classes"],
-    ):
-        recipe |= {"epochs": 1, "steps_per_epoch": 2, "batch_size": 4}
+    for stage in ("finetune", "consistency"):
+        params[stage]["recipe"] |= {"epochs": 1, "steps_per_epoch": 2, "batch_size": 4}
     params["consistency"]["methods"]["neighbors"]["epochs"] = 1
     (clone / "params.yaml").write_text(yaml.safe_dump(params))
     shell("git init -q && git add -A && git commit -qm start", clone)

@@ -207,7 +207,7 @@ def test_a_change_runs_only_what_it_reaches(clone: Path, shell: Shell) -> None:
     # A dry run does not look further than the params that changed.
     assert _would_run(shell, clone, "alpha", 0.5) == TRAININGS | {"check", "compare"}
     consistency = _of_both("consistency")
-    assert _would_run(shell, clone, "consistency.camelyon16.epochs", 2) == consistency
+    assert _would_run(shell, clone, "consistency.paper.epochs", 2) == consistency
     for key, value in (("mu", 3), ("n_aug", 2)):  # which the table tells
         assert _would_run(shell, clone, key, value) == consistency | {"compare"}
     maps = _of_both("heatmap", "aggregate", "mil")

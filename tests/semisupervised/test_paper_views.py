@@ -85,8 +85,8 @@ def test_the_committed_values_are_those_of_the_method(file: str) -> None:
     }
     assert params.consistency.strong.blur_mpp == 0.25
     assert paper.keep == "best"
-    for sections in (params.finetune.datasets, params.consistency.datasets):
-        assert {section.plain_share for section in sections.values()} == {0.3333}
+    for section in (params.finetune.paper, params.consistency.paper):
+        assert section.values["plain_share"] == 0.3333
 
 
 def test_with_the_former_values_the_views_have_the_former_bytes() -> None:
@@ -230,7 +230,7 @@ def test_a_blur_of_unknown_resolution_counts_pixels_and_the_log_states_it(
 
 
 def test_one_labeled_view_in_three_is_unaugmented() -> None:
-    section = PARAMS.consistency.datasets["camelyon16"]
+    section = PARAMS.consistency.paper.of("camelyon16")
     method = _paper(plain_share=section.plain_share)
     counts = []
     for iteration in range(200):
@@ -246,7 +246,7 @@ def test_one_labeled_view_in_three_is_unaugmented() -> None:
 
 @pytest.mark.parametrize("plain_share", [0.0, 0.3333])
 def test_fine_tuning_by_the_section_of_a_dataset_has_its_unaugmented_views(plain_share: float) -> None:
-    section = dataclasses.replace(PARAMS.finetune.datasets["kather"], plain_share=plain_share)
+    section = dataclasses.replace(PARAMS.finetune.paper.of("kather"), plain_share=plain_share)
     tuning = finetuning._tuning(section)
     assert (tuning.plain_share, tuning.trunk_rate, tuning.stain, tuning.decay) == (plain_share, 1, 0, None)
 
@@ -258,8 +258,8 @@ def test_students_blur_at_the_resolution_of_their_patches(
 ) -> None:
     task = wave_task()
     task.patches["mpp"] = mpp  # 0: unknown
-    recipe = dataclasses.replace(PARAMS.consistency.recipe.two_classes, epochs=1, batchnorm_patches=0)
-    recipes = dataclasses.replace(PARAMS.consistency.recipe, two_classes=recipe)
+    changed = dict(PARAMS.consistency.recipe.values) | {"epochs": 1, "batchnorm_patches": 0}
+    recipes = dataclasses.replace(PARAMS.consistency.recipe, values=changed)
     params = dataclasses.replace(
         PARAMS, patch_px=task.patch_px, consistency=dataclasses.replace(PARAMS.consistency, recipe=recipes)
     )
@@ -278,7 +278,7 @@ def test_students_blur_at_the_resolution_of_their_patches(
     )
     (blur,) = (op for op in built[0]._unlabeled_views.operations if isinstance(op, Blur))
     assert blur.kernel_px == pixels
-    expected = {"paper": 0.3333, "fixmatch": recipe.plain_share}[student]
+    expected = {"paper": 0.3333, "fixmatch": changed["plain_share"]}[student]
     assert built[0]._labeled_views.plain_share == expected
 
 

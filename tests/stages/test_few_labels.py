@@ -17,6 +17,7 @@ from histo_monai.baselines.arms import ARMS, ENCODER, LEARNED
 from histo_monai.baselines.learners import LEARNERS
 from histo_monai.mapping.heatmap import read_heatmap
 from histo_monai.metrics import intraclass_correlation
+from histo_monai.params import load_params
 from histo_monai.storage import file_sha256
 from tests.event_files import scalars, table_of_runs
 from tests.papers_way import in_the_papers_way
@@ -34,7 +35,7 @@ def project(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     params["phantom"] |= {"num_slides": 2, "num_patches": 40, "slide_side_px": 512}
     params["corpora"]["breastpathq"] |= {"num_train": 8, "num_validation": 4}
     for stage in ("finetune", "consistency"):
-        params[stage]["breastpathq"] |= {"epochs": 2}
+        params[stage]["paper"] |= {"epochs": 2}
     (folder / "params.yaml").write_text(yaml.safe_dump(params))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -82,10 +83,10 @@ def test_tensorboard_has_the_curves_of_every_training_and_compares_what_they_end
             assert table[name].metrics[f"final/validation_{measure}"] == pytest.approx(
                 metrics[f"validation_{measure}"]
             )
-    section = yaml.safe_load((project / "params.yaml").read_text())["finetune"]["breastpathq"]
+    section = load_params(project / "params.yaml").finetune.paper.of("breastpathq")
     assert table["finetune/random-0-0"].hyperparameters == {
         "stage": "finetune", "dataset": "breastpathq", "method": "random", "student": "", "encoder": 0, "seed": 0,
-        "alpha": 0.5, "patch_px": 32, **{name: section[name] for name in ("epochs", "batch_size", "lr")},
+        "alpha": 0.5, "patch_px": 32, **{name: getattr(section, name) for name in ("epochs", "batch_size", "lr")},
     }  # fmt: skip
     taught = table["consistency/random-0-paper-0"].hyperparameters
     assert (taught["student"], taught["mu"], taught["n_aug"]) == ("paper", 7, 7)

@@ -34,8 +34,7 @@ def _project(*, scores: bool) -> None:
     params["whole_slides"]["methods"] = []
     params["labels"]["own"]["validation"] = "labeled"
     for section in ("finetune", "consistency"):
-        recipes = whole[section]["recipe"]
-        params[section]["recipe"] = {kind: recipe | STEPS for kind, recipe in recipes.items()}
+        params[section]["recipe"] = whole[section]["recipe"] | STEPS
     params["consistency"]["methods"]["neighbors"]["epochs"] = 1
     Path("params.yaml").write_text(yaml.safe_dump(params))
 
