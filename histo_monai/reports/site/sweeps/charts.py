@@ -45,10 +45,13 @@ class Arms:
         scale = {"domain": list(self.trainings), "range": dashes}
         return color, shape, {"field": "line", "type": "nominal", "scale": scale, "legend": None}
 
+    def place(self, row: Mapping[str, Any]) -> float:
+        """Place of a model among all models, 0 in the middle."""
+        return self.names.index(row["name"]) - (len(self.names) - 1) / 2
+
     def beside(self, row: Mapping[str, Any]) -> float:
         """A number of labels, a little beside that of other models."""
-        place = self.names.index(row["name"]) - (len(self.names) - 1) / 2
-        return round(float(row["num_labels"]) * 10 ** (_DECADES * place), 4)
+        return round(float(row["num_labels"]) * 10 ** (_DECADES * self.place(row)), 4)
 
 
 def learning_curves(points: Rows, runs: Rows, laws: Rows, arms: Arms, title: str) -> Spec:
@@ -98,6 +101,53 @@ def learning_curves(points: Rows, runs: Rows, laws: Rows, arms: Arms, title: str
         },
     ]
     return _framed(drawn, layers if laws else layers[1:], _HEIGHT_PX, {"x": x})
+
+
+def against_setting(points: Rows, finetuned: Rows, arms: Arms, setting: str, title: str) -> Spec:
+    """A metric of students against mu or n_aug: means with intervals; dashed, the fine-tuned models.
+
+    Args:
+        points: `name`, `method`, `training`, the setting, `value`, `low`, `high` (None where unknown).
+        finetuned: `name`, `method`, `value`.
+        arms: all models.
+        setting: "mu" or "n_aug".
+        title: of the vertical axis.
+    """
+    values = sorted({float(row[setting]) for row in points})
+    step = 0.012 * (values[-1] - values[0])
+    x: Spec = {
+        "field": "x", "type": "quantitative", "title": setting, "axis": {"values": values, "format": "~g"},
+        "scale": {"zero": False, "padding": 20, "nice": False},
+    }  # fmt: skip
+    y: Spec = {"field": "value", "type": "quantitative", "title": title, "scale": {"zero": False}}
+    color, shape, dash = arms.looks(points)
+    told = _tooltip("name", setting, "value", "low", "high")
+    drawn = [
+        {**row, "x": float(row[setting]) + step * arms.place(row), "line": row["training"]} for row in points
+    ]
+    layers: list[Spec] = [
+        {
+            "data": {"values": list(finetuned)},
+            "mark": {"type": "rule", "strokeDash": [4, 4], "strokeWidth": 1.5},
+            "encoding": {"x": {"value": 0}, "x2": {"value": "width"}, "y": y, "color": color}
+            | {"tooltip": _tooltip("name", "value")},
+        },
+        {
+            "mark": {"type": "rule", "strokeWidth": 2, "opacity": 0.6},
+            "encoding": {"y": y | {"field": "low"}, "y2": {"field": "high"}, "color": color, "tooltip": told},
+        },
+        {
+            "mark": {"type": "line", "strokeWidth": 2},
+            "encoding": {"y": y, "color": color, "strokeDash": dash},
+        },
+        {
+            "mark": {"type": "point", "filled": True, "size": 95, "opacity": 1},
+            "encoding": {"y": y, "color": color, "shape": shape, "tooltip": told},
+        },
+    ]
+    for layer in layers[1:]:
+        layer["encoding"]["x"] = x
+    return _framed(drawn, layers, _HEIGHT_PX, {})
 
 
 def law_rows(
