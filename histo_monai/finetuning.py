@@ -48,7 +48,6 @@ def finetune_encoder(
         seed: of everything random in it.
         picture: draws some validation patches.
         records: where traces are left.
-        selected: see `engines.supervised.finetune`.
 
     Raises:
         InputError: see `from_encoder`; or the loss is not finite.

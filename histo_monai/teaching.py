@@ -53,7 +53,6 @@ def teach_student(
         seed: of everything random in it.
         picture: draws weak and strong pairs.
         records: where traces are left.
-        selected: see `train_student`.
         weighing: of a patch and its neighbors in pseudo labels; None: validation patches decide.
 
     Raises:

@@ -102,7 +102,6 @@ def choose_diverse(
         labeled_features: Shape (m, D), of what is labeled.
         fields: Where the candidates lie, n of them; None: nothing overlaps.
         labeled_fields: What else may not be overlapped, any number.
-        min_distance: See `MIN_DISTANCE`.
         most_per_slide: Of the fields of one slide, as long as another slide has any left; None: as it comes.
 
     Returns:

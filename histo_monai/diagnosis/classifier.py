@@ -182,10 +182,6 @@ def permutation_auc(
         labels_test: of these, not shuffled.
         num: of shufflings.
         seed: of the shufflings and of the folds.
-        kernel: see there.
-        C: see there.
-        gamma: see there.
-        folds: see there.
         groups: of the training slides, see there.
 
     Returns:

@@ -71,7 +71,6 @@ def fit(
         rank: means of the evaluator -> what is lowest for the weights to keep.
         pictures: by name, for TensorBoard: (H, W, 3) uint8 of the last validation.
         images_per_step: of this process, for the throughput.
-        records: see `Records`.
         prefix: before the names of measures in TensorBoard.
 
     Returns:

@@ -160,7 +160,6 @@ def build_pretraining_index(
     Args:
         corpus: `tables.columns.CORPUS_COLUMNS`.
         num: how many centers for "train" and for "validation".
-        placement: see `Placement`.
         validation_fraction: of the slides, where the corpus brings no split.
         seed: of the split and of the centers.
         skip_bad_slides: go on without slides that cannot be used; they are in the third table.

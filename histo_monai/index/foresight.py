@@ -180,8 +180,6 @@ def slides_too_coarse(
     """A line, where slides do not have the resolution that is asked of them.
 
     Args:
-        whole_slides: see `problems_ahead`.
-        finest: see there.
         mpp: that is asked for, µm/px.
         purpose: what for, in words.
         instead: what else can be done.

@@ -86,7 +86,6 @@ def without_labels(missing: Path, around: Surroundings, processes: int) -> Label
 
     Args:
         missing: the table that would hold the labels.
-        around: see `build_labels`.
         processes: decides nothing.
 
     Raises:

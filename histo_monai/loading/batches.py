@@ -89,10 +89,7 @@ class EpochBatches(Batches):
 
     Args:
         num_samples: rows of the table.
-        batch_size: see `Batches`.
         seed: of the order; None keeps the table's order and the last, shorter batch (validation).
-        rank: see `Batches`.
-        world_size: likewise.
         slides: number of each row's slide, to read few slides at a time, see `order.shuffled_order`.
 
     Raises:
@@ -143,8 +140,6 @@ class ShuffledBatches(Batches):
         seed: of the order.
         purpose: tells apart streams of one seed.
         slides: number of each row's slide, to read few slides at a time, see `order.shuffled_order`.
-        rank: see `Batches`.
-        world_size: likewise.
 
     Raises:
         InputError: see `Batches`, and: the table has no row.
@@ -189,12 +184,9 @@ class DrawnBatches(Batches):
 
     Args:
         chances: probability of each row, shape (n,); their sum is 1.
-        batch_size: see `Batches`.
         num_batches: of an epoch.
         seed: of the draw.
         purpose: tells apart streams of one seed.
-        rank: see `Batches`.
-        world_size: likewise.
 
     Raises:
         InputError: see `Batches`.

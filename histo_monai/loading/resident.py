@@ -50,9 +50,6 @@ class ResidentPatches:
     """As a loader of `patch_loader`, but for where its batches are: on a device, which keeps every row it was sent.
 
     Args:
-        dataset: see `repeated_batches`.
-        batches: see `repeated_batches`.
-        workers: see `repeated_batches`.
         device: that keeps them.
     """
 

@@ -175,7 +175,6 @@ def paired_difference(
         seed: of the resampling.
         num_replicates: how many.
         confidence: of the interval.
-        weighted: as `grouped_bootstrap`.
     """
     return grouped_bootstrap(
         partial(_difference, statistic, len(shared), len(first)),

@@ -91,7 +91,6 @@ def delong_test(
         scores_a: Shape (n,); larger means more likely 1.
         scores_b: Shape (n,), of the same rows.
         confidence: of the interval of the difference.
-        groups: as `auc`.
 
     Raises:
         ValueError: As `auc`.

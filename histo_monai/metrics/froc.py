@@ -96,7 +96,6 @@ def froc_replicates(slides: Sequence[SlideDetections], resampling: Resampling) -
     """The score on all slides and on every replicate: of models that share the resampling, the difference is paired.
 
     Args:
-        slides: see `froc`.
         resampling: of these slides.
 
     Returns:

@@ -147,9 +147,7 @@ def publish(drafts: Sequence[Path], record: Path, content: Mapping[str, Any], in
 
     Args:
         drafts: Files of the names that they are to have, on the disk of the record.
-        record: See `write_record`.
         content: Of the record.
-        inputs: See `check_outputs`.
 
     Raises:
         OutputError: See `check_outputs`.

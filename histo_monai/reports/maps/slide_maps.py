@@ -140,7 +140,6 @@ def write_slide_maps(
         heatmap: Of the slide.
         model: Whose values.
         picture: Of the same slide.
-        style: See `MapStyle`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     regions: list[Region] = []

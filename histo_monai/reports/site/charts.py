@@ -99,7 +99,6 @@ def steps(
     """Curves of sensitivity: `x`, `y`, `name` of each corner, in their order.
 
     Args:
-        rows: see above.
         x: title of the horizontal axis.
         y: of the vertical.
         diagonal: whether chance is drawn.

@@ -178,7 +178,6 @@ def asap_regions(annotations: Annotations, hole_groups: Sequence[str] = HOLE_GRO
     overlaps, and what is inside stays the same. An overlap narrower than 1/512 of the common extent of the two is none.
 
     Args:
-        annotations: See `read_asap_xml`.
         hole_groups: Groups of the outlines that are holes.
 
     Raises:

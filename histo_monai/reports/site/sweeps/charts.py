@@ -228,7 +228,6 @@ def values_with_runs(points: Rows, runs: Rows, title: str) -> Spec:
     """Values at one number of labels, with intervals, and a stroke for each run.
 
     Args:
-        points: see `charts.intervals`.
         runs: `name`, `value`, `encoder`, `seed`.
         title: of the axis.
     """
