@@ -98,7 +98,6 @@ def choose_diverse(
     Args:
         features: Shape (n, D), of the candidates.
         uncertainty: Shape (n,), 0 or more.
-        num: How many to take.
         labeled_features: Shape (m, D), of what is labeled.
         fields: Where the candidates lie, n of them; None: nothing overlaps.
         labeled_fields: What else may not be overlapped, any number.

@@ -64,7 +64,6 @@ def fit(
         evaluator: gives the means of its measures.
         training: batches; `batch_sampler.set_epoch` chooses their order. None if nothing trains.
         validation: batches in a fixed order; None if there is nothing to validate on.
-        epochs: how many.
         optimizer: whose learning rate is noted.
         parts: by name, all that a resumed training needs beside `best` and the curves.
         best: keeps the weights of the lowest rank; None keeps the last.

@@ -33,10 +33,8 @@ def map_slide(
     """Look at every cell of a slide that holds tissue; see `SlidePatches` for what it holds in memory.
 
     Args:
-        slide_path: The slide.
         mpp: µm per level-0 pixel; None takes the file's own.
         models: On `device`.
-        device: Where the models run.
         workers: Reading processes; 0 reads in this one.
 
     Raises:

@@ -34,7 +34,6 @@ class Placement:
     be told from the width of the white strip.
 
     Args:
-        patch_px: side of a patch.
         mpps: resolutions of a sample, µm/px, finest first; the finest must be in the slide.
         tissue_mpp: resolution of the tissue mask, µm/px.
         min_tissue_fraction: of the field of the finest patch, which all resolutions share.

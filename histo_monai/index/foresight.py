@@ -74,7 +74,6 @@ def problems_ahead(
         table: `tables.columns.PATCH_COLUMNS` with splits and ranks.
         whole_slides: `tables.columns.WHOLE_SLIDE_COLUMNS` with splits.
         finest: µm/px of level 0 of each of the whole slides, as their files or slides.csv tell.
-        ahead: what will be run.
     """
     lines = _labels_left(table, ahead)
     if ahead.maps is None or whole_slides.empty or lines:

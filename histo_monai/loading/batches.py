@@ -24,12 +24,10 @@ class Batches(Sampler[list[int]], ABC):
     contiguous shares of equal size, so the union of the shares is the batch that one process would have seen.
 
     Args:
-        num_batches: of an epoch.
         batch_size: of all processes together.
         seed: of what is drawn; None: nothing is, and the last batch may be shorter.
         purpose: tells apart draws of one seed.
         rank: this process.
-        world_size: number of processes.
 
     Raises:
         InputError: with a seed: the batch does not divide among the processes.
@@ -137,7 +135,6 @@ class ShuffledBatches(Batches):
         num_samples: rows of the table, at least 1.
         batch_size: see `Batches`; more than there are rows means that some come twice.
         num_batches: of an epoch; None for as few as show every row.
-        seed: of the order.
         purpose: tells apart streams of one seed.
         slides: number of each row's slide, to read few slides at a time, see `order.shuffled_order`.
 
@@ -184,8 +181,6 @@ class DrawnBatches(Batches):
 
     Args:
         chances: probability of each row, shape (n,); their sum is 1.
-        num_batches: of an epoch.
-        seed: of the draw.
         purpose: tells apart streams of one seed.
 
     Raises:

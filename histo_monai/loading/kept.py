@@ -20,7 +20,6 @@ class KeptPixels:
     is taken from the system page by page as rows come. Two that read one row at a time write the same bytes.
 
     Args:
-        num_rows: of the table.
         shape: of a row's pixels, uint8.
         max_bytes: of all that are kept; later rows are read each time.
     """

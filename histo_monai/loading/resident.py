@@ -27,7 +27,6 @@ def repeated_batches(
     The same pixels either way.
 
     Args:
-        dataset: what is read.
         batches: which rows, in which order.
         workers: reading processes; 0 reads in this one.
         device: that trains.

@@ -45,7 +45,6 @@ def auc(
     Args:
         labels: Shape (n,), 0 or 1.
         scores: Shape (n,); larger means more likely 1; any unit.
-        confidence: of the interval.
         groups: Shape (n,), the patient or slide of each row; None: rows are independent.
 
     Returns:

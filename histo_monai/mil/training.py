@@ -104,8 +104,6 @@ def cross_fit(
 
     Args:
         slides: labeled ones of every class in at least two folds, none of these empty.
-        seed: of initializations and orders.
-        device: where networks learn.
         kept: those that are done already; None keeps none.
 
     Raises:
@@ -157,11 +155,9 @@ def teach(
 
     Args:
         bags: features.
-        which: slides to learn from.
         labels: their classes by number, Shape (n,).
         num_classes: K.
         seed: of the initialization, of dropout, and of the orders.
-        device: where it learns.
 
     Returns:
         The network, in evaluation mode; and the mean loss of each epoch.

@@ -220,7 +220,6 @@ def build_encoder(
 
     Args:
         name: in `ENCODERS`, or of timm.
-        img_px: side of the patches.
         mean: of R, G, B at full scale 0..1.
 
     Raises:

@@ -29,9 +29,7 @@ class Augmentation(RandomizableTransform, Generic[Drawn, Views]):
     pixels agree to a tenth of a gray level in white noise.
 
     Args:
-        size_px: Side of the views.
         operations: What is scheduled for the samples, in this order drawn.
-        prob: Of each operation.
 
     Raises:
         InputError: `prob` is no probability, or `size_px` too small for one of the operations.
@@ -123,7 +121,6 @@ def render(
     Args:
         patches: Shape (N, S, 3, H, H), uint8, not modified.
         drawings: Of the same N and S, one for each view.
-        size_px: Side of the views.
 
     Returns:
         For each drawing shape (N, S, 3, size_px, size_px), float32, 0..1, on the device of `patches`.

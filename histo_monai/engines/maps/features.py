@@ -58,10 +58,8 @@ def slide_features(
     """Look at every cell of a slide that holds tissue.
 
     Args:
-        slide_path: The slide.
         mpp: µm per level-0 pixel; None takes the file's own.
         encoder: On `device`, in evaluation mode.
-        device: Where the encoder runs.
         workers: Reading processes; 0 reads in this one.
 
     Raises:

@@ -137,7 +137,6 @@ def write_slide_maps(
         folder: Made if missing.
         slide_id: Stem of the files.
         title: Above the overlay.
-        heatmap: Of the slide.
         model: Whose values.
         picture: Of the same slide.
     """

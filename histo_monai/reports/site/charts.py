@@ -26,7 +26,6 @@ def intervals(
 
     Args:
         rows: `name`, `value`, `low`, `high` (None where unknown), `kind`, which colors.
-        title: of the axis.
         zero: whether a line is drawn at 0: differences.
         kinds: that keep their color whichever of them are there; others take the next.
     """
@@ -70,8 +69,6 @@ def curves(rows: Sequence[Mapping[str, Any]], title: str, epochs: int) -> Spec:
 
     Args:
         rows: `epoch`, `value`, `name`.
-        title: of the vertical axis.
-        epochs: how many there are.
     """
     order = list(dict.fromkeys(row["name"] for row in rows))
     return _framed(
@@ -100,7 +97,6 @@ def steps(
 
     Args:
         x: title of the horizontal axis.
-        y: of the vertical.
         diagonal: whether chance is drawn.
         log: whether the horizontal axis is logarithmic.
     """

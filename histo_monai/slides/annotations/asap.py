@@ -62,7 +62,6 @@ def read_asap_xml(path: str | Path, report: Report = log_left_out) -> Annotation
     order that `Order` gives; decimals may be written with a point or a comma.
 
     Args:
-        path: The file.
         report: Takes what was left out; the log where not given.
 
     Raises:

@@ -61,8 +61,6 @@ def learning_curves(points: Rows, runs: Rows, laws: Rows, arms: Arms, title: str
         points: `name`, `method`, `training`, `num_labels`, `value`, `low`, `high` (None where unknown).
         runs: the same without ends, and `encoder`, `seed`.
         laws: `name`, `method`, `num_labels`, `value`; dotted.
-        arms: all models.
-        title: of the vertical axis.
     """
     counts = sorted({float(row["num_labels"]) for row in points})
     reach = max([*counts, *(float(row["num_labels"]) for row in laws)])
@@ -109,9 +107,7 @@ def against_setting(points: Rows, finetuned: Rows, arms: Arms, setting: str, tit
     Args:
         points: `name`, `method`, `training`, the setting, `value`, `low`, `high` (None where unknown).
         finetuned: `name`, `method`, `value`.
-        arms: all models.
         setting: "mu" or "n_aug".
-        title: of the vertical axis.
     """
     values = sorted({float(row[setting]) for row in points})
     step = 0.012 * (values[-1] - values[0])
@@ -159,7 +155,6 @@ def law_rows(
         about: the model, for each row.
         law: `ceiling`, `drop`, `exponent`, `largest`, see `comparison.power_law.PowerLaws`.
         fewest: number of labels to begin at.
-        reach: to end at.
     """
     counts = np.geomspace(fewest, reach, _LAW_STEPS)
     ceiling, drop, exponent = (np.array([law[name]]) for name in ("ceiling", "drop", "exponent"))
@@ -229,7 +224,6 @@ def values_with_runs(points: Rows, runs: Rows, title: str) -> Spec:
 
     Args:
         runs: `name`, `value`, `encoder`, `seed`.
-        title: of the axis.
     """
     spec = charts.intervals(points, title)
     strokes: Spec = {

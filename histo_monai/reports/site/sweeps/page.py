@@ -37,7 +37,6 @@ def sweep_sections(
     Args:
         families: one or more.
         experiments: that were used, with what is to be known of each: name of the column -> text or number.
-        left_out: the others.
         warnings: of the page itself, a line each.
     """
     several = len(families) > 1
