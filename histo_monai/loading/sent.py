@@ -18,8 +18,8 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset, Sampler
 
+from histo_monai.loading.kept import shared_zeros
 from histo_monai.loading.loaders import AHEAD, PatchDataset, Patches, patch_loader
-from histo_monai.process.sharing import shared_zeros
 
 _LOG = logging.getLogger(__name__)
 

@@ -93,7 +93,8 @@ def _settings(family: FamilyTables, several: bool) -> list[Section]:
     is_finetuned = points["training"].eq(FINETUNE)
     blocks: list[Block] = []
     for setting, other in (("mu", "n_aug"), ("n_aug", "mu")):
-        for (alpha, value), same in points[~is_finetuned].groupby(["alpha", other]):
+        charts: Any = points[~is_finetuned].groupby(["alpha", other])
+        for (alpha, value), same in charts:
             if same[setting].nunique() > 1:
                 base = points[
                     is_finetuned & points["alpha"].eq(alpha) & points["method"].isin(same["method"])
