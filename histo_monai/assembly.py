@@ -59,7 +59,6 @@ class TrainingRows:
         """All patients but those of a fold; validation patches are their labeled ones where there are no others.
 
         Args:
-            folds: of the patients.
             fold: that is held out.
         """
         held_out = self.labeled[folds.of(self.labeled) == fold].reset_index(drop=True)
@@ -102,7 +101,6 @@ class Assembly:
         """As `read`, where params are read already.
 
         Args:
-            params: of the experiment.
             device: of this process, where several train; None: that of the environment.
 
         Raises:
@@ -120,7 +118,6 @@ class Assembly:
         """What trainings of a seed use.
 
         Args:
-            seed: of the run.
             with_unlabeled: whether data/index/unlabeled.csv is read.
 
         Raises:
@@ -137,12 +134,7 @@ class Assembly:
         )
 
     def folds(self, rows: TrainingRows, seed: int) -> LabelFolds:
-        """Folds of the patients for a cross-validation on the labels.
-
-        Args:
-            rows: of the run.
-            seed: of the run.
-        """
+        """Folds of the patients for a cross-validation on the labels."""
         num = self.params.cross_validation.num_folds
         return deal_folds(rows.train, rows.labeled, num, generator(seed, "label folds"))
 
@@ -217,7 +209,6 @@ def write_fold_models(
     Args:
         folder: not there yet.
         name: of the model, as predictions.csv has it.
-        folds: of the patients.
         labeled: rows of the label budget.
         validated: None where nothing was cross-validated; folds.csv has no row then.
         described: of each fold, for the JSON beside its model.

@@ -11,7 +11,7 @@
 | HISTO_MONAI_TIMEOUT_S | seconds that one of several RANKS may take for a step before the run is ended | 1800 |
 
 (1) At most 16 each; without a GPU half the cores, at most 8; on two cores 0.
-(2) Threads that decode slides and run the network, and processes that make views.
+(2) Threads that decode slides and run the network.
 
 None of them changes a random decision. On the CPU, loader workers change no byte; other numbers of cores or ranks, and
 another device, add up floats in another order, and another precision has more or fewer digits of them.
@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from histo_monai.errors import InputError
 from histo_monai.process.precision import asked_precision
-from histo_monai.process.sharing import share_with
 from histo_monai.process.threads import decode_with
 from histo_monai.settings.own_methods import OWN_METHODS
 
@@ -72,8 +71,7 @@ class Environment:
         return Sharing(**self.in_ranks, workers=self.workers)
 
     def use_cpus(self, processes: int = 1) -> None:
-        """Share the cores among this many training processes: threads that decode slides and, on a CPU, torch's, and
-        processes that make views.
+        """Share the cores among this many training processes: threads that decode slides and, on a CPU, torch's.
 
         Beside a GPU torch has one: what it does on the CPU there is small, and threads that wait for more of it take
         their cores from the processes that read.
@@ -83,7 +81,6 @@ class Environment:
         threads = max(1, self.cpus // processes)
         of_cpu = threads if self.device.type == "cpu" else 1
         decode_with(threads)
-        share_with(of_cpu)
         torch.set_num_threads(of_cpu)
 
 

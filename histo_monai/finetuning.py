@@ -42,13 +42,9 @@ def finetune_encoder(
     """A pretrained encoder and rows with labels -> a model of the task, its description, and the course.
 
     Args:
-        assembly: the experiment.
         encoder: encoder.safetensors of a pretraining.
         rows: what is trained on, and what selects a candidate.
         seed: of everything random in it.
-        picture: draws some validation patches.
-        records: where traces are left.
-        selected: see `engines.supervised.finetune`.
 
     Raises:
         InputError: see `from_encoder`; or the loss is not finite.
@@ -190,7 +186,6 @@ def frozen_encoder(assembly: Assembly, encoder: Path, rows: TrainingRows, *, see
     """A pretrained encoder with the batch statistics that fine-tuning starts from.
 
     Args:
-        assembly: the experiment.
         encoder: encoder.safetensors of a pretraining.
         rows: those of the fine-tuning.
         seed: that of the fine-tuning.

@@ -48,12 +48,8 @@ def leave_empty(
     """Write the folder of a stage that has nothing to do.
 
     Args:
-        folder: of the stage.
-        params: of the run.
-        why: in a line.
         read: the table that tells so.
         files: beside metrics.json and summary.json: models (.safetensors, with .json), .json, .csv, .png.
-        folders: in it.
     """
     with whole_folder(folder) as draft:
         for name in folders:

@@ -151,7 +151,6 @@ def write_metrics(
     Args:
         folder: All else in it is written.
         metrics: Any JSON.
-        provenance: See `made_from`.
         summary: Numbers; None writes no summary.json.
     """
     if summary is not None:
@@ -170,9 +169,6 @@ def output_digests(folder: Path) -> dict[str, str]:
 
 def check_slides(slides: Sequence[pd.DataFrame]) -> None:
     """Compare slides with those that `data/index` was made from; what is missing is left to who reads it.
-
-    Args:
-        slides: See `made_from`.
 
     Raises:
         InputError: One was replaced or changed since: its centers, squares and outlines are of another. Names up to

@@ -32,7 +32,6 @@ class Step:
     """One training step as its random decisions see it: drawn for the whole batch, used for this process's share.
 
     Args:
-        seed: of the training.
         epoch: from 1.
         iteration: within all epochs, from 1.
         rank: this process.

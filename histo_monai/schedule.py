@@ -57,7 +57,6 @@ class Schedule:
         Args:
             epoch: from 1.
             step: within all epochs, from 1.
-            num_steps: of all epochs.
         """
         rate = 0.1 ** sum(epoch > milestone for milestone in self.milestones)
         if self.warmup is None:

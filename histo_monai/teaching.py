@@ -46,14 +46,10 @@ def teach_student(
     """A fine-tuned model and unlabeled patches -> a student, in `model`.
 
     Args:
-        assembly: the experiment.
         student: name of the semi-supervised method.
-        model: where it starts.
         rows: what is trained on, and measured after each epoch.
         seed: of everything random in it.
         picture: draws weak and strong pairs.
-        records: where traces are left.
-        selected: see `train_student`.
         weighing: of a patch and its neighbors in pseudo labels; None: validation patches decide.
 
     Raises:

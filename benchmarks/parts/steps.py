@@ -34,7 +34,6 @@ from histo_monai.networks.task_model import TaskModel
 from histo_monai.params import load_params
 from histo_monai.pretext import PRETEXTS
 from histo_monai.process.memory import keep_freed_memory
-from histo_monai.process.sharing import share_with
 from histo_monai.process.threads import decode_with
 from histo_monai.semisupervised import METHODS
 from histo_monai.semisupervised.protocol import Batch, SemiSupervised
@@ -52,7 +51,6 @@ OF_PAPER = "paper"
 def main() -> None:
     keep_freed_memory()
     decode_with(torch.get_num_threads())
-    share_with(torch.get_num_threads())
     options = asked()
     device, rounds = torch.device(options.device), 3 if options.quick else 21
     with tempfile.TemporaryDirectory() as folder:

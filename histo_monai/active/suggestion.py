@@ -98,11 +98,9 @@ def choose_diverse(
     Args:
         features: Shape (n, D), of the candidates.
         uncertainty: Shape (n,), 0 or more.
-        num: How many to take.
         labeled_features: Shape (m, D), of what is labeled.
         fields: Where the candidates lie, n of them; None: nothing overlaps.
         labeled_fields: What else may not be overlapped, any number.
-        min_distance: See `MIN_DISTANCE`.
         most_per_slide: Of the fields of one slide, as long as another slide has any left; None: as it comes.
 
     Returns:

@@ -52,7 +52,6 @@ def stacked(student: NDArray, color: NDArray, *, are_classes: bool) -> NDArray:
 
     Args:
         student: Shape (n, K), probabilities of the classes, or (n, 1), scores.
-        color: likewise.
         are_classes: whether they are probabilities.
 
     Returns:

@@ -94,7 +94,6 @@ class Model:
     """A candidate that has learned.
 
     Args:
-        candidate: what to fit.
         features: of the rows to learn from.
         targets: their classes by number, or scores; Shape (n,).
         num_classes: K; None for scores.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from histo_monai import artifacts
-from histo_monai.checkup import disk, machine, pipeline, reading, remote, speed, versions
+from histo_monai.checkup import disk, machine, pipeline, reading, remote, versions
 from histo_monai.checkup.finding import Finding
 from histo_monai.errors import InputError
 from histo_monai.params import Params, load_params
@@ -15,22 +15,16 @@ Check = Callable[[Params | None], Iterable[Finding]]
 CHECKS: dict[str, Check] = {
     "packages": versions.packages,
     "dvc": versions.dvc,
-    "reading": reading.back_ends_and_formats,
+    "reading": reading.libraries,
     "own slides": reading.own_slides,
     "params.yaml": pipeline.params_file,
     "encoder weights": pipeline.weights_file,
     "environment": machine.environment,
     "device": machine.device,
-    "threads": machine.threads,
     "memory": machine.memory,
-    "shared memory": machine.shared_memory,
     "disk": disk.space,
-    "data folder": disk.outputs,
     "dvc.lock": pipeline.lock_file,
     "remote": remote.default_remote,
-    "locks": pipeline.locks,
-    "drafts": pipeline.drafts,
-    "loader": speed.loader_against_model,
 }
 """Name -> check. It takes the params, None where they cannot be read, and may have no finding."""
 

@@ -1,4 +1,4 @@
-"""Disk: room for the run that params.yaml asks for, and a data folder that can be written."""
+"""Disk: room for the run that params.yaml asks for."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from histo_monai import artifacts
 from histo_monai.checkup.finding import Finding
 from histo_monai.files.csv_values import read_texts
 from histo_monai.params import Params
-from histo_monai.storage import OutputError
-from histo_monai.storage.atomic import check_replaceable
 
 MODEL_BYTES = 47_000_000
 PHANTOM_BYTES_PER_PX = 0.5  # JPEG with its pyramid; measured on simulated slides
@@ -80,30 +78,6 @@ def folder_bytes(folder: Path) -> int:
             path = Path(place, name)
             total += path.lstat().st_size if not path.is_symlink() else 0
     return total
-
-
-def outputs(params: Params | None) -> Iterator[Finding]:
-    """Every folder that a stage replaces can be replaced."""
-    folders = [artifacts.output_folder(stage) for stage in ("phantom", "index", "compare")]
-    if params is not None:
-        for run in artifacts.runs(params.methods, params.students, params.repeats):
-            folders.append(artifacts.encoder_folder(run.method, run.encoder))
-            folders += run.folders.values()
-    problems = []
-    for folder in dict.fromkeys(folders):
-        try:
-            check_replaceable(folder)
-        except OutputError as error:
-            problems.append(str(error))
-    for line in problems:
-        yield Finding("FAIL", "data folder", line)
-    if not problems:
-        where = (
-            f"{artifacts.DATA}, a link to {artifacts.DATA.resolve()},"
-            if artifacts.DATA.is_symlink()
-            else "data"
-        )
-        yield Finding("PASS", "data folder", f"{where} can be written")
 
 
 def _num_rows(path: Path) -> int:

@@ -1,8 +1,7 @@
-"""The machine: environment variables, device, threads, memory."""
+"""The machine: environment variables, device, memory."""
 
 from __future__ import annotations
 
-import itertools
 import os
 import resource
 import shutil
@@ -16,20 +15,17 @@ from histo_monai.checkup.finding import Finding
 from histo_monai.environment import read_environment
 from histo_monai.errors import InputError
 from histo_monai.files.cluster import cluster_address
-from histo_monai.loading.loaders import AHEAD
 from histo_monai.params import Params
 from histo_monai.process.precision import asked_precision
-from histo_monai.settings.recipe import LABEL_KINDS
 
 CGROUP_LIMITS = (
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
 )
-MEMINFO, SHARED_MEMORY = Path("/proc/meminfo"), Path("/dev/shm")
+MEMINFO = Path("/proc/meminfo")
 CPUINFO = Path("/proc/cpuinfo")
 _BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}
 """As Linux calls it, on x86 and on ARM."""
-_FEW_FILES = 1024
 
 
 def environment(_params: Params | None) -> Iterator[Finding]:
@@ -110,19 +106,6 @@ def _precision_of_cpu() -> Iterator[Finding]:
         yield Finding("WARN", "precision", message, "unset HISTO_MONAI_PRECISION")
 
 
-def threads(_params: Params | None) -> Iterator[Finding]:
-    """Cores, threads and files that may be open."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    asked = os.environ.get("OMP_NUM_THREADS", "")
-    if asked.isdecimal() and int(asked) > cores:
-        yield Finding("WARN", "threads", f"OMP_NUM_THREADS is {asked} on {cores} cores", "unset it")
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if 0 <= limit < _FEW_FILES:
-        yield Finding("WARN", "open files", f"at most {limit}", f"`ulimit -n {_FEW_FILES}`")
-    set_to = f", OMP_NUM_THREADS {asked}" if asked else ""
-    yield Finding("PASS", "threads", f"{cores} cores{set_to}, {limit} open files at most")
-
-
 def memory(_params: Params | None) -> Iterator[Finding]:
     """What is free, the limit of a container counted, against what the processes of a training take."""
     free, of_what = memory_free()
@@ -159,29 +142,3 @@ def _available() -> int:
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def shared_memory(params: Params | None) -> Iterator[Finding]:
-    """/dev/shm, through which reading workers hand over batches."""
-    workers = read_environment().workers
-    if not workers or not SHARED_MEMORY.is_dir():
-        yield Finding("PASS", "shared memory", "not used: patches are read by the training process itself")
-        return
-    free = shutil.disk_usage(SHARED_MEMORY).free
-    if params is None:
-        yield Finding("PASS", "shared memory", f"{free / 1e6:.0f} MB free in {SHARED_MEMORY}")
-        return
-    images = max(
-        params.evaluate.batch_size,
-        *(
-            params.student_section(name, kind).batch_size * (1 + params.mu)
-            for name, kind in itertools.product(params.students, LABEL_KINDS)
-        ),
-        *(params.finetune_section(kind).batch_size for kind in LABEL_KINDS),
-    )
-    need = workers * AHEAD * images * 3 * params.patch_px**2
-    message = f"{free / 1e6:.0f} MB free in {SHARED_MEMORY}; {workers} workers take up to {need / 1e6:.0f} MB"
-    if free < need:
-        yield Finding("WARN", "shared memory", message, "HISTO_MONAI_WORKERS=0, or `docker run --shm-size`")
-    else:
-        yield Finding("PASS", "shared memory", message)

@@ -1,4 +1,4 @@
-"""DVC's default remote: is it set, does its server answer, are there credentials, and does git hold none of them?"""
+"""DVC's default remote: is it set, does its server answer, and does git hold no secret of it?"""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ _SECRETS = {
     *("account_key", "sas_token", "connection_string", "client_secret"),  # Azure
     *("password", "passphrase", "token"),
 }
-_S3_PAIR = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 
 
 def default_remote(_params: Params | None) -> Iterator[Finding]:
@@ -67,35 +66,7 @@ def _look_at(name: str, options: Mapping[str, str]) -> Finding:
         return Finding(
             "WARN", "dvc remote", f"{name} ({url}) does not answer: {reason}", "network, VPN, mount?"
         )
-    if scheme != "s3":
-        return Finding("PASS", "dvc remote", f"{name} ({url}) answers; the credentials were not tried")
-    source = _s3_credentials(options)
-    if source is None:
-        message = (
-            f"{name} ({url}) answers, but no credentials are set (a machine of Amazon may bring its own)"
-        )
-        return Finding("WARN", "dvc remote", message, f"export {' and '.join(_S3_PAIR)}, see docs/remote.md")
-    return Finding(
-        "PASS", "dvc remote", f"{name} ({url}) answers; credentials from {source}, which were not tried"
-    )
-
-
-def _s3_credentials(options: Mapping[str, str]) -> str | None:
-    """Where DVC will take the credentials of S3 from, in its order; None where it will find none on this disk."""
-    if options.get("allow_anonymous_login", "").lower() == "true":
-        return "nobody (allow_anonymous_login)"
-    if {"access_key_id", "secret_access_key"} <= options.keys():
-        return "the settings of the remote"
-    if "profile" not in options and all(os.environ.get(name) for name in _S3_PAIR):
-        return _S3_PAIR[0]
-    profile = options.get("profile") or os.environ.get("AWS_PROFILE", "default")
-    folder = Path.home() / ".aws"
-    own = options.get("credentialpath", folder / "credentials")
-    profiles = configparser.ConfigParser(interpolation=None, strict=False)
-    profiles.read(os.environ.get("AWS_SHARED_CREDENTIALS_FILE", own))
-    profiles.read(os.environ.get("AWS_CONFIG_FILE", options.get("configpath", folder / "config")))
-    known = {section.removeprefix("profile ") for section in profiles.sections()}
-    return f"the profile {profile}" if profile in known else None
+    return Finding("PASS", "dvc remote", f"{name} ({url}) answers; the credentials were not tried")
 
 
 def _committed_secrets() -> Iterator[Finding]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +18,7 @@ OPTIONAL = ("cucim", "openslide-python")
 
 
 def packages(_params: Params | None) -> Iterator[Finding]:
-    """Every package that computes: there, the version of constraints.txt, and compiled once for all stages."""
+    """Every package that computes: installed, in the version of constraints.txt."""
     versions = package_versions()
     missing = [name for name, version in versions.items() if version is None and name not in OPTIONAL]
     if missing:
@@ -36,13 +35,6 @@ def packages(_params: Params | None) -> Iterator[Finding]:
             "packages",
             f"{', '.join(other)}: other versions may give other last digits",
             "`make .venv/ready` installs those of constraints.txt",
-        )
-    if sys.dont_write_bytecode and not _is_compiled("torch"):
-        yield Finding(
-            "WARN",
-            "packages",
-            "PYTHONDONTWRITEBYTECODE is set and torch has no bytecode: every stage compiles it anew, some ten seconds",
-            "unset PYTHONDONTWRITEBYTECODE, as `make` does",
         )
     message = ", ".join(f"{name} {version}" for name, version in versions.items() if version is not None)
     yield Finding("PASS", "packages", message)
@@ -65,11 +57,6 @@ def dvc(_params: Params | None) -> Iterator[Finding]:
         )
         return
     yield Finding("PASS", "dvc", version)
-
-
-def _is_compiled(package: str) -> bool:
-    spec = importlib.util.find_spec(package)
-    return bool(spec and spec.origin and Path(importlib.util.cache_from_source(spec.origin)).is_file())
 
 
 def _constraints() -> dict[str, str]:

@@ -23,7 +23,6 @@ def run(source: str, target: str, slide: str | None = None, origin: str | None =
     states both corners. Without a slide coordinates do not change, which is right for slides without bounds.
 
     Args:
-        source: the file.
         target: the file to write.
         slide: the slide of both files, if you have it.
         origin: the origin of `source`, if it differs from its program's; see `slides.annotations.ORIGINS`.

@@ -1,4 +1,4 @@
-"""Command `curves`: all experiments -> metrics against labels, mu and n_aug, labels saved; csv, pictures, a page."""
+"""Command `curves`: all experiments -> metrics against labels, mu and n_aug, labels saved; tables and a page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import logging
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -25,9 +24,6 @@ from histo_monai.comparison.sweep import (
 from histo_monai.errors import InputError
 from histo_monai.experiments import Experiment, Experiments, Family, families, read_experiments
 from histo_monai.params import load_params, parse_params
-from histo_monai.reports.curve_style import save
-from histo_monai.reports.curves import against, against_labels
-from histo_monai.reports.savings import labels_saved
 from histo_monai.reports.site.assets import PAGE, without_libraries, write_page
 from histo_monai.reports.site.sweeps.family import FamilyTables
 from histo_monai.reports.site.sweeps.page import TITLE, LeftOut, subtitle, sweep_sections
@@ -43,7 +39,7 @@ NO_LIBRARIES = without_libraries("charts", "histo-monai curves")
 
 
 def run(*, all_commits: bool, score: float | None) -> None:
-    """Write data/curves: index.html, a csv of each of `_TABLES`, and pictures of each family of experiments.
+    """Write data/curves: index.html, and a csv of each of `_TABLES`.
 
     A family are experiments that differ in alpha, mu, n_aug, methods, students, seeds and pretrain.seeds only.
 
@@ -72,9 +68,7 @@ def run(*, all_commits: bool, score: float | None) -> None:
         for family in found_families:
             _LOG.info("%s: %d experiments%s", family.name, len(family.experiments), family.differences)
             preferred = (float(params.mu), float(params.n_aug))
-            tables.append(
-                _family_tables(family, folder / family.name, preferred, params.compare.num_replicates, score)
-            )
+            tables.append(_family_tables(family, preferred, params.compare.num_replicates, score))
         for name in _TABLES:
             table = pd.concat([getattr(of_family, name) for of_family in tables])
             table.to_csv(folder / f"{name}.csv", index=False, float_format="%.6g")
@@ -110,7 +104,7 @@ def _used(found_families: Sequence[Family]) -> list[dict[str, str | float]]:
 
 
 def _family_tables(
-    family: Family, folder: Path, preferred: tuple[float, float], num_replicates: int, score: float | None
+    family: Family, preferred: tuple[float, float], num_replicates: int, score: float | None
 ) -> FamilyTables:
     with tempfile.TemporaryDirectory() as scratch:
         members, patches = _members(family.experiments, Path(scratch) / artifacts.PREDICTIONS)
@@ -126,7 +120,6 @@ def _family_tables(
     about = {"family": family.name, "dataset": family.params.dataset, "split": patches.splits[-1]}
     table = pd.DataFrame([about | point.row() for point in points])
     of_runs = pd.DataFrame([about | row for point in points for row in point.run_rows()])
-    folder.mkdir()
     saved, needed, laws = [], [], []
     for metric in table["metric"].unique():
         of_metric = [point for point in chosen if point.metric == metric]
@@ -134,7 +127,6 @@ def _family_tables(
         saved.append(saved_labels(of_metric, metric))
         needed.append(labels_for_score(of_metric, metric, best))
         laws.append(power_laws(of_metric, metric))
-        _draw(folder, table, pd.DataFrame([about | point.row() for point in of_metric]), saved[-1])
     completed = (pd.concat(tables).assign(**about) for tables in (saved, needed, laws))
     return FamilyTables(family.name, family.differences, setting, table, of_runs, *completed)
 
@@ -167,16 +159,3 @@ def _members(experiments: Sequence[Experiment], scratch: Path) -> tuple[list[Mem
             ]
     assert first is not None
     return members, first
-
-
-def _draw(folder: Path, points: pd.DataFrame, chosen: pd.DataFrame, saved: pd.DataFrame) -> None:
-    """What there is to draw of one metric: labels, mu and n_aug where there are several, labels saved."""
-    metric = str(chosen["metric"].iloc[0])
-    save(against_labels(chosen, metric), folder / f"{metric}_labels")
-    students = points[points["training"] != "finetune"]
-    axes: tuple[Literal["mu", "n_aug"], ...] = ("mu", "n_aug")
-    for axis in axes:
-        if students[axis].nunique() > 1:
-            save(against(points, axis, metric), folder / f"{metric}_{axis}")
-    if len(saved) and chosen["alpha"].nunique() > 1:
-        save(labels_saved(saved), folder / f"{metric}_labels_saved")

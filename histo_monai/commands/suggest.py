@@ -45,9 +45,7 @@ def run(
     """Write <folder>: <slide_id>.geojson of each slide with a suggestion, suggestions.csv and .png, the record.
 
     Args:
-        method: of the models.
         encoder: seed of its pretraining.
-        student: of the models.
         seed: of the model, and of the draw of candidates where a slide has more than 500.
         num: how many regions; fewer, with a warning, where no more differ.
         side_um: of the squares; None: of the patches that the model sees.

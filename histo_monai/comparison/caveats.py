@@ -39,7 +39,6 @@ def repeat_warnings(encoders: Sequence[int], seeds: Sequence[int], are_scores: b
     """What a reader must know where there are few encoders or seeds.
 
     Args:
-        encoders: their seeds.
         seeds: of what follows the pretraining.
         are_scores: whether scores are predicted.
     """

@@ -81,7 +81,7 @@ class LabelsSaved:
         return self.needed.most / self.num_labels
 
     def as_dict(self) -> dict[str, float | bool | str]:
-        """A row of a table, as `reports.savings.labels_saved` draws it."""
+        """A row of `labels_saved.csv`."""
         names = ("value", "low", "high", "fewest", "most")
         needed = {f"needed_{name}": getattr(self.needed, name) for name in names}
         ratios = {f"ratio_{name}": getattr(self, name) for name in names[1:]}

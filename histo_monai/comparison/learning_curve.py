@@ -106,7 +106,6 @@ def labels_needed(
 
     Args:
         curve: of the method that needs the labels.
-        score: to be reached.
         score_replicates: Shape (B,), of the score, drawn jointly with those of the curve; None: the score is a
             given number.
 

@@ -137,8 +137,6 @@ def compare_models(
             {"_a": scores, "_b": scores}.
         predictions: name of a model -> for each seed, shape (N, K), probabilities, or (N,), scores.
         groups: Shape (N,), patient or slide of each row; None: rows are independent.
-        seed: of the bootstrap.
-        num_replicates: of the bootstrap.
         families: name -> pairs of models, each family with an adjustment of its own; None: all pairs are one, `ALL`.
         encoders: of each seed, which encoder it started from; None: all from the same.
 
@@ -221,7 +219,6 @@ def estimate_over_seeds(
         metric: as `metric_replicates` names it.
         values: Shape (S,), of each seed.
         replicates: Shape (B,), means over the seeds.
-        resampling: of which they are.
 
     Returns:
         The estimate, n groups; and the standard deviation over seeds, NaN for one.

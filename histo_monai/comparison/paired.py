@@ -77,7 +77,6 @@ def seed_mean(
         per_seed: Shape (S,), the statistic for each seed on all groups.
         group_variance: variance over groups of the mean over seeds, e.g. of `replicate_variance`.
         num_groups: G; where groups differ in size, `effective_groups`.
-        confidence: of the interval.
 
     Raises:
         ValueError: If there is no seed.
@@ -97,8 +96,6 @@ def mean_difference(
         first: Shape (N,), how good a model is on each row, e.g. 1 where it is right.
         second: the same of another model.
         groups: Shape (N,), patient or slide of each row; None: rows are independent.
-        seed: of the bootstrap.
-        num_replicates: of the bootstrap.
 
     Returns:
         n is the number of groups. Both ends are NaN where nothing is known of the spread over groups: there is one
@@ -137,7 +134,6 @@ def spread_mean(per_seed: ArrayLike, spreads: Sequence[Spread], confidence: floa
     Args:
         per_seed: Shape (S,), the statistic for each seed on all groups.
         spreads: of the mean over seeds, over patients.
-        confidence: of the interval.
 
     Raises:
         ValueError: If there is no seed.

@@ -120,8 +120,6 @@ def curve_points(
         members: of one family: same patches, same params but for the settings.
         references: suffix of the metric's name -> Shape (N,), classes or scores (`compare_models`).
         groups: Shape (N,), patient or slide of each patch; None: patches are independent.
-        seed: of the bootstrap.
-        num_replicates: of the bootstrap.
     """
     by_setting: dict[tuple, dict[tuple[int, int], Member]] = {}
     for member in members:
@@ -184,7 +182,6 @@ def saved_labels(points: Iterable[Point], metric: str) -> pd.DataFrame:
 
     Args:
         points: of one family, students of one mu and n_aug.
-        metric: its name.
 
     Returns:
         One row per model and number of labels: method, training, alpha, metric, value and `LabelsSaved.as_dict`;
@@ -208,8 +205,6 @@ def labels_for_score(points: Iterable[Point], metric: str, score: float) -> pd.D
 
     Args:
         points: of one family, students of one mu and n_aug.
-        metric: its name.
-        score: to be reached.
     """
     rows = []
     for (method, training), curve in _curves(points, metric).items():
@@ -227,7 +222,6 @@ def power_laws(points: Iterable[Point], metric: str) -> pd.DataFrame:
 
     Args:
         points: of one family, students of one mu and n_aug.
-        metric: its name.
 
     Returns:
         One row per model whose curve has one: method, training, metric, and ceiling, drop, exponent and largest of

@@ -80,7 +80,6 @@ class SlideClassifier:
             C: penalties to choose from. Beyond 10, a linear kernel takes minutes on hundreds of slides.
             gamma: of the RBF kernel, to choose from; 1 / F is a middle value. Not used by the linear one.
             folds: at most, see `patient_folds`.
-            seed: of the folds.
             groups: Shape (n,), the patient of each slide, whose slides share a fold; None: each slide has its own.
 
         Raises:
@@ -180,12 +179,7 @@ def permutation_auc(
         labels_train: of these slides.
         features_test: of the test slides.
         labels_test: of these, not shuffled.
-        num: of shufflings.
         seed: of the shufflings and of the folds.
-        kernel: see there.
-        C: see there.
-        gamma: see there.
-        folds: see there.
         groups: of the training slides, see there.
 
     Returns:

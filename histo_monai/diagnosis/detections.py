@@ -29,12 +29,10 @@ def find_detections(
     0 in the smoothing and are never a detection.
 
     Args:
-        heatmap: Of one slide.
         model: Whose values.
         threshold: Of the smoothed map; a detection lies above it.
         radius_um: Two detections are farther apart than this along at least one axis, but for less than a cell.
         smoothing_um: Standard deviation of a Gaussian over the map before; 0 for none.
-        label: Of the points.
 
     Returns:
         Highest first; middles of cells in level-0 pixels, with the smoothed map's value as "probability".
@@ -70,7 +68,6 @@ def find_regions(heatmap: Heatmap, model: str, *, threshold: float, label: str) 
     off.
 
     Args:
-        heatmap: Of one slide.
         model: Whose values.
         threshold: 0..1.
         label: Of the regions; with their number also their name.

@@ -48,7 +48,6 @@ def diagnose(
         seen: the same, but where a model was trained on a slide, of its own map of it; None where there are none.
         is_tumor: Shape (n,).
         split: of each slide; "test" slides teach nothing.
-        learning: see `Learning`.
         groups: Shape (n,), patient of each slide, or the slide itself; a patient's slides share a fold.
 
     Returns:

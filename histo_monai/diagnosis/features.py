@@ -68,7 +68,6 @@ def slide_features(heatmap: Heatmap, model: str) -> dict[str, float]:
     features are 0; where a map has no tissue, all is 0; where all of it has one value, its skewness is 0.
 
     Args:
-        heatmap: of the slide.
         model: whose values.
 
     Returns:

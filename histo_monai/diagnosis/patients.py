@@ -41,7 +41,6 @@ def patient_folds(
         positive: Shape (n,), 0 or 1.
         patients: Shape (n,), 0..G-1.
         folds: at most; never more than the rarer class has patients.
-        seed: of the folds.
 
     Returns:
         Empty where a class has fewer than two patients.
@@ -70,7 +69,6 @@ def shuffled_between_patients(labels: Integers, patients: Integers, random: np.r
     Args:
         labels: Shape (n,).
         patients: Shape (n,), 0..G-1.
-        random: decides.
     """
     slides_of = [np.flatnonzero(patients == number) for number in range(patients.max() + 1)]
     shuffled = [labels[slides_of[number]] for number in random.permutation(len(slides_of))]

@@ -133,8 +133,6 @@ def write_end(folder: Path, hyperparameters: Hyperparameters, metrics: Mapping[s
     """Add to the event files of a training what TensorBoard's tab HPARAMS compares; once, however often it is called.
 
     Args:
-        folder: of its event files.
-        hyperparameters: of the training.
         metrics: as in metrics.json; those whose names begin with "validation_" are written.
 
     Raises:

@@ -64,14 +64,12 @@ def fit(
         evaluator: gives the means of its measures.
         training: batches; `batch_sampler.set_epoch` chooses their order. None if nothing trains.
         validation: batches in a fixed order; None if there is nothing to validate on.
-        epochs: how many.
         optimizer: whose learning rate is noted.
         parts: by name, all that a resumed training needs beside `best` and the curves.
         best: keeps the weights of the lowest rank; None keeps the last.
         rank: means of the evaluator -> what is lowest for the weights to keep.
         pictures: by name, for TensorBoard: (H, W, 3) uint8 of the last validation.
         images_per_step: of this process, for the throughput.
-        records: see `Records`.
         prefix: before the names of measures in TensorBoard.
 
     Returns:

@@ -54,10 +54,6 @@ class EncoderGraphs:
 
     They can on a GPU, in a training by one process. A graph is captured when a kind of batch comes for the second time:
     of one shape and precision, with or without gradients, and modules in the same modes.
-
-    Args:
-        network: whose encoders run.
-        device: where it is.
     """
 
     def __init__(self, network: nn.Module, device: torch.device) -> None:

@@ -168,7 +168,6 @@ class ScheduledRates:
 
     Args:
         optimizer: each group of its parameters has a highest rate of its own.
-        schedule: see `Schedule.rate`.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, schedule: Schedule) -> None:

@@ -33,13 +33,9 @@ def map_slide(
     """Look at every cell of a slide that holds tissue; see `SlidePatches` for what it holds in memory.
 
     Args:
-        slide_path: The slide.
         mpp: µm per level-0 pixel; None takes the file's own.
         models: On `device`.
-        settings: See `MapPlan`.
-        device: Where the models run.
         workers: Reading processes; 0 reads in this one.
-        advance: See `Advance`.
 
     Raises:
         SlideError: The slide cannot be read, or not at this resolution.

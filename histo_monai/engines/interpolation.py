@@ -66,7 +66,6 @@ class Interpolation:
         Args:
             start_weights: 0..1, each a point to try, at least one.
             measure: called at every point: means over held-out patches.
-            rank: see `Rank`.
 
         Returns:
             What was measured at each point.
@@ -97,7 +96,6 @@ def lowest(candidates: Candidates, rank: Rank) -> float:
 
     Args:
         candidates: at least one.
-        rank: see `Rank`.
     """
 
     def key(candidate: float) -> tuple[float, ...]:

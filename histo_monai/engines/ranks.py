@@ -83,7 +83,6 @@ def run_in_ranks(
 
     Args:
         work: a function of a module; calls `note_step` after each of its steps.
-        arguments: of it.
         device: of the environment, see `device_of_rank`.
         ranks: processes; 1 stays in this one, and nothing watches it. Under torchrun it decides.
         timeout_s: seconds that a rank may take for a step, or wait for the others.

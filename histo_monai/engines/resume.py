@@ -26,7 +26,6 @@ def fingerprint(content: object, files: Sequence[Path], code: str) -> str:
     Args:
         content: anything that JSON can hold.
         files: read whole.
-        code: digest of the code.
     """
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
     for path in files:

@@ -108,11 +108,7 @@ def finetune(
         task: loss, measures and the rule of selection.
         labeled: what is trained on, shuffled.
         validation: in a fixed order; selects. None: `selected` is given, or there is one candidate.
-        schedule: see `Schedule`.
-        seed: of the augmentation.
         picture: draws some validation patches for TensorBoard.
-        records: where traces are left.
-        tuning: see `Tuning`.
         statistics: what the selected model takes the statistics of its batch-norms from, see `take_statistics`;
             None: those of training stay.
         selected: the candidate, where it is known beforehand. No step is taken that it does not need.

@@ -20,7 +20,6 @@ class Task:
     Args:
         classes: names by number; None for scores.
         patch_px: side of the patches that a network sees.
-        device: where networks run.
 
     Attributes:
         objective: classification or regression.

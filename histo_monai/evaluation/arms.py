@@ -46,7 +46,6 @@ def predict_arms(
 
     Args:
         encoder: as its pretraining left it, or with the batch statistics that fine-tuning starts from.
-        task: what is predicted.
         labeled: the training patches whose labels are given, in order.
         groups: patient or slide of each of them; Shape (n,).
         loaders: by split, in the order of its table.

@@ -77,9 +77,6 @@ def choose(
     Args:
         finetuned: predictions of the fine-tuned model, (n, K).
         student: those of the student.
-        task: what is predicted.
-        rows: the patches.
-        seed: of the bootstrap.
     """
     targets = task_targets(rows, task.classes)
     goodness = [

@@ -84,7 +84,6 @@ def cross_validate(
         labeled: rows of the label budget.
         train: fold that is held out -> a model and what its training leaves.
         predict: model and rows -> Shape (n, K).
-        rank: of the candidates' measures.
     """
     fold_of = folds.of(labeled)
     trained = [train(fold) for fold in range(folds.num)]

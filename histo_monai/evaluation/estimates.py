@@ -38,7 +38,6 @@ def predict_splits(
 
     Args:
         models: patches -> outputs, by name.
-        task: what is predicted.
         loaders: by split, in the order of its table.
 
     Returns:

@@ -66,7 +66,6 @@ def compare_slides(
     Args:
         diagnosed: by maps; of each run, no predictions where there was no diagnosis.
         learned: from labels of slides, no predictions where nothing was learned.
-        axes: see `Axes`.
 
     Returns:
         None where there is neither.

@@ -27,7 +27,6 @@ def take_back(source: Path, folder: Path, like: Path | None) -> Path:
 
     Args:
         source: a bundle that `write_bundle` wrote, or a file of tensors.
-        folder: where to write.
         like: of a file of tensors: a model or an encoder of the same architecture, whose description is taken over.
 
     Raises:

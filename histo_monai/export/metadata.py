@@ -87,7 +87,6 @@ def inference(about: Mapping[str, Any], look: Mapping[str, float | int]) -> dict
     which holds names and classes.
 
     Args:
-        about: as above.
         look: tissue_mpp, min_tissue_fraction and batch_size of a map.
     """
     after = (

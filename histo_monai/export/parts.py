@@ -47,15 +47,12 @@ class TissueLoader:
     patch around the middle of every cell that holds tissue; area means where the slide has no level of this µm/px.
 
     Args:
-        slide: the file.
         mpp: µm per level-0 pixel; None takes the file's own.
         patch_px: P.
         patch_mpp: µm per pixel of patches.
         stride_um: side of a cell, µm, a whole number of patch pixels; None: the side of a patch.
         tissue_mpp: resolution of the tissue mask, µm/px.
         min_tissue_fraction: least part of a cell that is tissue, 0..1.
-        batch_size: patches at a time.
-        device: where they are wanted.
         workers: reading processes; 0 reads in this one.
 
     Raises:
@@ -99,8 +96,6 @@ class MapWriter:
     `escapes.file_words` writes the classes in file names.
 
     Args:
-        loader: of the slide.
-        folder: where to write.
         description: see `task_network`; the map shows its classes, or tumor alone if that is one of two.
 
     Raises:

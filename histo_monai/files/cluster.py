@@ -37,7 +37,6 @@ def map_over_cluster(
     Args:
         work: as of `map_over_processes`.
         columns: the arguments, of one length.
-        address: of the scheduler.
 
     Raises:
         InputError: the scheduler does not answer, or its workers are not as the module says; or a call ended so many

@@ -35,7 +35,6 @@ def read_varied_csv(path: Path, texts: Sequence[str] = (), *, stage: str) -> pd.
     """Read a table that a stage wrote with columns that depend on the run, such as its metrics.
 
     Args:
-        path: the csv.
         texts: text columns, if present: their values do not change, and empty cells are empty texts. pandas infers
             the types of other columns, in which only empty cells are missing values.
         stage: the stage that wrote the table, for messages.

@@ -11,11 +11,7 @@ _SHORT, _LONG, _LONG8 = 3, 4, 16
 
 
 def image_size(data: bytes) -> tuple[int, int] | None:
-    """Height and width that a PNG, JPEG or TIFF (its first page) states; None where it is none of these, or damaged.
-
-    Args:
-        data: the file.
-    """
+    """Height and width that a PNG, JPEG or TIFF (its first page) states; None where it is none of these, or damaged."""
     for start, read in (
         (b"\x89PNG\r\n\x1a\n", _png),
         (b"\xff\xd8", _jpeg),

@@ -30,7 +30,6 @@ def read_regions(path: str | Path, frame: Frame) -> list[Region]:
     and logged.
 
     Args:
-        path: The file.
         frame: Coordinate frame of its slide.
 
     Raises:

@@ -31,8 +31,6 @@ def map_over_processes(
         work: a function of a module, or a `partial` of one; gives the same for the same arguments in any process.
         columns: the arguments, of one length.
         processes: calls made at the same time; 1 stays in this process.
-        title: of the progress bar.
-        unit: what the bar counts.
         sizes: how many units each call handles; None: one.
         start: "spawn" where this process has run a network or read a slide before: threads and handles of these do not
             survive a fork.

@@ -89,8 +89,6 @@ def draw_candidates(slides: pd.DataFrame, search: Search, *, seed: int, processe
 
     Args:
         slides: `SEARCHED_COLUMNS`.
-        search: where they may lie.
-        seed: of the draw.
         processes: slides looked at at the same time; decides nothing.
 
     Returns:
@@ -126,9 +124,7 @@ def draw_unlabeled(
 
     Args:
         slides: `SEARCHED_COLUMNS`.
-        num: how many.
         search: where they may lie; its `per_slide` is not looked at.
-        seed: of the draw.
         processes: decides nothing.
         or_fewer: take what there is where the tissue has no room for so many.
 

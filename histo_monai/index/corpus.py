@@ -34,7 +34,6 @@ class Placement:
     be told from the width of the white strip.
 
     Args:
-        patch_px: side of a patch.
         mpps: resolutions of a sample, µm/px, finest first; the finest must be in the slide.
         tissue_mpp: resolution of the tissue mask, µm/px.
         min_tissue_fraction: of the field of the finest patch, which all resolutions share.
@@ -160,7 +159,6 @@ def build_pretraining_index(
     Args:
         corpus: `tables.columns.CORPUS_COLUMNS`.
         num: how many centers for "train" and for "validation".
-        placement: see `Placement`.
         validation_fraction: of the slides, where the corpus brings no split.
         seed: of the split and of the centers.
         skip_bad_slides: go on without slides that cannot be used; they are in the third table.

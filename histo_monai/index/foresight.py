@@ -74,7 +74,6 @@ def problems_ahead(
         table: `tables.columns.PATCH_COLUMNS` with splits and ranks.
         whole_slides: `tables.columns.WHOLE_SLIDE_COLUMNS` with splits.
         finest: µm/px of level 0 of each of the whole slides, as their files or slides.csv tell.
-        ahead: what will be run.
     """
     lines = _labels_left(table, ahead)
     if ahead.maps is None or whole_slides.empty or lines:
@@ -180,8 +179,6 @@ def slides_too_coarse(
     """A line, where slides do not have the resolution that is asked of them.
 
     Args:
-        whole_slides: see `problems_ahead`.
-        finest: see there.
         mpp: that is asked for, µm/px.
         purpose: what for, in words.
         instead: what else can be done.

@@ -44,12 +44,10 @@ def build_labels(
     """Look at every image, draw what is not split yet, rank the labels, and let nothing leak.
 
     Args:
-        labeled: what the dataset offers.
         around: what the patches are compared with; its `within_patients` lets validation be drawn from the patients of
             the training patches.
         validation_fraction: of the patches without a split. None: all patches outside the test are for training, and
             cross-validation inside the labels chooses.
-        seed: of splits and ranks.
         processes: files read at the same time; decides nothing.
 
     Raises:
@@ -86,7 +84,6 @@ def without_labels(missing: Path, around: Surroundings, processes: int) -> Label
 
     Args:
         missing: the table that would hold the labels.
-        around: see `build_labels`.
         processes: decides nothing.
 
     Raises:

@@ -24,12 +24,10 @@ class Batches(Sampler[list[int]], ABC):
     contiguous shares of equal size, so the union of the shares is the batch that one process would have seen.
 
     Args:
-        num_batches: of an epoch.
         batch_size: of all processes together.
         seed: of what is drawn; None: nothing is, and the last batch may be shorter.
         purpose: tells apart draws of one seed.
         rank: this process.
-        world_size: number of processes.
 
     Raises:
         InputError: with a seed: the batch does not divide among the processes.
@@ -89,10 +87,7 @@ class EpochBatches(Batches):
 
     Args:
         num_samples: rows of the table.
-        batch_size: see `Batches`.
         seed: of the order; None keeps the table's order and the last, shorter batch (validation).
-        rank: see `Batches`.
-        world_size: likewise.
         slides: number of each row's slide, to read few slides at a time, see `order.shuffled_order`.
 
     Raises:
@@ -140,11 +135,8 @@ class ShuffledBatches(Batches):
         num_samples: rows of the table, at least 1.
         batch_size: see `Batches`; more than there are rows means that some come twice.
         num_batches: of an epoch; None for as few as show every row.
-        seed: of the order.
         purpose: tells apart streams of one seed.
         slides: number of each row's slide, to read few slides at a time, see `order.shuffled_order`.
-        rank: see `Batches`.
-        world_size: likewise.
 
     Raises:
         InputError: see `Batches`, and: the table has no row.
@@ -189,12 +181,7 @@ class DrawnBatches(Batches):
 
     Args:
         chances: probability of each row, shape (n,); their sum is 1.
-        batch_size: see `Batches`.
-        num_batches: of an epoch.
-        seed: of the draw.
         purpose: tells apart streams of one seed.
-        rank: see `Batches`.
-        world_size: likewise.
 
     Raises:
         InputError: see `Batches`.

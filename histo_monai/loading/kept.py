@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.process.sharing import shared_zeros
-
 MAX_BYTES = 2**30
+
+
+def shared_zeros(num_bytes: int) -> NDArray[np.uint8]:
+    """Zeros that forked processes share, in no file and outside /dev/shm, which containers keep small."""
+    return np.frombuffer(mmap.mmap(-1, max(num_bytes, 1)), dtype=np.uint8)[:num_bytes]
 
 
 class KeptPixels:
@@ -20,7 +24,6 @@ class KeptPixels:
     is taken from the system page by page as rows come. Two that read one row at a time write the same bytes.
 
     Args:
-        num_rows: of the table.
         shape: of a row's pixels, uint8.
         max_bytes: of all that are kept; later rows are read each time.
     """

@@ -26,7 +26,6 @@ def shuffled_order(
 
     Args:
         draw: what is random is drawn from it.
-        num_rows: of the table.
         slides: number of each row's slide, shape (num_rows,); None for an order of all rows at once.
         window: shares that are mixed at a time, at least 1; no more slides are read at a time than these.
 

@@ -21,7 +21,6 @@ class LabeledPatches(PatchDataset):
     """What a `PatchReader` reads, for a loader; whole batches are read at once (`__getitems__`).
 
     Args:
-        table: see `PatchReader`.
         patch_px: P, to which every patch is resized.
         max_open_slides: handles that one process keeps open.
         max_kept_bytes: of pixels that are kept in memory, see `KeptPixels`.

@@ -103,7 +103,6 @@ def resize_square(pixels: NDArray[np.uint8], side_px: int, path: Path) -> NDArra
 
     Args:
         pixels: Shape (H, W, 3), uint8; H and W may differ by a tenth.
-        side_px: of the result.
         path: where the image comes from, for the message.
 
     Returns:

@@ -27,7 +27,6 @@ def repeated_batches(
     The same pixels either way.
 
     Args:
-        dataset: what is read.
         batches: which rows, in which order.
         workers: reading processes; 0 reads in this one.
         device: that trains.
@@ -50,9 +49,6 @@ class ResidentPatches:
     """As a loader of `patch_loader`, but for where its batches are: on a device, which keeps every row it was sent.
 
     Args:
-        dataset: see `repeated_batches`.
-        batches: see `repeated_batches`.
-        workers: see `repeated_batches`.
         device: that keeps them.
     """
 

@@ -18,8 +18,8 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset, Sampler
 
+from histo_monai.loading.kept import shared_zeros
 from histo_monai.loading.loaders import AHEAD, PatchDataset, Patches, patch_loader
-from histo_monai.process.sharing import shared_zeros
 
 _LOG = logging.getLogger(__name__)
 
@@ -43,7 +43,6 @@ class SentPatches:
     """As a loader of `patch_loader`, but for where its pixels are: on a device. Rows stay on the CPU.
 
     Args:
-        dataset: what is read.
         batches: which rows, in which order.
         workers: reading processes, at least one.
         device: that asks for the batches.
@@ -125,8 +124,6 @@ class _Slots:
     """Memory that processes share which are forked later, a place for each of several batches.
 
     Args:
-        num: places.
-        num_bytes: of each.
         device: that copies from them. Of a GPU they are page-locked, so that nobody waits for a copy.
 
     Attributes:

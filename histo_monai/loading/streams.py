@@ -69,12 +69,10 @@ def two_streams(
     """Streams of equally many batches.
 
     Args:
-        reading: how rows are read.
         labeled: rows whose labels are used.
         unlabeled: rows whose labels are not looked at, the labeled ones among them.
         batch_size: labeled patches of a batch.
         mu: unlabeled patches per labeled one.
-        seed: of the order.
         num_batches: of an epoch; None for as many as show every row of both at least once.
         chances: of the unlabeled rows, which are drawn by them, see `DrawnBatches`; None: each as often as the others.
     """

@@ -64,7 +64,6 @@ class SlideReader(BaseWSIReader):
         mpps: µm/px of the levels from 1 on, in any order; empty: the file's own levels.
         slide_mpp: µm per level-0 pixel of slides that do not state it, or state it wrongly: of all, or by path.
         max_open_slides: That one process, or thread, keeps open.
-        channel_dim: Axis of the colors.
         dtype: Of the pixels, numpy's or torch's; values are 0..255.
         device: Where the pixels go; None leaves them on the CPU.
         mode: "RGB", or "RGBA", opaque everywhere.

@@ -31,7 +31,6 @@ class CellBlocks(Sequence[tuple[NDArray[np.uint8], NDArray[np.int64]]]):
 
     Args:
         slide: Open; only its path, levels and resolution are used.
-        grid: Of the slide.
         cells: (row, column), shape (n, 2).
         patch_px: P, side of a patch.
         mpp: Resolution of the patches, µm per px.

@@ -30,8 +30,6 @@ def tissue_cells(
     """The cells that hold enough tissue, by exact area; what leaves the slide counts as none.
 
     Args:
-        slide: Seen as a thumbnail.
-        grid: Of the slide.
         tissue_mpp: Resolution of the tissue mask, µm per px; a coarser slide is seen at its own.
         min_tissue_fraction: Least part of a cell that is tissue, 0..1; at 0 some tissue is still asked for.
 

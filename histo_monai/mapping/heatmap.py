@@ -74,7 +74,6 @@ def write_heatmap(path: Path, heatmap: Heatmap, origin: Origin | None = None) ->
 
     Args:
         path: The csv. A json that is there already goes first, so that it never stands beside another csv.
-        heatmap: What to write.
         origin: What it was made from, for the json.
     """
     path.with_suffix(".json").unlink(missing_ok=True)

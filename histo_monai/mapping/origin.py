@@ -108,12 +108,7 @@ def numeric_settings(device: torch.device) -> dict[str, str]:
 
 
 class Origins:
-    """Origins of the maps of one call; each model is read once.
-
-    Args:
-        classes: See `Origin`.
-        settings: See `Origin`.
-    """
+    """Origins of the maps of one call; each model is read once."""
 
     def __init__(self, classes: tuple[str, ...], settings: Mapping[str, float | str]) -> None:
         self._classes, self._settings = classes, settings

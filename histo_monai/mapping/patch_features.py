@@ -76,7 +76,6 @@ def write_features(path: Path, found: PatchFeatures, *, encoder: str, origin: Or
 
     Args:
         path: Called as the slide, `.h5`.
-        found: What to write.
         encoder: Its name, for readers of the file.
         origin: What it was made from.
     """

@@ -28,8 +28,6 @@ class Resampling:
     Args:
         num_rows: N, number of rows.
         groups: Shape (N,), the patient or slide of each row (any kind of id); None: each row is its own group.
-        seed: of all draws.
-        num_replicates: how many.
 
     Attributes:
         num_groups: G, number of groups.
@@ -83,7 +81,6 @@ class Resampling:
         Args:
             value: of the statistic on all rows.
             replicates: Shape (num_replicates,).
-            confidence: of the interval.
             center: shift the replicates by their bias, their mean minus the value, first.
         """
         drawn = np.asarray(replicates, np.float64)
@@ -123,8 +120,6 @@ def grouped_bootstrap(
         arrays: what it takes, each of shape (N, ...).
         groups: Shape (N,), patient or slide of each row; None resamples rows.
         seed: of the resampling; the same seed and groups draw the same replicates for any statistic.
-        num_replicates: how many replicates.
-        confidence: of the interval.
         weighted: the statistic takes a keyword `weights`, shape (N, B), how often each row occurs in each of B
             replicates, and returns (B,): e.g. `weighted_mean`. Saves building resampled rows.
 
@@ -172,10 +167,6 @@ def paired_difference(
         first: predictions of the first model, e.g. its probabilities.
         second: predictions of the second.
         groups: as `grouped_bootstrap`, and so all that follows.
-        seed: of the resampling.
-        num_replicates: how many.
-        confidence: of the interval.
-        weighted: as `grouped_bootstrap`.
     """
     return grouped_bootstrap(
         partial(_difference, statistic, len(shared), len(first)),

@@ -45,7 +45,6 @@ def auc(
     Args:
         labels: Shape (n,), 0 or 1.
         scores: Shape (n,); larger means more likely 1; any unit.
-        confidence: of the interval.
         groups: Shape (n,), the patient or slide of each row; None: rows are independent.
 
     Returns:
@@ -91,7 +90,6 @@ def delong_test(
         scores_a: Shape (n,); larger means more likely 1.
         scores_b: Shape (n,), of the same rows.
         confidence: of the interval of the difference.
-        groups: as `auc`.
 
     Raises:
         ValueError: As `auc`.

@@ -70,8 +70,6 @@ def froc(
     Args:
         slides: all that the system looked at; those whose lesions are not all outlined are left out by the caller.
         groups: patient of each slide; None: each is its own.
-        seed: of the resampling.
-        num_replicates: of the resampling.
 
     Raises:
         ValueError: there is no slide, a false positive's score is not above 0, a lesion's is below 0, or one is not
@@ -96,7 +94,6 @@ def froc_replicates(slides: Sequence[SlideDetections], resampling: Resampling) -
     """The score on all slides and on every replicate: of models that share the resampling, the difference is paired.
 
     Args:
-        slides: see `froc`.
         resampling: of these slides.
 
     Returns:

@@ -39,7 +39,6 @@ def intraclass_correlation(ratings: ArrayLike, form: Form = "ICC2", confidence: 
     Args:
         ratings: Shape (n, k): n rows, k raters, n and k at least 2; any unit.
         form: which of the six.
-        confidence: of the interval.
 
     Raises:
         ValueError: If the form is unknown, a rating is NaN, or there are fewer than two rows or raters.

@@ -37,8 +37,6 @@ def classification_estimates(
         labels: Shape (N,), int, 0..K-1.
         probabilities: Shape (N, K).
         groups: Shape (N,), patient or slide; None where unknown: rows.
-        seed: of the bootstrap.
-        num_replicates: of the bootstrap.
 
     Returns:
         accuracy, mean_one_versus_rest_accuracy, weighted_f1, macro_auc, ece (15 bins), brier (sum over
@@ -85,8 +83,6 @@ def score_estimates(
         reference: Shape (N,).
         predicted: Shape (N,), same unit.
         groups: Shape (N,), patient or slide; None where unknown: rows.
-        seed: of the bootstrap.
-        num_replicates: of the bootstrap.
 
     Returns:
         icc, ICC(2,1), the headline; icc1 and icc3, ICC(1,1) and ICC(3,1); pk, the prediction probability;

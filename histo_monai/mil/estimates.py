@@ -23,10 +23,6 @@ def slide_estimates(slides: SlideClasses, *, seed: int) -> Estimates:
 
     The latter has DeLong's interval by patient. Scores of a fold come from a network of their own: where slides were
     cross-fitted, networks that differ in level cost AUC, which is the price of all labels having taught.
-
-    Args:
-        slides: labeled ones.
-        seed: of the bootstrap.
     """
     labels, several = slides.labels, len(set(slides.rows["label"])) > 1
     estimates: Estimates = {}
@@ -44,7 +40,6 @@ def attention_in_outlines(
 
     Args:
         maps: by slide.
-        column: of the weights.
         truth: outlines by slide, all of them.
 
     Returns:

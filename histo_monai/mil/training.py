@@ -104,9 +104,6 @@ def cross_fit(
 
     Args:
         slides: labeled ones of every class in at least two folds, none of these empty.
-        settings: see `MilSettings`.
-        seed: of initializations and orders.
-        device: where networks learn.
         kept: those that are done already; None keeps none.
 
     Raises:
@@ -158,12 +155,9 @@ def teach(
 
     Args:
         bags: features.
-        which: slides to learn from.
         labels: their classes by number, Shape (n,).
         num_classes: K.
-        settings: see `MilSettings`.
         seed: of the initialization, of dropout, and of the orders.
-        device: where it learns.
 
     Returns:
         The network, in evaluation mode; and the mean loss of each epoch.

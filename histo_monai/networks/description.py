@@ -18,7 +18,6 @@ def check_encoder(description: Mapping[str, Any], heads: Mapping[str, Any], path
     """Refuse what is no encoder to fine-tune from.
 
     Args:
-        description: of the JSON.
         heads: known ones, by name.
         path: of the model, for the message.
 
@@ -35,7 +34,6 @@ def check_task_model(description: Mapping[str, Any], heads: Mapping[str, Any], p
     """Refuse what is no fine-tuned model and no student.
 
     Args:
-        description: of the JSON.
         heads: known ones, by name.
         path: of the model, for the message.
 

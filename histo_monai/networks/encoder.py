@@ -107,7 +107,6 @@ class Encoder(nn.Module):
         name: in `ENCODERS`, or of timm.
         img_px: side of the patches that it was built for.
         num_features: D.
-        any_size: see `Architecture`.
         mean: subtracted from each of R, G, B.
         std: divides each of R, G, B afterwards.
 
@@ -221,9 +220,7 @@ def build_encoder(
 
     Args:
         name: in `ENCODERS`, or of timm.
-        img_px: side of the patches.
         mean: of R, G, B at full scale 0..1.
-        std: likewise.
 
     Raises:
         InputError: the name is unknown, or the architecture does not take patches of this side.

@@ -26,7 +26,6 @@ class SharedRows:
 
     Args:
         network: what trains, and what guesses for it, in evaluation mode or not; on its device.
-        device: of the network.
 
     Raises:
         InputError: see `synchronise_batchnorm`.

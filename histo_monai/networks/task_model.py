@@ -137,7 +137,6 @@ def first_stages(
 
     Args:
         model: as `from_encoder` gives it; its encoder is used, not copied.
-        description: likewise.
         stages: how many, see `Encoder.end_after`.
 
     Raises:

@@ -22,7 +22,6 @@ def run_jobs(jobs: Sequence[Job], processes: int, title: str) -> list[Any]:
     Args:
         jobs: Module-level functions with their arguments; they must be picklable and independent.
         processes: How many at a time; 1 stays in this process.
-        title: Of the progress bar.
 
     Returns:
         The results in the order of the jobs.

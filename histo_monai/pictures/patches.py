@@ -23,10 +23,7 @@ class Sheet:
     epoch.
 
     Args:
-        rows: of patches.
-        columns: of patches.
         side_in: of a patch, inches of 110 px.
-        lines: of words above each.
     """
 
     def __init__(self, rows: int, columns: int, *, side_in: float = 1.33, lines: int = 1) -> None:
@@ -49,10 +46,8 @@ class Sheet:
         """A patch, pixel by pixel.
 
         Args:
-            place: row and column.
             patch: Shape (3, H, W), float, 0..1.
             words: above it.
-            color: of the words.
             frame: its color; None: a thin one.
         """
         left = place[1] * self._width + _GAP

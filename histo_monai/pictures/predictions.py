@@ -22,10 +22,7 @@ def answers(
     Args:
         patches: Shape (n, 3, H, H), uint8.
         predictions: Shape (n, K): probabilities of the classes, or the score.
-        targets: class numbers or scores.
         classes: names; None for scores, which have no frame of right or wrong.
-        num: how many to draw.
-        columns: side by side.
 
     Returns:
         Shape (H, W, 3), uint8.

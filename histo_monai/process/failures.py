@@ -27,7 +27,6 @@ def machine_failure(kind: type[BaseException], message: str) -> str | None:
     Libraries have no errors of their own for most of these, so some are known by their words.
 
     Args:
-        kind: of the error.
         message: of the error; may have several lines.
     """
     names = {base.__name__ for base in kind.__mro__}

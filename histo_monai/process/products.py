@@ -14,10 +14,6 @@ def product(a: Any, b: Any) -> Any:
     The libraries below NumPy compute in whole vector registers. On machines with AVX-512 the lanes that hold none of
     a small matrix may raise the flag "invalid value", and NumPy warns though the product is right. Here the numbers
     decide: a product that is not finite, of matrices that are, is warned of.
-
-    Args:
-        a: array.
-        b: the same.
     """
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         found = a @ b

@@ -63,8 +63,6 @@ def progress(
 
     Args:
         over: what is gone over; None: `update` is called.
-        title: of the work.
-        unit: what is counted.
         total: how many there are, where `over` has no length.
         leave: whether the bar stays when all is done.
         position: line of the terminal, where several bars stand below each other.

@@ -35,8 +35,8 @@ os.register_at_fork(after_in_child=_forget_in_child)
 def sleep_when_idle() -> None:
     """From now on torch's threads that have nothing to do sleep after a moment: to be called before torch is imported.
 
-    GNU's OpenMP lets them look for work for milliseconds, at full load, on cores that this process's helpers and those
-    that read need. What the user has set for it stays.
+    GNU's OpenMP lets them look for work for milliseconds, at full load, on cores that processes that
+    read need. What the user has set for it stays.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "10000")

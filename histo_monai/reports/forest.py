@@ -26,7 +26,6 @@ def forest(title: str, splits: Sequence[SplitTable]) -> np.ndarray:
     A diamond with no filling is the number that the paper prints.
 
     Args:
-        title: of the picture.
         splits: from top to bottom.
 
     Returns:

@@ -128,7 +128,6 @@ def comparison_report(title: str, splits: Sequence[SplitTable], warnings: Sequen
     """Markdown: whether color alone is ahead, what a reader must know, for each split the table and the verdicts.
 
     Args:
-        title: of the page.
         splits: in the order in which they are shown.
         warnings: one line each.
     """

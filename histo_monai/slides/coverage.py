@@ -54,9 +54,7 @@ class Weights:
         """What makes outputs of pixels.
 
         Args:
-            number: Of the input.
             outputs: Some of its outputs; `start` and `stop` are given.
-            first: Of the pixels.
             num_in: How many there are; none with a weight lies outside.
 
         Returns:

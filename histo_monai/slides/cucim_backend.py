@@ -114,7 +114,6 @@ class CucimBackend(TiffBackend):
         """Open a file and decode one tile of every level, so that an unreadable one shows now.
 
         Args:
-            path: The file.
             levels: The pages to read, that of level 0 first.
 
         Raises:

@@ -81,7 +81,6 @@ def open_without_cucim(
     """A file in OpenSlide, or in Pillow where OpenSlide does not give all of its levels.
 
     Args:
-        path: The file.
         files: All that the slide is read from, see `storage.slide_files`.
         pages: Its pages, where it is a TIFF that cuCIM could read by its name.
         levels: Those of them that are levels.

@@ -33,7 +33,6 @@ class OpenSlideBackend:
         """Open a file.
 
         Args:
-            path: Of the slide.
             files: `storage.slide_files` of it.
 
         Raises:

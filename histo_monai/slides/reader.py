@@ -233,7 +233,6 @@ def open_slide(path: str | Path, mpp: float | None = None) -> Slide:
     """Open a slide with cuCIM, or with OpenSlide where cuCIM cannot read it (the log says why).
 
     Args:
-        path: The file.
         mpp: µm per level-0 pixel from the manifest; wins over the file's own, with a warning where they
             differ by more than 5 %.
 

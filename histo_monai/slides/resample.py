@@ -50,7 +50,6 @@ def plan_window(center_yx: tuple[float, float], side_px: int, scale: float) -> W
 
     Args:
         center_yx: Center in level pixels (pixel-edge convention).
-        side_px: Side of the patch.
         scale: Level pixels per patch pixel.
     """
     reduction = max(1, round(scale))

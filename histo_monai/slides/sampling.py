@@ -32,7 +32,6 @@ def sample_centers(
         mask: Tissue, shape (h, w), bool, from the slide's upper left corner on.
         mask_mpp: µm per mask pixel.
         slide_mpp: µm per level-0 pixel.
-        num: Centers wanted.
         side_um: Side of the field that must hold tissue, µm (the coarsest patch's side_px * mpp).
         min_tissue_fraction: Least part of the field that is tissue, 0..1; at 0 some tissue is still asked for.
         generator: Source of all randomness; the same one gives the same centers.

@@ -110,7 +110,6 @@ def write_record(path: Path, content: Mapping[str, Any], files: Mapping[str, str
     """Write the record of files beside it, as JSON in one step.
 
     Args:
-        path: The record.
         content: What else there is to say.
         files: Names, relative to the record's folder -> SHA-256.
     """
@@ -122,7 +121,6 @@ def read_record(path: Path, shape: Mapping[str, Shape] | None = None) -> dict[st
     """What `write_record` wrote, `files` among it; None where there is no such file, or not as it was written.
 
     Args:
-        path: The record.
         shape: Of what else it says, see `storage.shapes`.
     """
     try:
@@ -147,9 +145,6 @@ def publish(drafts: Sequence[Path], record: Path, content: Mapping[str, Any], in
 
     Args:
         drafts: Files of the names that they are to have, on the disk of the record.
-        record: See `write_record`.
-        content: Of the record.
-        inputs: See `check_outputs`.
 
     Raises:
         OutputError: See `check_outputs`.
@@ -172,7 +167,6 @@ def own_folder(folder: Path, inputs: Iterable[Path]) -> Iterator[Path]:
 
     Args:
         folder: To be replaced.
-        inputs: Files that are read.
 
     Raises:
         OutputError: See `check_own_folder`.

@@ -146,7 +146,6 @@ def read_json(path: Path, mend: str, shape: Shape) -> dict[str, Any]:
     """The object in a JSON file.
 
     Args:
-        path: the file.
         mend: what to do where it is not what it should be; the end of the message.
         shape: that it must have, see `storage.shapes`.
 

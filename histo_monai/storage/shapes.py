@@ -64,7 +64,6 @@ def misfit(value: Any, shape: Shape, where: str = "") -> str:
 
     Args:
         value: as `json.loads` gives it.
-        shape: see above.
         where: key of the value, with dots; empty for a whole file.
     """
     if isinstance(shape, tuple):

@@ -50,7 +50,6 @@ def slides_to_fold(slides: pd.DataFrame, patches: pd.DataFrame, positive: str) -
     Args:
         slides: `columns.WHOLE_SLIDE_COLUMNS`.
         patches: `columns.PATCH_COLUMNS`.
-        positive: see `why_no_diagnosis`.
 
     Returns:
         Rows of `slides`, numbered anew; none where nothing is diagnosed.

@@ -36,7 +36,6 @@ def read_table(
     """Read a csv, on disk or in a zip, as text: every value a stripped `str`, empty where nothing stands.
 
     Args:
-        path: the csv.
         needed: columns that must be there, with a value in every row.
         known: columns that may be there; None for any.
         key: columns that together name a row; None for the first needed one.
@@ -127,8 +126,6 @@ def read_numbers(
     Args:
         path: of the table, for messages.
         column: the texts: decimal digits, with a point and an exponent where there is one.
-        low: least number.
-        high: largest number.
         expected: what the column holds, for messages.
         whole: refuse fractions.
 

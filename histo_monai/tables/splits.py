@@ -225,7 +225,6 @@ def drawn_by(table: pd.DataFrame, seed: int) -> pd.DataFrame:
 
     Args:
         table: `columns.PATCH_COLUMNS` with splits and ranks; all of it, or the ranks are of a part.
-        seed: of the run.
     """
     if seed == 0:
         return table

@@ -31,7 +31,6 @@ def read_stage_csv(
     """Read a table that a stage wrote; it may hold no row.
 
     Args:
-        path: the csv.
         types: its columns in their order, and what they hold: "str", an empty text where nothing stands; "float64",
             NaN where nothing stands; "int64", "int32" or "bool", one in every row.
         stage: that wrote it, for messages.

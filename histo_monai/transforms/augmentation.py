@@ -10,7 +10,7 @@ from monai.transforms import RandomizableTransform
 from numpy.typing import NDArray
 
 from histo_monai.errors import InputError
-from histo_monai.transforms import with_processes, with_torch, with_triton
+from histo_monai.transforms import with_opencv, with_torch, with_triton
 from histo_monai.transforms.draws import Source, check_number
 from histo_monai.transforms.operations.base import Operation
 from histo_monai.transforms.operations.noise import pool_length
@@ -29,9 +29,7 @@ class Augmentation(RandomizableTransform, Generic[Drawn, Views]):
     pixels agree to a tenth of a gray level in white noise.
 
     Args:
-        size_px: Side of the views.
         operations: What is scheduled for the samples, in this order drawn.
-        prob: Of each operation.
 
     Raises:
         InputError: `prob` is no probability, or `size_px` too small for one of the operations.
@@ -123,7 +121,6 @@ def render(
     Args:
         patches: Shape (N, S, 3, H, H), uint8, not modified.
         drawings: Of the same N and S, one for each view.
-        size_px: Side of the views.
 
     Returns:
         For each drawing shape (N, S, 3, size_px, size_px), float32, 0..1, on the device of `patches`.
@@ -131,7 +128,7 @@ def render(
     flat, shape = patches.flatten(0, 1), patches.shape[:2]
     pools = [_normals(drawn, size_px) for drawn in drawings]
     if patches.device.type == "cpu":
-        views = with_processes.augment(flat, drawings, pools, size_px)
+        views = with_opencv.augment_views(flat, drawings, pools, size_px)
     else:
         views = [
             (with_triton if with_triton.does(drawn, patches.device) else with_torch).augment(

@@ -88,9 +88,6 @@ class RandPretrainViewsd(RandViewsd):
     """Images replaced by views for self-supervised pretraining: see `PretrainAugmentation` and `RandViewsd`.
 
     Args:
-        keys: of images.
-        size_px: side of the views.
-        prob: of each operation.
         allow_missing_keys: whether a key that a dictionary lacks is passed over.
     """
 
@@ -104,9 +101,6 @@ class RandSupervisedViewsd(RandViewsd):
     """Images replaced by views for training with labels: see `SupervisedAugmentation` and `RandViewsd`.
 
     Args:
-        keys: of images.
-        size_px: side of the views.
-        prob: of each operation.
         plain_share: share of the images that come out plain.
         stain: largest change of the stains; 0: none.
         allow_missing_keys: whether a key that a dictionary lacks is passed over.
@@ -130,8 +124,6 @@ class RandWeakStrongViewsd(RandViewsd):
     """A weak and a strong view of each image, of one crop: see `WeakStrongViews` and `RandViewsd`.
 
     Args:
-        keys: of images.
-        size_px: side of the views.
         n_aug: operations of a strong view.
         magnitudes: smallest and largest, whole numbers in 1..10.
         crop_area: smallest and largest fraction of the area in the crop of both.
@@ -160,7 +152,6 @@ class PlainViewd(MapTransform):
 
     Args:
         keys: of images, each (3, H, H) or (S, 3, H, H), uint8, square.
-        size_px: side of the view.
         allow_missing_keys: whether a key that a dictionary lacks is passed over.
     """
 

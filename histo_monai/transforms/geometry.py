@@ -165,7 +165,6 @@ def side_at(size_px: int, levels: torch.Tensor) -> torch.Tensor:
     """Side of an image that was halved.
 
     Args:
-        size_px: Side before.
         levels: How often it is halved (`pooling_levels`), shape (N,).
 
     Returns:
@@ -231,7 +230,6 @@ def warp(
     Args:
         images: Shape (N, C, H, W), square, uint8 or floating.
         matrices: Shape (N, 3, 3), on any device, output to input.
-        size_px: Side of the result.
         levels: `pooling_levels`, if the caller has them already: asking a GPU for them would wait for it.
 
     Returns:

@@ -53,7 +53,6 @@ class ViewParameters:
         follow in their order.
 
         Args:
-            operations: Of the policy.
             drawn: What each of them drew.
             schedule: Shape (N, steps): numbers of `operations`, or `UNUSED`.
             noise_seed: Seed of the pixel noise.

@@ -21,7 +21,6 @@ def draw_schedule(
     """Draws which operations each sample gets, each with probability `prob`, and in which order, uniformly.
 
     Args:
-        random_state: Source of randomness.
         num_samples: N.
         num_operations: K.
         prob: Of each operation, independently.

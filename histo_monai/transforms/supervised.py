@@ -46,8 +46,6 @@ class SupervisedAugmentation(Augmentation[ViewParameters, torch.Tensor]):
     its own magnitudes.
 
     Args:
-        size_px: Side of the views.
-        prob: Of each operation.
         plain_share: Share of the samples that come out plain, as models are tested on them (`views.plain_view`): of
             each batch to one sample, of many batches exactly. The authors' code has one plain view in three.
         stain: Largest change of the stains, see `stains`; 0, the paper's: none.

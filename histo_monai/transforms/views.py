@@ -37,7 +37,6 @@ def plain_view(patches: torch.Tensor, size_px: int) -> torch.Tensor:
 
     Args:
         patches: Shape (N, S, 3, H, H), uint8.
-        size_px: Side of the view.
 
     Returns:
         Shape (N, S, 3, size_px, size_px), float32, 0..1, on the device of `patches`.
@@ -76,7 +75,6 @@ class PretrainAugmentation(Augmentation[ViewParameters, torch.Tensor]):
           et al. perturb by a factor and a shift.
 
     Args:
-        size_px: Side of the views.
         prob: Of each operation. The paper gives none; one half is what its authors' library defaults to.
         operations: What is drawn and scheduled.
 

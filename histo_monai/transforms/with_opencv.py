@@ -5,8 +5,7 @@ OpenCV's kernels are vectorized for interleaved pixels, which makes them two to 
 and one patch with its temporaries stays in the cache.
 
 On the caller's thread alone: two threads of Python took longer than one (1.0 against 0.5 ms per patch of
-256 px), because kernels of some 20 µs make them wait for the interpreter's lock after each. Processes share a batch
-(`with_processes`).
+256 px), because kernels of some 20 µs make them wait for the interpreter's lock after each.
 """
 
 import threading
@@ -47,35 +46,37 @@ class Plan(NamedTuple):
     operations: tuple[Callable[[Buffers, list[float], Pixels], None], ...]
     parameters: tuple[list[list[float]], ...]
 
-    def rows(self, some: slice) -> "Plan":
-        """The plan of some of the patches."""
-        return Plan(
-            self.matrices[some],
-            self.levels[some],
-            self.margins[some],
-            self.schedule[some],
-            self.operations,
-            tuple(part[some] for part in self.parameters),
-        )
-
 
 def augment(
     patches: torch.Tensor, drawn: ViewParameters, noise_pool: torch.Tensor, size_px: int
 ) -> torch.Tensor:
-    """Warps each patch and runs it through its own photometric operations.
+    """One view of each patch, see `augment_views`."""
+    return augment_views(patches, [drawn], [noise_pool], size_px)[0]
+
+
+def augment_views(
+    patches: torch.Tensor,
+    drawings: Sequence[ViewParameters],
+    noise_pools: Sequence[torch.Tensor],
+    size_px: int,
+) -> list[torch.Tensor]:
+    """Warps each patch and runs it through its own photometric operations, once for each view.
 
     Args:
         patches: Shape (N S, 3, H, H), uint8, on the CPU, not modified.
-        drawn: Parameters of these N samples of S patches.
-        noise_pool: Standard normal values on the CPU (`operations.noise`).
-        size_px: Side of the result.
+        drawings: Parameters of these N samples of S patches, for each view.
+        noise_pools: Standard normal values on the CPU (`operations.noise`), for each view.
 
     Returns:
-        Shape (N S, 3, size_px, size_px), float32, 0..1.
+        For each view shape (N S, 3, size_px, size_px), float32, 0..1.
     """
-    views = torch.empty((len(patches), 3, size_px, size_px), dtype=torch.float32)
-    whole = plan(drawn, patches.shape[-1], size_px)
-    make([whole], patches.contiguous().numpy(), [noise_pool.numpy()], [views.numpy()])
+    views = [torch.empty((len(patches), 3, size_px, size_px), dtype=torch.float32) for _ in drawings]
+    make(
+        [plan(drawn, patches.shape[-1], size_px) for drawn in drawings],
+        patches.contiguous().numpy(),
+        [pool.numpy() for pool in noise_pools],
+        [view.numpy() for view in views],
+    )
     return views
 
 

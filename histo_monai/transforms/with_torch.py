@@ -19,7 +19,6 @@ def augment(
         patches: Shape (N S, 3, H, H), uint8, not modified.
         drawn: Parameters of these N samples of S patches.
         noise_pool: Standard normal values on the CPU (`operations.noise`).
-        size_px: Side of the result.
 
     Returns:
         Shape (N S, 3, size_px, size_px), float32, 0..1, on the device of `patches`.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ def tree(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.slow
-def test_a_sweep_becomes_tables_and_pictures(
+def test_a_sweep_becomes_tables(
     tree: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     list_experiments(monkeypatch, *sweep(tree), failed=("focal-bice",))
@@ -45,10 +44,6 @@ def test_a_sweep_becomes_tables_and_pictures(
         "weighted_f1",
         "macro_auc",
     }
-    made = {path.name for path in (folder / "camelyon16").iterdir()}
-    for name, kind in itertools.product(("labels", "mu", "labels_saved"), ("png", "svg")):
-        assert f"accuracy_{name}.{kind}" in made
-    assert not any("n_aug" in name for name in made)  # there is but one
 
 
 def test_a_failed_experiment_is_named_and_notes_among_the_curves_are_not_lost(

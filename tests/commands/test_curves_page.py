@@ -104,6 +104,21 @@ def test_charts_draw_what_the_files_hold_and_each_run(pages: dict[str, Path]) ->
         assert shown[row.told] == pytest.approx(row.ratio, rel=1e-4)
 
 
+def test_students_are_drawn_against_mu_at_each_fraction_of_the_labels(pages: dict[str, Path]) -> None:
+    folder = pages[SEVERAL]
+    points = pd.read_csv(folder / "points.csv").query("metric == 'accuracy'")
+    charts = [spec for spec in _specs(folder) if any("mu" in row for row in spec["data"]["values"])]
+    assert len(charts) == points["alpha"].nunique() == 4
+    for spec, (_, same) in zip(charts, points.groupby("alpha"), strict=True):
+        students, finetuned = same[same["training"] == "paper"], same[same["training"] == "finetune"]
+        for name in ("mu", "value", "low", "high"):
+            shown = sorted(row[name] for row in spec["data"]["values"])
+            np.testing.assert_allclose(shown, sorted(students[name]), rtol=1e-4)
+        base = sorted(row["value"] for row in spec["layer"][0]["data"]["values"])
+        np.testing.assert_allclose(base, sorted(finetuned["value"]), rtol=1e-4)
+    assert "against n_aug" not in _text(folder)  # there is but one
+
+
 def test_a_law_is_drawn_to_where_an_answer_is_read_off_it(pages: dict[str, Path]) -> None:
     saved = pd.read_csv(pages[SEVERAL] / "labels_saved.csv").query("metric == 'accuracy' and extrapolated")
     assert len(saved)
@@ -159,6 +174,14 @@ def test_the_page_is_drawn_at_any_width_and_asks_for_nothing_off_the_disk(
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         too_wide = "[...document.querySelectorAll('.drawing')].filter((p) => p.scrollWidth > p.clientWidth + 1).length"
         assert page.evaluate(too_wide) == 0
+
+
+def test_a_chart_is_saved_as_a_file(browser: Any, pages: dict[str, Path]) -> None:
+    with watched(browser, pages[SEVERAL] / "index.html") as page:
+        page.locator("[data-chart] summary").first.click()
+        with page.expect_download() as saved:
+            page.get_by_text("Save as SVG").first.click()
+        assert "<svg" in Path(saved.value.path()).read_text()
 
 
 def test_the_ratios_are_sorted_with_the_keyboard(browser: Any, pages: dict[str, Path]) -> None:

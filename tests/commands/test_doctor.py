@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
-import importlib.util
 import json
-import os
 import re
 import shutil
 import sys
@@ -21,10 +18,9 @@ import yaml
 
 from histo_monai import environment
 from histo_monai.__main__ import main
-from histo_monai.checkup import checks, disk, machine, pipeline, reading, samples, speed, versions
+from histo_monai.checkup import checks, disk, machine, pipeline, reading, versions
 from histo_monai.checkup.finding import Finding
 from histo_monai.params import Params, load_params
-from histo_monai.slides import Box, open_slide
 
 Look = Callable[[Callable[[Params | None], Iterable[Finding]]], list[Finding]]
 
@@ -49,26 +45,26 @@ def _only(findings: Iterable[Finding], status: str) -> Finding:
     return result
 
 
-@pytest.fixture
-def fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speed, "SECONDS", 0.05)
-
-
-def test_a_healthy_project_passes_and_says_what_reads_each_kind_of_tile(
-    project: Path, fast: None, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_healthy_project_passes(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--json"]) == 0
     findings = {one["what"]: one for one in json.loads(capsys.readouterr().out)}
-    for codec in samples.CODECS:
-        assert findings[f"TIFF, {codec}"]["message"] == "read by cucim"
-    for name in ("params.yaml", "environment", "disk", "dvc.lock", "packages", "memory", "loader"):
+    for name in (
+        "params.yaml",
+        "environment",
+        "disk",
+        "dvc.lock",
+        "packages",
+        "memory",
+        "cuCIM",
+        "OpenSlide",
+    ):
         assert findings[name]["status"] == "PASS", findings[name]
     assert {one["status"] for one in findings.values()} <= {"PASS", "WARN"}
     assert {path.name for path in project.iterdir()} == {"params.yaml", "data"}
 
 
 def test_it_runs_without_params_dvc_and_a_project_and_each_finding_is_one_line(
-    project: Path, fast: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (project / "params.yaml").unlink()
     monkeypatch.setitem(sys.modules, "dvc", None)  # as if it were not installed
@@ -133,7 +129,7 @@ def test_the_file_of_weights_is_the_one_that_params_name(
 
 
 def test_a_file_of_weights_that_is_missing_or_of_another_kind_fails_with_the_remedy(
-    project: Path, with_weights: Callable[..., Params], fast: None, capsys: pytest.CaptureFixture[str]
+    project: Path, with_weights: Callable[..., Params], capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = _only(pipeline.weights_file(with_weights(None, "data/notes.txt")), "FAIL")
     assert "a file of weights ends in .safetensors" in found.message
@@ -160,26 +156,25 @@ def test_a_library_that_does_not_load_is_named_with_the_reason_and_both_are_a_fa
     monkeypatch.setattr(
         reading, "_PROGRAM", f"import sys; sys.path.insert(0, {str(hidden)!r}); {reading._PROGRAM}"
     )
-    result = {finding.what: finding for finding in reading.back_ends_and_formats(None)}
+    result = {finding.what: finding for finding in reading.libraries(None)}
     assert result["cuCIM"].status == "WARN"
     assert "libcufile.so.0" in result["cuCIM"].message
     assert "OpenSlide" in result["cuCIM"].remedy
     assert result["OpenSlide"].status == "PASS"
-    assert result["TIFF, JPEG"].message == "read by openslide"
     problem = {"problem": "none here"}
     monkeypatch.setattr(reading, "ask", lambda jobs: [problem for _ in jobs])
-    result = {finding.what: finding for finding in reading.back_ends_and_formats(None)}
+    result = {finding.what: finding for finding in reading.libraries(None)}
     assert {result["cuCIM"].status, result["OpenSlide"].status} == {"FAIL"}
 
 
 def test_a_slide_that_kills_its_reader_is_a_line_and_the_next_is_read(
-    project: Path, monkeypatch: pytest.MonkeyPatch
+    project: Path, real_slides: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crash = "import os, signal; from histo_monai.checkup import reading; was = reading._slide; "
     crash += "reading._slide = lambda job: os.kill(os.getpid(), signal.SIGSEGV) if 'bad' in job['path'] else was(job); "
     monkeypatch.setattr(reading, "_PROGRAM", crash + "reading.answer()")
     for name in ("bad.svs", "good.tif"):
-        samples.write_sample(project / name, samples.CODECS["JPEG"])
+        shutil.copy(real_slides / "cmu-1-small-region.svs", project / name)
     (project / "data/index").mkdir()
     rows = "slide_id,path,mpp\nb,bad.svs,\ng,good.tif,\n"
     (project / "data/index/slides.csv").write_text(rows)
@@ -198,17 +193,6 @@ def test_every_suffix_of_the_manifest_is_tried_once(project: Path, real_slides: 
     svs, tiff = reading.own_slides(None)
     assert (svs.status, svs.message) == ("PASS", "data/raw/own/a.svs: read by cucim")
     assert (tiff.status, tiff.what) == ("FAIL", "slide .tiff")
-
-
-@pytest.mark.parametrize("name", list(samples.CODECS))
-def test_samples_hold_the_picture_that_they_are_compared_with(name: str, tmp_path: Path) -> None:
-    codec = samples.CODECS[name]
-    samples.write_sample(tmp_path / "a.tif", codec)
-    with tifffile.TiffFile(tmp_path / "a.tif") as file:
-        assert file.pages.first.compression == codec.compression
-    with open_slide(tmp_path / "a.tif") as slide:
-        pixels = slide.read(Box((256, 256), 512, 1.0)).transpose(1, 2, 0).astype(float)
-    assert np.abs(pixels - samples.picture()).mean() <= codec.tolerance
 
 
 @pytest.mark.parametrize(
@@ -241,38 +225,6 @@ def test_params_that_no_stage_would_take_fail_with_the_line_of_the_stage(project
     (project / "params.yaml").write_text("alpha: 1\n")
     finding = _only(pipeline.params_file(None), "FAIL")
     assert "missing key" in finding.message
-
-
-def test_locks_of_the_living_and_of_the_dead_are_told_apart(project: Path) -> None:
-    assert _only(pipeline.locks(None), "PASS").message == "none"
-    folder = project / "data/checkpoints"
-    folder.mkdir()
-    for name in ("index", "pretrain-rsp"):
-        (folder / f".{name}.lock").write_text("1")
-    (project / "data/.index.draft").mkdir()
-    with (folder / ".index.lock").open() as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        findings = list(pipeline.locks(None))
-        assert "running now: index" in _only(findings, "WARN").message
-        assert "pretrain-rsp" in _only(findings, "PASS").message
-        assert _only(pipeline.drafts(None), "PASS").message == "1, of a stage that runs now"
-    assert "data/.index.draft" in _only(pipeline.drafts(None), "WARN").message
-
-
-@pytest.mark.parametrize(
-    ("content", "status", "message"),
-    [
-        (b"", "FAIL", "is damaged"),
-        (b'{"read": 3}', "FAIL", "is damaged"),
-        (b'{"read": {"a": [{"pid": 4194305, "cmd": "dvc repro"}]}}', "PASS", "gone (4194305)"),
-        (b'{"write": {"a": {"pid": OWN, "cmd": "dvc repro"}}}', "WARN", "(dvc repro)"),
-    ],
-)
-def test_dvcs_own_lock_is_read(content: bytes, status: str, message: str, project: Path) -> None:
-    (project / ".dvc/tmp").mkdir(parents=True)
-    (project / ".dvc/tmp/rwlock").write_bytes(content.replace(b"OWN", str(os.getpid()).encode()))
-    findings = [finding for finding in pipeline.locks(None) if finding.what == "dvc locks"]
-    assert message in _only(findings, status).message
 
 
 def test_an_environment_variable_that_means_nothing_fails_and_an_unknown_one_is_told(
@@ -331,19 +283,6 @@ def test_the_limit_of_a_container_counts(
     assert machine.memory_free()[1] == "of the machine"
 
 
-def test_little_shared_memory_is_a_warning_where_workers_need_it(
-    params: Params, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    usage = shutil.disk_usage(project)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=2**16))
-    monkeypatch.setenv("HISTO_MONAI_WORKERS", "0")
-    assert _only(machine.shared_memory(params), "PASS").message.startswith("not used")
-    monkeypatch.setenv("HISTO_MONAI_WORKERS", "4")
-    finding = _only(machine.shared_memory(params), "WARN")
-    assert "4 workers" in finding.message
-    assert "--shm-size" in finding.remedy
-
-
 def test_the_estimate_of_the_disk_counts_every_model_and_a_full_disk_fails(
     params: Params, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -364,46 +303,9 @@ def test_the_estimate_of_the_disk_counts_every_model_and_a_full_disk_fails(
     assert _only(disk.space(params), "PASS").message.endswith(f"{need / 1e9:.1f} GB are there")
 
 
-def test_a_folder_that_a_stage_could_not_replace_is_named(params: Params, project: Path) -> None:
-    assert _only(disk.outputs(params), "PASS").message == "data can be written"
-    (project / "elsewhere").mkdir()
-    (project / "data/index").symlink_to(project / "elsewhere")
-    assert "data/index: is a link to" in _only(disk.outputs(params), "FAIL").message
-
-
-def test_the_slower_of_reading_and_learning_is_named(
-    params: Params, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HISTO_MONAI_WORKERS", "2")
-    for reads, status in ((40.0, "WARN"), (60.0, "PASS")):
-        monkeypatch.setattr(speed, "patches_per_second", lambda _, reads=reads: reads)
-        monkeypatch.setattr(speed, "images_per_second", lambda *_: 100.0)
-        finding = _only(speed.loader_against_model(params), status)
-        assert "2 of them; the network learns from 100 images/s" in finding.message
-    assert list(speed.loader_against_model(None)) == []
-
-
-@pytest.mark.parametrize(("dont_write", "written"), [(True, False), (True, True), (False, False)])
-def test_bytecode_that_is_not_there_and_will_not_be_is_a_warning(
-    dont_write: bool, written: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "dont_write_bytecode", dont_write)
-    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))
-    if written:
-        bytecode = Path(importlib.util.cache_from_source(torch.__file__))
-        bytecode.parent.mkdir(parents=True)
-        bytecode.touch()
-    findings = list(versions.packages(None))
-    if dont_write and not written:
-        assert "PYTHONDONTWRITEBYTECODE is set" in _only(findings, "WARN").message
-    else:
-        assert [finding.status for finding in findings] == ["PASS"]
-
-
 def test_other_versions_than_those_pinned_are_a_warning(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "dont_write_bytecode", False)
     statuses = [finding.status for finding in versions.packages(None)]
     assert statuses == ["PASS"]
     (project / "constraints.txt").write_text("numpy==0.1\nPandas==0.2\n# torch==1\n")

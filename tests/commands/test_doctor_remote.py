@@ -1,4 +1,4 @@
-"""What `doctor` says of the DVC remote: set or not, answering or not, with which credentials, and secrets in git."""
+"""What `doctor` says of the DVC remote: set or not, answering or not, and secrets in git."""
 
 from __future__ import annotations
 
@@ -76,32 +76,6 @@ def test_a_remote_that_this_dvc_cannot_speak_to_is_said_with_what_to_install(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "dvc_s3" else find(name))
     _config(project, s3)
     assert "pip install 'dvc[s3]'" in _only(default_remote(None), "WARN").remedy
-
-
-def test_s3_without_credentials_is_a_warning_and_each_place_for_them_is_told(
-    project: Path, s3: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _config(project, s3)
-    finding = _only(default_remote(None), "WARN")
-    assert "no credentials are set" in finding.message
-    assert "export AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY" in finding.remedy
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "alice")  # half of a pair is none
-    assert "no credentials are set" in _only(default_remote(None), "WARN").message
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "open-sesame")
-    finding = _only(default_remote(None), "PASS")
-    assert "credentials from AWS_ACCESS_KEY_ID, which were not tried" in finding.message
-    assert "sesame" not in finding.line()
-    _config(project, s3, "profile = laboratory")  # a profile that is named goes before the pair
-    assert "no credentials are set" in _only(default_remote(None), "WARN").message
-    folder = project / "home/.aws"
-    folder.mkdir()
-    (folder / "credentials").write_text("[laboratory]\naws_access_key_id = alice\n")
-    assert "from the profile laboratory" in _only(default_remote(None), "PASS").message
-    (folder / "credentials").unlink()
-    (folder / "config").write_text("[profile laboratory]\nsso_session = x\ns3 =\n    max_queue_size = 9\n")
-    assert "from the profile laboratory" in _only(default_remote(None), "PASS").message
-    _config(project, s3, "access_key_id = alice\n    secret_access_key = open-sesame")
-    assert "from the settings of the remote" in _only(default_remote(None), "PASS").message
 
 
 def test_a_secret_that_would_be_committed_fails_by_its_name_and_one_of_your_own_does_not(

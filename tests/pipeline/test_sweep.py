@@ -89,4 +89,4 @@ def test_curves_collects_what_ended_well(swept: Path, shell: Shell) -> None:
         ("neighbors", 0.5, 1),
         ("neighbors", 0.5, 2),
     }
-    assert (swept / "data/curves/camelyon16/accuracy_mu.png").stat().st_size > 10_000
+    assert "against mu, 50 % of the labels" in (swept / "data/curves/index.html").read_text()

@@ -73,7 +73,6 @@ def test_what_does_not_fit_is_one_short_line_with_its_place(value: Any, shape: S
 
 _OTHERS = {
     "checkup/reading.py",  # lines of a child of its own
-    "checkup/pipeline.py",  # a lock of DVC
     "experiments.py",  # what `dvc exp show` prints
     "reports/site/vendor.py",  # of pip
     "slides/annotations/geojson.py",  # of any tool

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from histo_monai.pretext.contrastive_views import ContrastiveViews
-from histo_monai.transforms import with_processes, with_torch
+from histo_monai.transforms import with_opencv, with_torch
 from histo_monai.transforms.augmentation import Augmentation
 from histo_monai.transforms.randaugment import WeakStrongViews
 from histo_monai.transforms.supervised import SupervisedAugmentation
@@ -39,7 +39,7 @@ def test_views_of_a_device_are_those_of_the_cpu_to_a_tenth_of_a_gray_level(
     random = torch.Generator().manual_seed(0)
     patches = torch.randint(0, 256, (64, 1, 3, SIDE, SIDE), dtype=torch.uint8, generator=random)
     found = POLICIES[name]().set_random_state(0)(patches.to(device))
-    monkeypatch.setattr(with_processes, "augment", in_torch)
+    monkeypatch.setattr(with_opencv, "augment_views", in_torch)
     expected = POLICIES[name]().set_random_state(0)(patches)
     pairs = zip(found, expected, strict=True) if isinstance(found, tuple) else [(found, expected)]
     for there, here in pairs:

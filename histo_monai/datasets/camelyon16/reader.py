@@ -37,8 +37,6 @@ def pretraining_slides(root: Path, num_normal: int, num_tumor: int) -> pd.DataFr
 
     Args:
         root: holds `training/normal/normal_001.tif` ... and `training/tumor/tumor_001.tif` ...
-        num_normal: how many normal slides.
-        num_tumor: how many tumor slides.
 
     Returns:
         See `tables.columns.CORPUS_COLUMNS`.
@@ -92,7 +90,6 @@ def labeled_patches(
             patches are wanted, `testing/images`, `testing/reference.csv` and `testing/lesion_annotations` (or its zip).
         num_reserved_normal: the first normal slides, which `pretraining_slides` takes.
         num_reserved_tumor: the first tumor slides, likewise.
-        patch_px: side of a patch.
         mpp: its resolution, µm/px.
         min_tumor_fraction: see above, 0..1.
         wanted: how many of "tumor" and "normal" for "train", "test", and "validation" if slides are drawn for it.

@@ -43,7 +43,6 @@ def by_slide(
     the same text in Unicode's other spelling of accents: some disks write "é" as one character, others as two.
 
     Args:
-        paths: Files of one folder.
         slide_ids: Ids in slides.csv.
         endings: Texts allowed between slide_id and suffix.
 

@@ -118,7 +118,6 @@ def labeled_patches(
     squares of its class, see `own_regions.region_patches`; patient and split are the slide's.
 
     Args:
-        root: the folder.
         patch_px: side of a square of a slide, where the column side_px does not tell.
         region_mpp: resolution of the squares of regions, µm/px.
         min_region_fraction: least part of such a square that is inside its region, above 0, up to 1.

@@ -120,7 +120,6 @@ def region_patches(
     Args:
         root: the folder that holds `annotations`.
         slides: `slide_id`, `path`, `patient_id`, `mpp` (missing if the file states it), `annotation_origin`, `split`.
-        placement: see `RegionPlacement`.
         processes: slides looked at at the same time.
 
     Returns:
@@ -232,10 +231,8 @@ def take_squares(
 
     Args:
         regions: In level-0 pixels.
-        points: Likewise.
         slide_mpp: µm per level-0 pixel.
         size_yx: Height and width of the slide, level-0 pixels.
-        placement: See `RegionPlacement`.
 
     Raises:
         InputError: none lies on the slide, or two of different classes overlap in a square.

@@ -86,7 +86,6 @@ def check_sha256(root: Path, processes: int) -> None:
     """Compare every slide that has a sha256 in slides.csv with it; reads all files of the slide, see `slide_sha256`.
 
     Args:
-        root: the folder of slides.csv.
         processes: slides read at the same time.
 
     Raises:

@@ -47,11 +47,9 @@ def draw_labeled_patches(
     Args:
         slides: In the order in which they take turns in the rows.
         wanted: How many for each split and label, {"train": {"tumor": 300, "normal": 300}, ...}.
-        placement: See `LabelPlacement`.
         read_lesions: What an annotation file says; a function of a module, called in the processes.
         section: Of params, that errors name: it holds min_tumor_fraction and, in
             `train`, `separate_validation` and `test`, num_<label>.
-        seed: Of the centers.
         skip_bad_slides: Go on without slides that cannot be used.
         processes: Slides surveyed at the same time.
 

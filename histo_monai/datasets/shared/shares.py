@@ -10,7 +10,6 @@ def fair_shares(room: np.ndarray, wanted: int) -> np.ndarray:
 
     Args:
         room: Shape (n,), what each place can take; its sum is at least `wanted`.
-        wanted: how many to place.
 
     Returns:
         Shape (n,), int64, sums to `wanted`, nowhere above `room`.

@@ -43,9 +43,7 @@ def keep_shares(model: TaskModel, task: Task, patches: LabeledLoader, shares: to
     Of classes its biases change, of scores it is stretched as a whole, at most by `MOST_STRETCHED`.
 
     Args:
-        model: as for `shares_of`.
-        task: likewise.
-        patches: likewise, those that the shares are of.
+        patches: those that the shares are of.
         shares: as `shares_of` gives them, of another model.
     """
     outputs = _outputs(model, task, patches)

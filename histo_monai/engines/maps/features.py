@@ -58,13 +58,9 @@ def slide_features(
     """Look at every cell of a slide that holds tissue.
 
     Args:
-        slide_path: The slide.
         mpp: µm per level-0 pixel; None takes the file's own.
         encoder: On `device`, in evaluation mode.
-        plan: See `MapPlan`.
-        device: Where the encoder runs.
         workers: Reading processes; 0 reads in this one.
-        advance: See `Advance`.
 
     Raises:
         SlideError: The slide cannot be read, or not at this resolution.

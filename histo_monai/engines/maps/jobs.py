@@ -66,7 +66,6 @@ def named_jobs(
 
     Args:
         slides: path, and µm/px; None where the file knows.
-        models: see `SlideJob`.
         mark: stands behind the name of a map, and no slide may have it; empty for none.
 
     Raises:

@@ -76,12 +76,10 @@ def over_slides(
     finished ones are kept.
 
     Args:
-        jobs: The slides.
         work: What is made of them.
         folder: Made if missing.
         device: Where networks run; with several ranks, each takes its own GPU.
         workers: Reading processes of each rank.
-        ranks: Processes.
         timeout_s: Seconds that one of several ranks may take for a batch.
 
     Raises:
@@ -102,7 +100,6 @@ def without_bad(
     """Go on after slides that cannot be read.
 
     Args:
-        jobs: The slides.
         see: Looks at some of them, and leaves alone those that are done: `over_slides`.
 
     Returns:

@@ -51,13 +51,9 @@ def write_adapted(
     Those that a pretraining leaves are of augmented views. The first of several processes writes, the others wait.
 
     Args:
-        device: where the encoder runs.
-        source: the encoder's file.
         target: the new file, with the number of patches and slides in its description.
         jobs: slides whose tissue is shown, about equally many patches of each; labels are not looked at.
-        plan: how patches are read.
         num: patches, at most.
-        seed: of their choice.
 
     Raises:
         SlideError: a slide cannot be read.

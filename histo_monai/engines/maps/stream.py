@@ -48,7 +48,6 @@ class SlidePatches:
         """Look for tissue.
 
         Args:
-            path: The slide.
             mpp: µm per level-0 pixel; None takes the file's own.
             plan: How it is looked at.
 
@@ -66,7 +65,6 @@ class SlidePatches:
         """Patches (n, 3, P, P), float32, 0..1, channels last, on the device; and the numbers of their cells.
 
         Args:
-            device: Where they are wanted.
             workers: Reading processes; 0 reads in this one.
 
         Raises:

@@ -93,14 +93,11 @@ def train_student(
 
     Args:
         method: what trains; moved to the task's device.
-        task: what is learned.
         labeled: batches whose labels are used.
         unlabeled: as many batches, whose labels are not looked at; the labeled patches are among them.
         validation: measured after each epoch; selects. None: `selected` is given, or there is one candidate.
         schedule: see `Schedule`; of 0 epochs: no step is taken.
-        seed: of the views.
         picture: draws weak and strong pairs.
-        records: where traces are left.
         statistics: what the student takes the statistics of its batch-norms from, see `take_statistics`; None:
             those of training stay.
         shares: that it ends with of `statistics`, see `engines.last_layer.shares`; None: those that it came to.
@@ -188,11 +185,7 @@ class StudentStep:
     """One step of the optimizer; called by the engine with a labeled and an unlabeled batch.
 
     Args:
-        method: what trains.
-        task: its device.
         targets: of the labeled rows.
-        optimizer: of the method.
-        seed: of the views.
         hidden: labels that guesses are held against; they reach nothing that trains.
         shared: by which processes; None: by those that there are.
         guesses: by row of the unlabeled table, see `protocol.Batch`; None where the method does not ask for them.

@@ -24,7 +24,6 @@ def predicted_by_views(
 
     Args:
         method: is moved to the task's device; nothing of it trains.
-        task: classes or scores.
         patches: shape (n, 1, 3, H, H), uint8.
 
     Returns:

@@ -103,7 +103,6 @@ def twins_in_training(table: pd.DataFrame, digests: pd.Series, slides: pd.DataFr
     Args:
         table: `tables.columns.PATCH_COLUMNS` with splits.
         digests: of its rows, see `images.survey_images`.
-        slides: see `views.look_at_slides`.
     """
     if (table["split"] == "validation").any():
         return []
@@ -126,7 +125,6 @@ def twins_in_pretraining(corpus: pd.DataFrame, slides: pd.DataFrame) -> list[str
 
     Args:
         corpus: `slide_id`, `path`, `split`.
-        slides: see `views.look_at_slides`.
     """
     known = corpus.assign(pixels=slides["digest"].reindex(corpus["path"]).to_numpy())
     known = known[known["pixels"] != ""].drop_duplicates(["pixels", "split"])

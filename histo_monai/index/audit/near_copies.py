@@ -29,7 +29,6 @@ def near_copies(
         seen: `name`, `split`, `digest` and `fingerprint` (empty where there is none) of images; pairs of one digest are
             left out, as these are the same image.
         sides: pairs of splits to compare.
-        kind: what the images are.
         processes: blocks compared at the same time; decides nothing.
 
     Returns:

@@ -52,7 +52,6 @@ def readable(
 
     Args:
         whole_slides: `tables.columns.WHOLE_SLIDE_COLUMNS`.
-        looks: see `look_at_slides`.
         skip_bad_slides: go on without those.
 
     Raises:
@@ -72,7 +71,6 @@ def refuse_unreadable(looks: pd.DataFrame, paths: pd.Series) -> None:
     """Refuse slides that are learned from and cannot be read; those of `readable` may be left out.
 
     Args:
-        looks: see `look_at_slides`.
         paths: of the slides; one may come several times.
 
     Raises:

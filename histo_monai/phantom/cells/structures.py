@@ -92,8 +92,6 @@ def depth_maps(rings: Rings, grid: Grid, within: Window | None = None) -> tuple[
     """How deep each sample lies inside a structure and inside its lumen, µm, `FAR_UM` far outside.
 
     Args:
-        rings: The structures.
-        grid: Where.
         within: Rows and columns of the grid that are of interest; what lies outside them may be left at `FAR_UM`.
 
     Returns:
@@ -156,7 +154,6 @@ def polygonal_cells(
     """Distance in µm to the nearest border between neighboring cells of a Voronoi mosaic (fat cells).
 
     Args:
-        grid: Where.
         spacing_um: Mean width of a cell.
         seed: Which mosaic.
         bend_um: Displacement of the samples in y and x that bends the borders, each of the grid's shape.

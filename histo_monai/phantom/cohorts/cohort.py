@@ -58,8 +58,6 @@ def write_cohort(root: Path, cohort: Cohort, size: CohortSize, processes: int) -
 
     Args:
         root: Folder to write into; created when missing.
-        cohort: Whose layout.
-        size: See `CohortSize`.
         processes: How many to render with.
 
     Raises:

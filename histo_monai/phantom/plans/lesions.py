@@ -65,7 +65,6 @@ class DepthMap:
     """Signed distance to the border of a set of lesions, µm, positive inside, kept at a coarse step.
 
     Args:
-        lesions: The outlines.
         size_um: Height and width of the slide.
         step_um: Step of the stored raster.
     """

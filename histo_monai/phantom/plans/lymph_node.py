@@ -106,8 +106,6 @@ def draw_metastases(
     """Outlines of metastases inside a node, apart from each other as a rule, and none in an island of another.
 
     Args:
-        node: Where they grow.
-        rng: Source of all choices.
         diameters_um: Wanted mean diameter of each; an outline that finds no room is left out, the first never.
         hole: Whether the first one spares an island of normal tissue.
     """

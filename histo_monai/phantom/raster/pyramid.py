@@ -90,7 +90,6 @@ def write_pyramid(
         size_yx: Height and width of the finest level, px.
         mpp: Its resolution, µm per px; written as TIFF resolution in px per cm.
         factor: Downsample from a level to the next: 2 or 4.
-        quality: JPEG quality.
         description: TIFF ImageDescription of the finest level (Aperio's, or none).
     """
     height, width = size_yx

@@ -66,7 +66,6 @@ class Scanner:
     """Turns densities into pixels for one slide.
 
     Args:
-        style: Staining and scanner.
         mpp: µm per px.
         seed: Which sensor noise.
     """

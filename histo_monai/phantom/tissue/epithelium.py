@@ -94,7 +94,6 @@ def paint_carcinoma(tile: Tile, weight: F32, depth_um: F32) -> None:
     """Carcinoma: solid nests and irregular glands of large, uneven, vesicular nuclei; marks `tile.malignant`.
 
     Args:
-        tile: Where to paint.
         weight: The malignant region on the coarse raster; its stroma has been painted.
         depth_um: Distance inside the region's outline; nothing malignant is painted where it is negative.
     """

@@ -34,11 +34,7 @@ def render(world: World, top_px: int, left_px: int, height: int, width: int) -> 
     """Renders the window whose top left pixel is (top_px, left_px), in pixels of `world.mpp`.
 
     Args:
-        world: What to render.
         top_px: First row; may be negative, the plane has no border.
-        left_px: First column.
-        height: Rows.
-        width: Columns.
     """
     k = world.coarse_px
     halo = int(np.ceil(HALO_UM / world.mpp))

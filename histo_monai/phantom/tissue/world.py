@@ -97,9 +97,6 @@ class World:
     Args:
         seed: Decides everything below that is not given.
         mpp: Resolution of the finest rendering, µm per px.
-        plan: Where which tissue lies.
-        style: Staining and scanner.
-        traits: Looks of the cells.
     """
 
     seed: int

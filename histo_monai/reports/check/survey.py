@@ -60,7 +60,6 @@ class Survey:
         Args:
             slide: Open.
             mpp: Of the picture, µm per px.
-            tissue: See `tissue`.
 
         Returns:
             Shape (h, w, 3), uint8.

@@ -26,11 +26,9 @@ def write_maps_of_slide(
     """TIFF, GeoJSON and PNG of every model; how many cells there are, and the pictures for the mosaic.
 
     Args:
-        row: of whole_slides.csv.
         is_shown: whether pictures are wanted.
         folder: a folder for each model in it.
         scores: folder of what `write_heatmap` wrote.
-        style: of the maps.
     """
     slide_id = row["slide_id"]
     heatmap = read_heatmap(scores / f"{slide_id}.csv")

@@ -137,10 +137,8 @@ def write_slide_maps(
         folder: Made if missing.
         slide_id: Stem of the files.
         title: Above the overlay.
-        heatmap: Of the slide.
         model: Whose values.
         picture: Of the same slide.
-        style: See `MapStyle`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     regions: list[Region] = []

@@ -37,9 +37,6 @@ class Case:
 def cases(part: Predictions) -> dict[str, list[Case]]:
     """Patches that the student is surest of and wrong about, those it is right about, and those it is unsure of.
 
-    Args:
-        part: of one split.
-
     Returns:
         Title -> cases, the clearest first; scores: the farthest off, and the nearest.
     """

@@ -19,8 +19,6 @@ def write_page(
 
     Args:
         folder: exists, and has none of the two; a draft, so that a page is whole or not there.
-        title: of the page.
-        subtitle: below it.
         sections: in their order.
         libraries: where those of the browser lie, see `vendor.found`; None: the page says of each chart that it could
             not be drawn.

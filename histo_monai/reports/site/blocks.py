@@ -159,8 +159,6 @@ def render(title: str, subtitle: str, sections: Sequence[Section], scripts: Sequ
     """The page.
 
     Args:
-        title: of the page.
-        subtitle: below it.
         sections: in their order.
         scripts: of libraries, relative to the page, in the order in which they are loaded.
 

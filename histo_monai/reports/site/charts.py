@@ -26,7 +26,6 @@ def intervals(
 
     Args:
         rows: `name`, `value`, `low`, `high` (None where unknown), `kind`, which colors.
-        title: of the axis.
         zero: whether a line is drawn at 0: differences.
         kinds: that keep their color whichever of them are there; others take the next.
     """
@@ -70,8 +69,6 @@ def curves(rows: Sequence[Mapping[str, Any]], title: str, epochs: int) -> Spec:
 
     Args:
         rows: `epoch`, `value`, `name`.
-        title: of the vertical axis.
-        epochs: how many there are.
     """
     order = list(dict.fromkeys(row["name"] for row in rows))
     return _framed(
@@ -99,9 +96,7 @@ def steps(
     """Curves of sensitivity: `x`, `y`, `name` of each corner, in their order.
 
     Args:
-        rows: see above.
         x: title of the horizontal axis.
-        y: of the vertical.
         diagonal: whether chance is drawn.
         log: whether the horizontal axis is logarithmic.
     """

@@ -28,7 +28,8 @@ function drawCharts() {
     const width = place.clientWidth;
     const axisY = { labelLimit: Math.max(110, 0.42 * width) };
     const legend = { ...CONFIG.legend, columns: width < 520 ? 1 : 2 };
-    const options = { actions: false, renderer: "svg", config: { ...CONFIG, axisY, legend } };
+    const actions = { export: true, source: false, compiled: false, editor: false };
+    const options = { actions, renderer: "svg", config: { ...CONFIG, axisY, legend } };
     vegaEmbed(place, specs[i], options).then(() => place.classList.add("drawn"), failed);
   });
 }

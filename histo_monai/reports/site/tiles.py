@@ -58,7 +58,6 @@ def write_tiles(slide: Slide, pyramid: Pyramid, folder: Path) -> int:
 
     Args:
         slide: opened.
-        pyramid: of it.
         folder: is made.
     """
     level = pyramid.num_levels - 1

@@ -55,12 +55,10 @@ def slide_script(
 
     Args:
         slide_id: as in the tables.
-        pyramid: its tiles.
         tiles: their folder, relative to the page, with a slash at its end.
         heatmap: scores of its cells.
         outlines: what somebody has drawn; holes are left out.
         detections: name of a model -> points, in level-0 pixels, with a measurement "probability".
-        radius_um: of a detection's circle.
     """
     scale = heatmap.grid.slide_mpp
     rows, columns = heatmap.grid.shape

@@ -62,7 +62,6 @@ def read_asap_xml(path: str | Path, report: Report = log_left_out) -> Annotation
     order that `Order` gives; decimals may be written with a point or a comma.
 
     Args:
-        path: The file.
         report: Takes what was left out; the log where not given.
 
     Raises:
@@ -178,7 +177,6 @@ def asap_regions(annotations: Annotations, hole_groups: Sequence[str] = HOLE_GRO
     overlaps, and what is inside stays the same. An overlap narrower than 1/512 of the common extent of the two is none.
 
     Args:
-        annotations: See `read_asap_xml`.
         hole_groups: Groups of the outlines that are holes.
 
     Raises:

@@ -22,9 +22,7 @@ def read_annotations(
     """The regions and points of a `.geojson` (`read_geojson`) or `.xml` (`read_asap_xml`, `asap_regions`).
 
     Args:
-        path: The file.
         report: Takes what was left out of areas; the log where not given.
-        frame: Of the slide.
 
     Raises:
         InputError: the suffix is another, or what the reader of the format raises.

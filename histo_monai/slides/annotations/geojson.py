@@ -40,9 +40,7 @@ def read_geojson(path: str | Path, report: Report = log_left_out, frame: Frame =
     and holes without area and features without geometry: null, or empty.
 
     Args:
-        path: The file.
         report: Takes what was left out; the log where not given.
-        frame: Of the slide.
 
     Raises:
         InputError: the file cannot be read, is not JSON or not GeoJSON, a feature has a geometry without type, one with

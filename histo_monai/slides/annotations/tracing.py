@@ -23,7 +23,6 @@ def mask_regions(
     Args:
         mask: Shape (h, w), bool.
         downsample: Level-0 pixels per mask pixel, i.e. mask_mpp / slide_mpp.
-        label: Of all regions.
         corner_yx: Upper left corner of the mask in the slide, mask pixels.
 
     Returns:

@@ -40,7 +40,6 @@ class TiffBackend:
         """Open a file and decode one tile of every level, so that an unreadable one shows now.
 
         Args:
-            path: The file.
             levels: The pages to read, each of a kind that is decoded.
 
         Raises:

@@ -35,7 +35,6 @@ def keep_alike(path: Path, backend: Backend, levels: Sequence[tuple[int, Level]]
 
     Args:
         path: The file, for messages.
-        backend: Reads the levels.
         levels: Numbers and levels, finest first; the first is the slide.
     """
     result = {levels[0][0]: levels[0][1].downsample}
@@ -64,10 +63,8 @@ def _looks_alike(backend: Backend, fine: tuple[int, float], coarse: tuple[int, f
     all tiles have as many.
 
     Args:
-        backend: Reads both.
         fine: Number of the finer level for the backend, and its downsample.
         coarse: Those of the coarser one.
-        page: The coarser level's tiles.
     """
     step = coarse[1] / fine[1]
     size_yx = [

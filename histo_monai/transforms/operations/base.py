@@ -54,7 +54,6 @@ class Photometric(Operation):
 
         Args:
             buffers: Hold the patch in `pixels`, which is changed or swapped with `spare`; 0..1 before and after.
-            parameters: This patch's columns.
             normals: Standard normal values of the batch, float32; empty where no patch of the batch needs any.
         """
 

@@ -85,7 +85,6 @@ def gaussian_weights(kernels: torch.Tensor, max_kernel: int, kernel_px: float = 
     Args:
         kernels: Odd, from 1 to `max_kernel`, shape (...).
         max_kernel: Odd.
-        kernel_px: See `Blur`.
 
     Returns:
         Shape (..., radius + 1), float64, for the `kernel_radius` of the largest; zero beyond each image's own.

@@ -45,10 +45,13 @@ class Arms:
         scale = {"domain": list(self.trainings), "range": dashes}
         return color, shape, {"field": "line", "type": "nominal", "scale": scale, "legend": None}
 
+    def place(self, row: Mapping[str, Any]) -> float:
+        """Place of a model among all models, 0 in the middle."""
+        return self.names.index(row["name"]) - (len(self.names) - 1) / 2
+
     def beside(self, row: Mapping[str, Any]) -> float:
         """A number of labels, a little beside that of other models."""
-        place = self.names.index(row["name"]) - (len(self.names) - 1) / 2
-        return round(float(row["num_labels"]) * 10 ** (_DECADES * place), 4)
+        return round(float(row["num_labels"]) * 10 ** (_DECADES * self.place(row)), 4)
 
 
 def learning_curves(points: Rows, runs: Rows, laws: Rows, arms: Arms, title: str) -> Spec:
@@ -58,8 +61,6 @@ def learning_curves(points: Rows, runs: Rows, laws: Rows, arms: Arms, title: str
         points: `name`, `method`, `training`, `num_labels`, `value`, `low`, `high` (None where unknown).
         runs: the same without ends, and `encoder`, `seed`.
         laws: `name`, `method`, `num_labels`, `value`; dotted.
-        arms: all models.
-        title: of the vertical axis.
     """
     counts = sorted({float(row["num_labels"]) for row in points})
     reach = max([*counts, *(float(row["num_labels"]) for row in laws)])
@@ -100,6 +101,51 @@ def learning_curves(points: Rows, runs: Rows, laws: Rows, arms: Arms, title: str
     return _framed(drawn, layers if laws else layers[1:], _HEIGHT_PX, {"x": x})
 
 
+def against_setting(points: Rows, finetuned: Rows, arms: Arms, setting: str, title: str) -> Spec:
+    """A metric of students against mu or n_aug: means with intervals; dashed, the fine-tuned models.
+
+    Args:
+        points: `name`, `method`, `training`, the setting, `value`, `low`, `high` (None where unknown).
+        finetuned: `name`, `method`, `value`.
+        setting: "mu" or "n_aug".
+    """
+    values = sorted({float(row[setting]) for row in points})
+    step = 0.012 * (values[-1] - values[0])
+    x: Spec = {
+        "field": "x", "type": "quantitative", "title": setting, "axis": {"values": values, "format": "~g"},
+        "scale": {"zero": False, "padding": 20, "nice": False},
+    }  # fmt: skip
+    y: Spec = {"field": "value", "type": "quantitative", "title": title, "scale": {"zero": False}}
+    color, shape, dash = arms.looks(points)
+    told = _tooltip("name", setting, "value", "low", "high")
+    drawn = [
+        {**row, "x": float(row[setting]) + step * arms.place(row), "line": row["training"]} for row in points
+    ]
+    layers: list[Spec] = [
+        {
+            "data": {"values": list(finetuned)},
+            "mark": {"type": "rule", "strokeDash": [4, 4], "strokeWidth": 1.5},
+            "encoding": {"x": {"value": 0}, "x2": {"value": "width"}, "y": y, "color": color}
+            | {"tooltip": _tooltip("name", "value")},
+        },
+        {
+            "mark": {"type": "rule", "strokeWidth": 2, "opacity": 0.6},
+            "encoding": {"y": y | {"field": "low"}, "y2": {"field": "high"}, "color": color, "tooltip": told},
+        },
+        {
+            "mark": {"type": "line", "strokeWidth": 2},
+            "encoding": {"y": y, "color": color, "strokeDash": dash},
+        },
+        {
+            "mark": {"type": "point", "filled": True, "size": 95, "opacity": 1},
+            "encoding": {"y": y, "color": color, "shape": shape, "tooltip": told},
+        },
+    ]
+    for layer in layers[1:]:
+        layer["encoding"]["x"] = x
+    return _framed(drawn, layers, _HEIGHT_PX, {})
+
+
 def law_rows(
     about: Mapping[str, str], law: Mapping[str, float], fewest: float, reach: float
 ) -> list[dict[str, Any]]:
@@ -109,7 +155,6 @@ def law_rows(
         about: the model, for each row.
         law: `ceiling`, `drop`, `exponent`, `largest`, see `comparison.power_law.PowerLaws`.
         fewest: number of labels to begin at.
-        reach: to end at.
     """
     counts = np.geomspace(fewest, reach, _LAW_STEPS)
     ceiling, drop, exponent = (np.array([law[name]]) for name in ("ceiling", "drop", "exponent"))
@@ -178,9 +223,7 @@ def values_with_runs(points: Rows, runs: Rows, title: str) -> Spec:
     """Values at one number of labels, with intervals, and a stroke for each run.
 
     Args:
-        points: see `charts.intervals`.
         runs: `name`, `value`, `encoder`, `seed`.
-        title: of the axis.
     """
     spec = charts.intervals(points, title)
     strokes: Spec = {

@@ -9,13 +9,14 @@ import numpy as np
 import pandas as pd
 
 from histo_monai.comparison.rows import FINETUNE, SUPERVISED, Row
-from histo_monai.reports.curve_style import lines
 from histo_monai.reports.site.sweeps.charts import Arms
 from histo_monai.reports.tables import METRICS, in_words
 
 SAVES, COSTS, OPEN = "saves", "costs", "open"
 """What an interval of a ratio says: above 1, below 1, or neither."""
 
+_METHODS = ("random", "vae", "moco", "rsp", "rsp_moco")
+"""In the order of their colors; other methods follow, in alphabetical order."""
 _OF_RATERS = {f"icc_{rater.lower()}": f"ICC(2,1) with pathologist {rater}" for rater in "AB"}
 
 
@@ -91,12 +92,16 @@ class FamilyTables:
     @property
     def arms(self) -> Arms:
         """All models in words, in the order of their colors."""
-        found = lines(self.points)
-        methods, trainings = ([getattr(line, name) for line in found] for name in ("method", "training"))
-        first = sorted(dict.fromkeys(trainings), key=lambda training: training != FINETUNE)
+        models = set(zip(self.points["method"], self.points["training"], strict=True))
+        methods, trainings = ({model[i] for model in models} for i in range(2))
+        colors = [*_METHODS, *sorted(methods - {*_METHODS})]
+        first = sorted(trainings, key=lambda training: (training != FINETUNE, training))
+        pairs = [
+            (method, training) for method in colors for training in first if (method, training) in models
+        ]
         return Arms(
-            [line.label for line in found],
-            list(dict.fromkeys(in_words(method) for method in methods)),
+            [in_words(Row(*pair).id) for pair in pairs],
+            list(dict.fromkeys(in_words(method) for method, _ in pairs)),
             [training_in_words(training) for training in first],
         )
 

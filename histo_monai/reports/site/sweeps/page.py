@@ -10,7 +10,13 @@ import pandas as pd
 
 from histo_monai.comparison.rows import FINETUNE
 from histo_monai.reports.site.blocks import Block, Cell, Chart, Lines, Section, Table, missing, number
-from histo_monai.reports.site.sweeps.charts import law_rows, learning_curves, ratios, values_with_runs
+from histo_monai.reports.site.sweeps.charts import (
+    against_setting,
+    law_rows,
+    learning_curves,
+    ratios,
+    values_with_runs,
+)
 from histo_monai.reports.site.sweeps.family import SAVES, FamilyTables, OfMetric, arm_of, looks_of, verdict
 from histo_monai.reports.site.sweeps.story import BASELINE, doubts, story
 
@@ -31,7 +37,6 @@ def sweep_sections(
     Args:
         families: one or more.
         experiments: that were used, with what is to be known of each: name of the column -> text or number.
-        left_out: the others.
         warnings: of the page itself, a line each.
     """
     several = len(families) > 1
@@ -40,6 +45,7 @@ def sweep_sections(
         answers.append(_answer(family, warnings if i == 0 else [], several))
         if len(family.metrics) > 1:
             answers.append(_other_metrics(family, several))
+        answers += _settings(family, several)
     tables = [table for family in families for table in _tables(family)]
     words = (
         "The same numbers with more digits lie beside this page: `points.csv`, `runs.csv`, `labels_saved.csv`, "
@@ -79,6 +85,41 @@ def _other_metrics(family: FamilyTables, several: bool) -> Section:
     blocks = [block for metric in others for block in _charts(family, metric, wide=False)]
     title = f"Other metrics: {family.name}" if several else "Other metrics"
     return Section(f"{family.name}-others", title, blocks)
+
+
+def _settings(family: FamilyTables, several: bool) -> list[Section]:
+    """The first metric against mu and n_aug, a chart for each fraction of the labels; none where one was run."""
+    points = family.points[family.points["metric"].eq(family.metrics[0])].dropna(subset=["value"])
+    is_finetuned = points["training"].eq(FINETUNE)
+    blocks: list[Block] = []
+    for setting, other in (("mu", "n_aug"), ("n_aug", "mu")):
+        charts: Any = points[~is_finetuned].groupby(["alpha", other])
+        for (alpha, value), same in charts:
+            if same[setting].nunique() > 1:
+                base = points[
+                    is_finetuned & points["alpha"].eq(alpha) & points["method"].isin(same["method"])
+                ]
+                blocks.append(
+                    _against(
+                        family, same, base, setting, f"{100 * alpha:g} % of the labels, {other} {value:g}"
+                    )
+                )
+    title = f"mu and n_aug: {family.name}" if several else "mu and n_aug"
+    return [Section(f"{family.name}-settings", title, blocks)] if blocks else []
+
+
+def _against(
+    family: FamilyTables, points: pd.DataFrame, base: pd.DataFrame, setting: str, where: str
+) -> Chart:
+    name = family.of(family.metrics[0]).name
+    rows = _records(points, [setting, "value", "low", "high"])
+    spec = against_setting(rows, _records(base, ["value"]), family.arms, setting, name)
+    title = f"{name[:1].upper()}{name[1:]} against {setting}, {where}"
+    return Chart(
+        title,
+        spec,
+        "Means of the students, with 95 % intervals. Dashed: the fine-tuned model of each pretraining.",
+    )
 
 
 def _charts(family: FamilyTables, metric: OfMetric, *, wide: bool) -> list[Block]:
