@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 from histo_monai import artifacts, storage
 from histo_monai.engines.heatmap import MapWork, map_slides
 from histo_monai.engines.maps.jobs import SlideJob, files_read, listed_slides, named_jobs, usable_jobs
-from histo_monai.engines.maps.models import MapPlan, mapped_classes, patches_mpp
+from histo_monai.engines.maps.models import MapPlan, mapped_classes, model_plan
 from histo_monai.engines.maps.slides import without_bad
 from histo_monai.environment import Environment, read_environment, torchrun_rank
 from histo_monai.errors import InputError
@@ -171,20 +171,18 @@ def _settings(
     look: Look, model: Path, stride_um: float | None, positive: str | None
 ) -> tuple[MapPlan, tuple[str, ...]]:
     _, description = from_task_model(model)
-    its_mpp, patch_px = patches_mpp(description, model), description["patch_px"]
-    stride_um = patch_px * its_mpp if stride_um is None else stride_um
-    try:
-        whole_stride(stride_um, its_mpp)
-    except InputError as error:
-        raise InputError(f"--stride-um: {error}") from None
-    settings = MapPlan(
-        patch_px=patch_px,
-        mpp=its_mpp,
-        stride_um=stride_um,
+    settings = model_plan(
+        description,
+        model,
+        stride_um,
         tissue_mpp=look.tissue_mpp,
         min_tissue_fraction=look.min_tissue_fraction,
         batch_size=look.batch_size,
     )
+    try:
+        whole_stride(settings.stride_um, settings.mpp)
+    except InputError as error:
+        raise InputError(f"--stride-um: {error}") from None
     try:
         return settings, mapped_classes(description["classes"], positive)
     except InputError as error:
