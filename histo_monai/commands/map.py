@@ -1,4 +1,4 @@
-"""Command `map SLIDE ... --model MODEL --folder FOLDER`: any slides, one model -> scores, TIFF, GeoJSON, overlays."""
+"""Command `map SLIDE ... [--model MODEL] --folder FOLDER`: any slides, one model -> scores, TIFF, GeoJSON, overlays."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from histo_monai.engines.maps.models import MapPlan, mapped_classes, model_plan
 from histo_monai.engines.maps.slides import without_bad
 from histo_monai.environment import Environment, read_environment, torchrun_rank
 from histo_monai.errors import InputError
+from histo_monai.evaluation.recommendation import read_recommendation
 from histo_monai.mapping.blocks import whole_stride
 from histo_monai.mapping.heatmap import read_heatmap
 from histo_monai.mapping.origin import MADE_FROM, ORIGIN_SHAPE, Origins, slide_identity
@@ -75,7 +76,7 @@ class Look(NamedTuple):
 
 def run(
     slides: Sequence[str],
-    model: str,
+    model: str | None,
     folder: str,
     manifest: str | None,
     stride_um: float | None,
@@ -83,6 +84,8 @@ def run(
     positive: str | None,
 ) -> None:
     """Write `folder`: <slide>.map.csv, .tif, .geojson, .png and .json, the record of them, for every slide.
+
+    Without `model`, the model is the one that `compare` recommends.
 
     Tissue, detections and pictures are as params.yaml says in `index` and `heatmap`, or as `Look` where there is none.
     A slide whose map is there already, made from the same slide, model and settings, is not mapped again; where
@@ -97,6 +100,9 @@ def run(
     """
     if not folder.strip():
         raise InputError("--folder is empty; name the folder to write to")
+    if model is None:
+        model = read_recommendation(artifacts.CHOSEN)["model"]
+        _LOG.info("model: %s, recommended by %s", model, artifacts.CHOSEN)
     params = load_params(artifacts.PARAMS) if artifacts.PARAMS.exists() else None
     look = Look() if params is None else Look.of(params)
     settings, classes = _settings(look, Path(model), stride_um, positive)
