@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -25,7 +27,7 @@ def _about(name: str, value: object) -> list[str]:
     if isinstance(value, ModuleType):
         return [line for part in value.__all__ for line in _about(f"{name}.{part}", getattr(value, part))]
     if not isinstance(value, type):
-        return [f"{name}{_signature(value)}" if callable(value) else name]
+        return [f"{name}{_signature(value)}" if inspect.isfunction(value) else name]
     if issubclass(value, Exception):
         return [f"{name} is a {value.__base__.__name__}"]
     made_by_us = [] if name == "Slide" else [f"{name}{_signature(value)}"]
@@ -37,8 +39,9 @@ def _about(name: str, value: object) -> list[str]:
     return made_by_us
 
 
-def _signature(value: object) -> str:
-    return str(inspect.signature(value)).replace("'", "")  # type: ignore[arg-type]
+def _signature(value: Callable[..., object]) -> str:
+    text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(value)))
+    return re.sub(r" at 0x[0-9a-f]+", "", text)
 
 
 def test_public_names_and_signatures_are_the_frozen_ones() -> None:

@@ -69,10 +69,10 @@ def test_a_candidate_is_what_the_evaluation_states(tmp_path: Path) -> None:
     }
     path.write_text(json.dumps(metrics))
     expected = Candidate("rsp", 1, "paper", 2, "student", "b", "1" * 64, "icc", 0.8)
-    assert read_candidate(path, "run it", models, **of_run) == expected  # type: ignore[arg-type]
+    assert read_candidate(path, "run it", models, **of_run) == expected
     path.write_text(json.dumps({**metrics, "choice": {"chosen": "finetuned"}}))
     with pytest.raises(InputError, match=r"states no digest of a\. Fix: run it"):
-        read_candidate(path, "run it", models, **of_run)  # type: ignore[arg-type]
+        read_candidate(path, "run it", models, **of_run)
 
 
 def test_what_is_recommended_is_there_and_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
