@@ -1,10 +1,11 @@
-"""What the site has beside docs/: a menu, the API, and pages that lie at the root of the source.
+"""What the site has beside docs/: a menu, the API, notebooks as pages, and pages that lie at the root of the source.
 
 docs/ is read in git and in users' projects, too, so what only a site can show is made here, by MkDocs' events.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,11 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).resolve().parent.parent
 MENU = "README.md"
 FROM_ROOT = ("CONTRIBUTING.md", "CHANGELOG.md", "params.yaml")
+NOTEBOOKS = sorted((ROOT / "docs/notebooks").glob("*.ipynb"))
 OF_SOURCE = "`([A-Z]+\\.md)` of the source"
 
 API = {
+    "engines.maps.inference": ["engines.maps.inference", "mapping.tiles", "mapping.heatmap"],
     "slides": ["slides"],
     "slides.annotations": ["slides.annotations"],
     "transforms": ["transforms.views", "transforms.supervised", "transforms.randaugment"],
@@ -66,13 +69,35 @@ def menu(page: str) -> list[dict[str, Any]]:
         elif not path.startswith("http"):
             next(iter(parts[-1].values())).append({title: path})
     api = {"API": [{f"histo_monai.{name}" if name != "parts" else "Parts": f"api/{name}.md"} for name in API]}
-    return [*parts, api]
+    notebooks = {
+        "Notebooks": [{_title(page): f"notebooks/{path.stem}.md"} for path, page in _notebook_pages()]
+    }
+    return [*parts, notebooks, api]
+
+
+def notebook_page(text: str) -> str:
+    """Markdown of a notebook: its texts, and its code in blocks; without what the code prints."""
+    cells = json.loads(text)["cells"]
+    sources = [(cell["cell_type"], "".join(cell["source"])) for cell in cells]
+    return "\n\n".join(
+        source if kind == "markdown" else f"```python\n{source}\n```" for kind, source in sources
+    )
+
+
+def _notebook_pages() -> list[tuple[Path, str]]:
+    return [(path, notebook_page(path.read_text(encoding="utf-8"))) for path in NOTEBOOKS]
+
+
+def _title(page: str) -> str:
+    return page.partition("\n")[0].removeprefix("# ")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Pages that do not lie in docs/: those of the root, and the API."""
+    """Pages that do not lie in docs/ as Markdown: those of the root, notebooks, and the API."""
     for path in (*(ROOT / name for name in FROM_ROOT), Path(__file__).with_name("site.css")):
         files.append(File.generated(config, path.name, abs_src_path=str(path)))
+    for path, page in _notebook_pages():
+        files.append(File.generated(config, f"notebooks/{path.stem}.md", content=page))
     for name, modules in API.items():
         files.append(File.generated(config, f"api/{name}.md", content=api_page(name, modules)))
     return files
@@ -85,7 +110,8 @@ def api_page(name: str, modules: list[str]) -> str:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Links between docs/ and the root become links within the site; lists begin as they do in git."""
+    """Links to the root and to notebooks become links within the site; lists begin as they do in git."""
+    markdown = markdown.replace(".ipynb)", ".md)")
     markdown = re.sub(OF_SOURCE, r"[\1](\1)", markdown.replace("](../params.yaml)", "](params.yaml)"))
     if page.file.src_uri in FROM_ROOT:
         markdown = markdown.replace("](docs/", "](")

@@ -59,16 +59,17 @@ COMMANDS = {
 _EXAMPLES = {
     "init": "myslides --dataset own",
     "doctor": "",
-    "map": "*.svs --model data/models/rsp_moco-0-neighbors-0/student/model.safetensors --folder maps",
+    "map": "*.svs --folder maps",
     "features": "*.svs --model data/models/rsp_moco-0/encoder.safetensors --folder features",
     "export": "data/models/rsp_moco-0-neighbors-0/student/model.safetensors --bundle tumor_student",
     "import": "tumor_student --folder imported",
-    "suggest": "--method rsp_moco --student neighbors --seed 0 --num 24",
+    "suggest": "--num 24",
     "convert": "outlines.xml outlines.geojson",
     "curves": "--score 0.8",
     "verify": "data/",
     "report": "--serve",
 }
+_CHOSEN = "; that of the model in data/models/chosen where not given"
 _WITH_STUDENT = ("consistency", "evaluate", "heatmap", "aggregate", "suggest")
 _WITH_SEED = ("finetune", "mil", *_WITH_STUDENT)
 _WITH_METHOD = ("pretrain", "embed", *_WITH_SEED)
@@ -92,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with lasting():
             run = _run_of(name, arguments, is_stage)
-        if "method" in arguments:
+        if arguments.get("method") is not None:
             asked = {
                 key: arguments[key] for key in ("method", "encoder", "student", "seed") if key in arguments
             }
@@ -185,7 +186,10 @@ def _parser() -> argparse.ArgumentParser:
     for name, text in (STAGES | COMMANDS).items():
         stage = stages.add_parser(name, help=text, description=text, epilog=f"example: {_example(name)}")
         if name in _WITH_METHOD:
-            stage.add_argument("--method", required=True, help="one of `methods` in params.yaml")
+            chosen = _CHOSEN * (name == "suggest")
+            stage.add_argument(
+                "--method", required=not chosen, help=f"one of `methods` in params.yaml{chosen}"
+            )
             stage.add_argument(
                 "--encoder",
                 type=int,
@@ -196,7 +200,9 @@ def _parser() -> argparse.ArgumentParser:
                 "--student", help="one of `students` in params.yaml; needed where there are several"
             )
         if name in _WITH_SEED:
-            stage.add_argument("--seed", required=True, type=int, help="one of `seeds` in params.yaml")
+            stage.add_argument(
+                "--seed", required=not chosen, type=int, help=f"one of `seeds` in params.yaml{chosen}"
+            )
     _add_options(stages.choices)
     return parser
 
@@ -255,12 +261,12 @@ def _add_options(commands: Mapping[str, argparse.ArgumentParser]) -> None:
 def _add_options_of_slides(mapped: argparse.ArgumentParser, features: argparse.ArgumentParser) -> None:
     """What is asked of slides of one's own choice."""
     models = {
-        mapped: "model.safetensors of a fine-tuned model or a student",
+        mapped: "model.safetensors of a fine-tuned model or a student; that of data/models/chosen where not given",
         features: "encoder.safetensors of a pretraining, or model.safetensors of a fine-tuned model or a student",
     }
     for looking, model in models.items():
         _file(looking, "slides", nargs="*", metavar="SLIDE", help="files of slides")
-        _file(looking, "--model", required=True, help=model)
+        _file(looking, "--model", required=looking is features, help=model)
         _folder(
             looking,
             "--folder",

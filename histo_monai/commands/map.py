@@ -1,4 +1,4 @@
-"""Command `map SLIDE ... --model MODEL --folder FOLDER`: any slides, one model -> scores, TIFF, GeoJSON, overlays."""
+"""Command `map SLIDE ... [--model MODEL] --folder FOLDER`: any slides, one model -> scores, TIFF, GeoJSON, overlays."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from typing import Any, NamedTuple, Self
 from histo_monai import artifacts, storage
 from histo_monai.engines.heatmap import MapWork, map_slides
 from histo_monai.engines.maps.jobs import SlideJob, files_read, listed_slides, named_jobs, usable_jobs
-from histo_monai.engines.maps.models import MapPlan, mapped_classes, patches_mpp
+from histo_monai.engines.maps.models import MapPlan, mapped_classes, model_plan
 from histo_monai.engines.maps.slides import without_bad
 from histo_monai.environment import Environment, read_environment, torchrun_rank
 from histo_monai.errors import InputError
+from histo_monai.evaluation.recommendation import read_recommendation
 from histo_monai.mapping.blocks import whole_stride
 from histo_monai.mapping.heatmap import read_heatmap
 from histo_monai.mapping.origin import MADE_FROM, ORIGIN_SHAPE, Origins, slide_identity
@@ -75,7 +76,7 @@ class Look(NamedTuple):
 
 def run(
     slides: Sequence[str],
-    model: str,
+    model: str | None,
     folder: str,
     manifest: str | None,
     stride_um: float | None,
@@ -83,6 +84,8 @@ def run(
     positive: str | None,
 ) -> None:
     """Write `folder`: <slide>.map.csv, .tif, .geojson, .png and .json, the record of them, for every slide.
+
+    Without `model`, the model is the one that `compare` recommends.
 
     Tissue, detections and pictures are as params.yaml says in `index` and `heatmap`, or as `Look` where there is none.
     A slide whose map is there already, made from the same slide, model and settings, is not mapped again; where
@@ -97,6 +100,9 @@ def run(
     """
     if not folder.strip():
         raise InputError("--folder is empty; name the folder to write to")
+    if model is None:
+        model = read_recommendation(artifacts.CHOSEN)["model"]
+        _LOG.info("model: %s, recommended by %s", model, artifacts.CHOSEN)
     params = load_params(artifacts.PARAMS) if artifacts.PARAMS.exists() else None
     look = Look() if params is None else Look.of(params)
     settings, classes = _settings(look, Path(model), stride_um, positive)
@@ -171,20 +177,18 @@ def _settings(
     look: Look, model: Path, stride_um: float | None, positive: str | None
 ) -> tuple[MapPlan, tuple[str, ...]]:
     _, description = from_task_model(model)
-    its_mpp, patch_px = patches_mpp(description, model), description["patch_px"]
-    stride_um = patch_px * its_mpp if stride_um is None else stride_um
-    try:
-        whole_stride(stride_um, its_mpp)
-    except InputError as error:
-        raise InputError(f"--stride-um: {error}") from None
-    settings = MapPlan(
-        patch_px=patch_px,
-        mpp=its_mpp,
-        stride_um=stride_um,
+    settings = model_plan(
+        description,
+        model,
+        stride_um,
         tissue_mpp=look.tissue_mpp,
         min_tissue_fraction=look.min_tissue_fraction,
         batch_size=look.batch_size,
     )
+    try:
+        whole_stride(settings.stride_um, settings.mpp)
+    except InputError as error:
+        raise InputError(f"--stride-um: {error}") from None
     try:
         return settings, mapped_classes(description["classes"], positive)
     except InputError as error:

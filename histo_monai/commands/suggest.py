@@ -21,6 +21,7 @@ from histo_monai.assembly import Assembly
 from histo_monai.datasets.registry import DATASETS
 from histo_monai.engines.embedding import Embedding, embed
 from histo_monai.errors import InputError
+from histo_monai.evaluation.recommendation import read_recommendation
 from histo_monai.index.candidates import Search, draw_candidates, slides_to_search
 from histo_monai.params import Params, load_params
 from histo_monai.provenance import check_slides
@@ -40,11 +41,18 @@ _NAME = "suggestion"
 
 
 def run(
-    method: str, encoder: int, student: str, seed: int, num: int, side_um: float | None, folder: str | None
+    method: str | None,
+    encoder: int | None,
+    student: str | None,
+    seed: int | None,
+    num: int,
+    side_um: float | None,
+    folder: str | None,
 ) -> None:
     """Write <folder>: <slide_id>.geojson of each slide with a suggestion, suggestions.csv and .png, the record.
 
     Args:
+        method: of the models; None, with the next three: those of the run that `compare` recommends.
         encoder: seed of its pretraining.
         seed: of the model, and of the draw of candidates where a slide has more than 500.
         num: how many regions; fewer, with a warning, where no more differ.
@@ -59,7 +67,7 @@ def run(
         raise InputError(f"--num is {num}; expected at least 1")
     if side_um is not None and not 0 < side_um < math.inf:
         raise InputError(f"--side-um is {side_um:g}; expected a positive number of µm")
-    of_run = Run(method, encoder, seed, student)
+    of_run = _run(method, encoder, student, seed)
     target = Path(folder).absolute() if folder else artifacts.DATA / "suggestions" / of_run.name
     params = load_params(artifacts.PARAMS)
     inputs = _inputs(params)
@@ -67,6 +75,20 @@ def run(
     with claim(target, target.with_name(f".{target.name}.lock")), own_folder(target, inputs) as draft:
         summary = _suggest(draft, of_run, num, side_um)
     _LOG.info("%s written: %s", target, summary)
+
+
+def _run(method: str | None, encoder: int | None, student: str | None, seed: int | None) -> Run:
+    """The run that is asked for, or else the recommended one."""
+    given = (method, encoder, seed, student)
+    if method is not None and encoder is not None and seed is not None and student is not None:
+        return Run(method, encoder, seed, student)
+    if given != (None, None, None, None):
+        raise InputError(
+            "--method and --seed: one is missing. Fix: give both, or no run at all for the recommended one"
+        )
+    found = read_recommendation(artifacts.CHOSEN)
+    _LOG.info("run: that of %s, recommended by %s", found["model"], artifacts.CHOSEN)
+    return Run(found["method"], found["encoder"], found["seed"], found["student"])
 
 
 def _inputs(params: Params) -> list[Path]:

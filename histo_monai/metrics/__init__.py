@@ -10,6 +10,7 @@ from histo_monai.metrics.bootstrap import (
 from histo_monai.metrics.classification import (
     ReliabilityBin,
     accuracy,
+    balanced_accuracy,
     brier_score,
     expected_calibration_error,
     macro_auc,
@@ -46,6 +47,7 @@ __all__ = [
     "SlideDetections",
     "accuracy",
     "auc",
+    "balanced_accuracy",
     "brier_score",
     "classification_estimates",
     "delong_test",

@@ -40,6 +40,13 @@ def accuracy(labels: ArrayLike, probabilities: ArrayLike) -> float:
     return float(_tallies(labels, probabilities).accuracy()[0])
 
 
+def balanced_accuracy(labels: ArrayLike, probabilities: ArrayLike) -> float:
+    """Mean over the classes present of the fraction of their rows decided rightly: each class counts alike."""
+    classes, shares = checks.classes_and_probabilities(labels, probabilities)
+    right = shares.argmax(axis=1) == classes
+    return float(np.mean([right[classes == k].mean() for k in np.unique(classes)]))
+
+
 def mean_one_versus_rest_accuracy(labels: ArrayLike, probabilities: ArrayLike) -> float:
     """Mean over the K classes of the accuracy of "this class or not": 1 - 2 e / K for an error rate e.
 

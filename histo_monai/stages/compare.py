@@ -18,6 +18,7 @@ from histo_monai.comparison.caveats import OTHER_LABELS, repeat_warnings, split_
 from histo_monai.comparison.models import VERDICTS, Comparison, ModelValue, PairedTest, compare_models
 from histo_monai.comparison.rows import Row, families
 from histo_monai.errors import InputError
+from histo_monai.evaluation.recommendation import Candidate, read_candidate, recommend
 from histo_monai.evaluation.runs import Key, Repeat, by_arm, by_model
 from histo_monai.evaluation.slides import Axes, compare_slides
 from histo_monai.idle import why_idle
@@ -27,7 +28,7 @@ from histo_monai.reports.forest import forest
 from histo_monai.reports.paper import PaperNumber, is_papers_experiment, paper_number
 from histo_monai.reports.tables import SplitTable, comparison_report
 from histo_monai.roles import MODELS
-from histo_monai.storage import whole_folder
+from histo_monai.storage import whole_folder, write_json
 from histo_monai.tables.predictions import Predictions, check_same_patches, read_predictions
 from histo_monai.tables.slide_classes import TEST, read_slide_classes
 from histo_monai.tables.slide_scores import read_slide_scores
@@ -41,7 +42,7 @@ TABLE, TESTS, REPORT, PICTURE = "table.csv", "tests.csv", "report.md", "table.pn
 
 
 def run() -> None:
-    """Write data/comparison: table.csv, tests.csv, report.md, table.png, metrics.json, summary.json.
+    """Write data/comparison: table.csv, tests.csv, report.md, table.png, metrics.json, summary.json; and chosen.json.
 
     Raises:
         InputError: predictions of a run are missing, or are not of the same patches as the others.
@@ -82,6 +83,7 @@ def run() -> None:
     files = [predictions.path for predictions in read.values()]
     files += [*_diagnoses(params).values(), *_learned(params).values()]
     provenance = made_from(params, files)
+    recommended = recommend([_candidate(Run(*key)) for key in read])
     with whole_folder(artifacts.COMPARISON) as draft:
         _csv(draft / TABLE, [part.table.drop(columns="model") for part in tables])
         _csv(draft / TESTS, [part.tests for part in tables])
@@ -95,8 +97,10 @@ def run() -> None:
             "about": {part.split: part.about for part in tables},
         }
         write_metrics(draft, told | summary, provenance, summary=summary)
+    write_json(artifacts.CHOSEN, recommended)
     for line in warnings:
         _LOG.warning("%s", line)
+    _LOG.info("recommended model: %s, %s", recommended["model"] or "none", recommended["why"])
     splits = " and ".join(part.split for part in headline)
     _LOG.info("%s: verdicts %s", splits, summary["verdicts"])
 
@@ -127,6 +131,12 @@ def _read(params: Params) -> dict[Key, Predictions]:
             if name not in read[run].predictions:
                 raise InputError(f"{path}: no predictions of {name!r}; run evaluate again")
     return read
+
+
+def _candidate(run: Run) -> Candidate:
+    """The model of a run that its choice.json selects."""
+    mend = f"run `dvc repro evaluate@{run.name}` again"
+    return read_candidate(run.evaluation / artifacts.METRICS, mend, run.models, **run._asdict())
 
 
 def _have_same_patches(parts: Mapping[Key, Predictions]) -> bool:

@@ -93,6 +93,12 @@ def _map(*arguments: str) -> int:
     return main(["map", "--model", "model.safetensors", "--folder", "maps", *arguments])
 
 
+def _recommend(sha256: str) -> None:
+    path = Path("data/models/chosen/chosen.json")
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"model": "model.safetensors", "sha256": sha256, "why": "the only one"}))
+
+
 def _refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     capsys.readouterr()
     assert _map(*arguments) == 1
@@ -518,3 +524,14 @@ def test_without_params_maps_are_those_of_the_committed_params(folder: Path) -> 
 def test_a_class_is_found_whatever_its_case(folder: Path) -> None:
     assert _map("a.tif", "--positive", "TUMOR") == 0
     assert read_heatmap(folder / "maps/a.map.csv").values.keys() == {"model"}
+
+
+def test_without_a_model_the_recommended_one_maps(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["map", "a.tif", "--folder", "maps"]
+    assert main(arguments) == 1
+    assert "chosen.json: no recommended model. Fix: run `dvc repro compare`" in capsys.readouterr().err
+    _recommend(file_sha256(folder / "model.safetensors"))
+    assert main(arguments) == 0
+    record = json.loads((folder / "maps/a.map.json").read_text())
+    assert _map("a.tif") == 0
+    assert json.loads((folder / "maps/a.map.json").read_text()) == record  # mapped already, by the same model

@@ -24,6 +24,7 @@ from histo_monai.networks.checkpoint import save_model
 from histo_monai.networks.encoder import build_encoder
 from histo_monai.networks.task_model import TaskModel, describe_task_model
 from histo_monai.slides.annotations import read_geojson
+from histo_monai.storage import file_sha256
 from tests.folders import NewFolder
 from tests.papers_way import in_the_papers_way
 from tests.slides.drawn_scn import write_scn
@@ -325,3 +326,19 @@ def test_a_wrong_call_is_one_line(
     assert main([*RUN, "--folder", "elsewhere", *more]) == 1
     assert says in capsys.readouterr().err.strip().splitlines()[-1]
     assert not Path("elsewhere").exists()
+
+
+def test_without_a_run_that_of_the_recommended_model_suggests(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["suggest", "--seed", "0", "--num", "9"]) == 1
+    assert "--method and --seed: one is missing" in capsys.readouterr().err
+    model = Run("random", 0, 0, "paper").models["student"]
+    found = {"method": "random", "encoder": 0, "student": "paper", "seed": 0, "why": "the only one"}
+    chosen = project / "data/models/chosen/chosen.json"
+    chosen.parent.mkdir()
+    chosen.write_text(json.dumps({"model": str(model), "sha256": file_sha256(model), **found}))
+    before = (SUGGESTIONS / "suggestions.csv").read_bytes()
+    assert main(["suggest", "--num", "9"]) == 0
+    assert (SUGGESTIONS / "suggestions.csv").read_bytes() == before
+    shutil.rmtree(chosen.parent)

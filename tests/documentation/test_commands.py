@@ -80,7 +80,7 @@ def test_a_call_of_our_program_parses_and_asks_for_a_run_of_the_committed_params
     if words == ["init"]:  # the name of the command, in a sentence
         return
     given = vars(_parser().parse_args(words))
-    if "method" in given:
+    if given.get("method") is not None:
         asked = {key: given[key] for key in ("method", "encoder", "student", "seed") if key in given}
         assert check_run(load_params(root / "params.yaml"), **asked)
 

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import (
     accuracy_score,
+    balanced_accuracy_score,
     brier_score_loss,
     f1_score,
     roc_auc_score,
@@ -24,6 +25,8 @@ def test_what_scikit_learn_has_comes_out_as_it_has_it(num_classes):
     labels, shares = predictions(400, num_classes)
     decided = shares.argmax(axis=1)
     assert metrics.accuracy(labels, shares) == pytest.approx(accuracy_score(labels, decided))
+    expected = balanced_accuracy_score(labels, decided)
+    assert metrics.balanced_accuracy(labels, shares) == pytest.approx(expected)
     assert metrics.weighted_f1(labels, shares) == pytest.approx(f1_score(labels, decided, average="weighted"))
     binary = num_classes == 2
     expected = roc_auc_score(labels, shares[:, 1] if binary else shares, multi_class="ovr")

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from histo_monai.__main__ import main
+from histo_monai.artifacts import Run
 from histo_monai.metrics import auc, delong_test
 from histo_monai.tables.predictions import predictions_table, write_predictions
 from tests.papers_way import in_the_papers_way
@@ -53,6 +54,16 @@ def _predictions(rows: pd.DataFrame, skill: float, random: np.random.Generator) 
     return np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
 
 
+def _write_metrics(folder: Path, run: Run, value: float) -> None:
+    """What `compare` reads of the metrics: the choice, the digest of the model, a value on validation patches."""
+    metrics = {
+        "choice": {"chosen": "student"},
+        "provenance": {"inputs": {str(run.models["student"]): f"{run.seed}" * 64}},
+        "validation": {"chosen": {"accuracy": {"value": value}}},
+    }
+    (folder / "metrics.json").write_text(json.dumps(metrics))
+
+
 @pytest.fixture
 def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A function that makes a project with predictions of methods and seeds, and goes into it."""
@@ -87,6 +98,7 @@ def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proj
                 folder = tmp_path / f"data/evaluation/{method}-{encoder}-paper-{seed}"
                 folder.mkdir(parents=True, exist_ok=True)
                 write_predictions(folder / "predictions.csv", tables)
+                _write_metrics(folder, Run(method, encoder, seed, "paper"), skill / 5)
                 learned = tmp_path / f"data/mil/{method}-{encoder}-{seed}"
                 learned.mkdir(parents=True, exist_ok=True)
                 (learned / "metrics.json").write_text('{"nothing_done": "no labels"}')
@@ -94,6 +106,15 @@ def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proj
         return tmp_path
 
     return make
+
+
+def test_the_model_of_the_best_method_on_validation_patches_is_recommended(project: Project) -> None:
+    folder = project(seeds=(3, 1))
+    assert main(["compare"]) == 0
+    found = json.loads((folder / "data/models/chosen/chosen.json").read_text())
+    assert found["model"] == "data/models/rsp-0-paper-3/student/model.safetensors"
+    assert found["sha256"] == "3" * 64
+    assert found["validation"] == {"random + paper": 0.06, "rsp + paper": 0.5}
 
 
 def test_every_row_of_the_table_is_the_mean_of_its_seeds(project: Project) -> None:

@@ -15,7 +15,7 @@ from histo_monai.errors import InputError
 from histo_monai.losses import Classification, Objective, Regression
 from histo_monai.mapping.heatmap import column_of
 from histo_monai.networks.shared_trunk import SharedTrunk
-from histo_monai.networks.task_model import from_task_model
+from histo_monai.networks.task_model import TaskModel, from_task_model
 
 TUMOR = "tumor"
 """The class that is mapped of two where nobody says which."""
@@ -120,6 +120,33 @@ def patches_mpp(description: Mapping[str, Any], path: Path) -> float:
     return float(mpp)
 
 
+def model_plan(
+    description: Mapping[str, Any],
+    path: Path,
+    stride_um: float | None,
+    *,
+    tissue_mpp: float,
+    min_tissue_fraction: float,
+    batch_size: int,
+) -> MapPlan:
+    """How a model of a task maps a slide: with patches of the side and resolution that it was trained with.
+
+    Args:
+        description: Of the model.
+        path: Of the model, for messages.
+        stride_um: See `MapPlan`; None: patches side by side.
+        tissue_mpp: See `MapPlan`.
+        min_tissue_fraction: See `MapPlan`.
+        batch_size: See `MapPlan`.
+
+    Raises:
+        InputError: See `patches_mpp`.
+    """
+    mpp, patch_px = patches_mpp(description, path), description["patch_px"]
+    stride_um = patch_px * mpp if stride_um is None else stride_um
+    return MapPlan(patch_px, mpp, stride_um, tissue_mpp, min_tissue_fraction, batch_size)
+
+
 def load_models(
     paths: Mapping[str, Path], mapped: tuple[str, ...], settings: MapPlan, device: torch.device
 ) -> PatchModels:
@@ -142,10 +169,30 @@ def load_models(
         if known and classes != known[-1]:
             raise InputError(f"{path}: its classes are {classes}, those of the model before {known[-1]}")
         try:
-            values = values_of(classes, mapped)
+            values_of(classes, mapped)
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
         known.append(classes)
+    return patch_models(networks, known[-1], mapped, device)
+
+
+def patch_models(
+    networks: Mapping[str, TaskModel],
+    classes: Sequence[str] | None,
+    mapped: tuple[str, ...],
+    device: torch.device,
+) -> PatchModels:
+    """Copies of networks of one task, for inference on `device`; what their trunks share runs once.
+
+    Args:
+        networks: By name.
+        classes: Of all of them; None for a score.
+        mapped: Classes whose probabilities are mapped.
+        device: Where they run.
+
+    Raises:
+        InputError: See `values_of`.
+    """
     network = SharedTrunk(networks).to(device)
     channels_last(network)
-    return PatchModels(tuple(paths), network, values, mapped)
+    return PatchModels(tuple(networks), network, values_of(classes, mapped), mapped)

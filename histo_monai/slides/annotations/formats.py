@@ -17,7 +17,7 @@ GEOJSON, ASAP_XML = ".geojson", ".xml"
 
 
 def read_annotations(
-    path: Path, report: Report = log_left_out, frame: Frame = WHOLE
+    path: str | Path, report: Report = log_left_out, frame: Frame = WHOLE
 ) -> tuple[list[Region], list[Point]]:
     """The regions and points of a `.geojson` (`read_geojson`) or `.xml` (`read_asap_xml`, `asap_regions`).
 
@@ -27,6 +27,7 @@ def read_annotations(
     Raises:
         InputError: the suffix is another, or what the reader of the format raises.
     """
+    path = Path(path)
     if _format(path) == GEOJSON:
         return read_geojson(path, report, frame)
     annotations = read_asap_xml(path, report)
