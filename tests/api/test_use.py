@@ -32,6 +32,7 @@ SLIDE = TRAINING / "tumor/tumor_001.tif"
 ENCODER = Path("data/models/rsp_moco-0/encoder.safetensors")
 MODEL = Path("data/models/rsp_moco-0-neighbors-0/student/model.safetensors")
 SCORES = Path("scores.safetensors")
+pytestmark = pytest.mark.slow  # Slides are rendered for them.
 
 
 def _write_models(folder: Path) -> None:

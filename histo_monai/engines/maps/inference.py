@@ -242,22 +242,26 @@ def _batches(
     if isinstance(images, Slide):
         if boxes is None:
             raise InputError(f"{images.path}: no boxes. Fix: give the boxes to read, as `tile` makes them")
-        sides = {box.side_px for box in boxes}
-    else:
-        if boxes is not None:
-            raise InputError("boxes: given without a slide. Fix: give the open slide in place of the images")
-        if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1] != 3:
-            raise InputError(
-                f"images: {images.dtype} {images.shape}, expected uint8 (n, 3, P, P). Fix: put channels first, scale "
-                "to 0..255"
-            )
-        sides = {*images.shape[2:]}
+        _check_sides({box.side_px for box in boxes}, side_px)
+        for first in range(0, len(boxes), size):
+            yield images.read_many(boxes[first : first + size])
+        return
+    if boxes is not None:
+        raise InputError("boxes: given without a slide. Fix: give the open slide in place of the images")
+    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1] != 3:
+        raise InputError(
+            f"images: {images.dtype} {images.shape}, expected uint8 (n, 3, P, P). Fix: put channels first, scale to "
+            "0..255"
+        )
+    _check_sides({*images.shape[2:]}, side_px)
+    for first in range(0, len(images), size):
+        yield images[first : first + size]
+
+
+def _check_sides(sides: set[int], side_px: int | None) -> None:
     if len(sides) > 1 or (side_px is not None and sides - {side_px}):
         expected = "one side" if side_px is None else f"{side_px} px"
         raise InputError(f"patches: sides of {sorted(sides)} px, expected {expected}. Fix: read them so")
-    for first in range(0, len(images if boxes is None else boxes), size):
-        part = slice(first, first + size)
-        yield images.read_many(boxes[part]) if isinstance(images, Slide) else images[part]
 
 
 def _device(name: str | None) -> torch.device:
