@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import shutil
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,6 +50,19 @@ def test_without_the_folder_there_are_the_methods_of_the_package_alone(own_proje
     assert list(PRETEXTS) == ["random", "pretrained", "vae", "moco", "rsp", "rsp_moco"]
     with pytest.raises(KeyError, match="quarters"):
         PRETEXTS["quarters"]
+
+
+def _look_up(name: str, settings: Any) -> None:
+    sys.exit(PRETEXTS[name].Settings is not type(settings))
+
+
+def test_a_process_that_is_spawned_for_a_training_has_the_method_and_its_settings(own_project: Path) -> None:
+    _write(QUARTERS, SETTINGS + METHOD)
+    arguments = ("quarters", PRETEXTS.settings("quarters")(epochs=3))
+    process = multiprocessing.get_context("spawn").Process(target=_look_up, args=arguments)
+    process.start()
+    process.join()
+    assert process.exitcode == 0
 
 
 @pytest.mark.parametrize(
