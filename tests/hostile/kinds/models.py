@@ -94,7 +94,7 @@ BROKEN: dict[str, Callable[[], object]] = {
     "a description that is no text": _bytes(JSON, lambda data: b"\xff\xfe" * 99),
     "one word of the description": _bytes(JSON, lambda data: data.replace(b"random", b"RANDOM", 1)),
     "the description of another": partial(
-        lambda: (JSON.unlink(), shutil.copy("data/models/random-0-0/finetuned/model.json", JSON))
+        lambda: (JSON.unlink(), shutil.copy("data/models/random-0/encoder.json", JSON))
     ),
     "a format from the future": _bytes(JSON, lambda data: data.replace(b'"format": 3', b'"format": 99')),
     "a format in words": _bytes(JSON, lambda data: data.replace(b'"format": 3', b'"format": "two"')),
