@@ -31,7 +31,7 @@ import torch
 import torch.nn.functional as F
 from skimage.color import hed2rgb, rgb2hed
 
-from histo_monai.pretext.contrastive_views import ContrastiveViews
+from histo_monai.pretraining.contrastive_views import ContrastiveViews
 from histo_monai.transforms import with_opencv, with_torch
 from histo_monai.transforms.augmentation import Augmentation, render
 from histo_monai.transforms.operations.noise import pool_length

@@ -29,28 +29,28 @@ import torch
 import yaml
 
 import histo_monai
-from histo_monai.__main__ import main as call
-from histo_monai.networks.checkpoint import save_model
-from histo_monai.networks.encoder import build_encoder
-from histo_monai.networks.task_model import TaskModel, describe_task_model
+from histo_monai.pipeline.cli import main as call
+from histo_monai.models.checkpoint import save_model
+from histo_monai.models.encoder import build_encoder
+from histo_monai.models.task_model import TaskModel, describe_task_model
 
 ROOT = Path(__file__).resolve().parent.parent
 CHECKS = {
-    "leaks, copies and ids": ("histo_monai.index.audit",),
-    "images: whole, and which are the same": ("histo_monai.index.images",),
-    "digests that slides.csv names": ("histo_monai.datasets.own.slides.check_sha256",),
-    "names": ("histo_monai.storage.names",),
+    "leaks, copies and ids": ("histo_monai.data.leakage",),
+    "images: whole, and which are the same": ("histo_monai.data.index.images",),
+    "digests that slides.csv names": ("histo_monai.data.readers.own.slides.check_sha256",),
+    "names": ("histo_monai.utils.storage.names",),
     "tables of slides": ("histo_monai.slides.tiff.read_pages", "histo_monai.slides.tiff.pages"),
     "tiles before they are decoded": ("histo_monai.slides.tiles", "histo_monai.slides.tiff.tiles"),
-    "what decoders complain about": ("histo_monai.slides.complaints",),
-    "identities of files": ("histo_monai.storage.identity",),
-    "seals of models": ("histo_monai.storage.seal", "histo_monai.networks.checkpoint._digest_of"),
+    "what decoders complain about": ("histo_monai.utils.process.complaints",),
+    "identities of files": ("histo_monai.utils.storage.identity",),
+    "seals of models": ("histo_monai.utils.storage.seal", "histo_monai.models.checkpoint._digest_of"),
     "outputs that are inputs": (
-        "histo_monai.storage.outputs",
-        "histo_monai.storage.atomic.check_replaceable",
+        "histo_monai.utils.storage.outputs",
+        "histo_monai.utils.storage.atomic.check_replaceable",
     ),
-    "params": ("histo_monai.params.load_params",),
-    "provenance": ("histo_monai.provenance", "histo_monai.environment.code_version"),
+    "params": ("histo_monai.pipeline.params.load_params",),
+    "provenance": ("histo_monai.pipeline.provenance", "histo_monai.pipeline.environment.code_version"),
 }
 PATCH_PX, MPP = 64, 1.0
 

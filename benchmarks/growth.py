@@ -23,15 +23,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from histo_monai.index.audit.review import Surroundings, review
-from histo_monai.loading.batches import EpochBatches
-from histo_monai.loading.loaders import ConcentricPatches
-from histo_monai.process.memory import keep_freed_memory
-from histo_monai.randomness import generator
-from histo_monai.tables.columns import CENTER_COLUMNS, read_centers, whole_slide_table
-from histo_monai.tables.patches import labeled_table, read_patches, write_patches
-from histo_monai.tables.splits import draw_splits, drawn_by, in_order_of_splits, label_ranks, labeled_rows
-from histo_monai.tables.tasks import task_classes, task_targets
+from histo_monai.data.leakage.review import Surroundings, review
+from histo_monai.data.loaders.batches import EpochBatches
+from histo_monai.data.loaders.loaders import ConcentricPatches
+from histo_monai.utils.process.memory import keep_freed_memory
+from histo_monai.utils.randomness import generator
+from histo_monai.data.tables.columns import CENTER_COLUMNS, read_centers, whole_slide_table
+from histo_monai.data.tables.patches import labeled_table, read_patches, write_patches
+from histo_monai.data.tables.splits import (draw_splits, drawn_by, in_order_of_splits, label_ranks, labeled_rows)
+from histo_monai.data.tables.tasks import task_classes, task_targets
 
 A_SLIDE = 1000
 """Rows of a slide; of a patient five slides."""

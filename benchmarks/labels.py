@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from histo_monai.tables.patches import labeled_table, read_patches, write_patches
+from histo_monai.data.tables.patches import labeled_table, read_patches, write_patches
 
 NUM_SLIDES, SLIDE_PX = 210, 100_000
 TARGET_S = 1.0

@@ -4,7 +4,7 @@
 
 Two hundred names of one slide (links), 1,000 triples of 64 px at 0.25, 0.5 and 1 µm/px each, no row kept in memory:
 CPU milliseconds a triple, one core, batches of 64 in an order of all rows and in the order that a training takes
-(`histo_monai/loading/order.py`). Each way has a process of its own, the ways take turns, medians.
+(`histo_monai/data/loaders/order.py`). Each way has a process of its own, the ways take turns, medians.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import numpy as np
 import pandas as pd
 from read_triples import make_slide
 
-from histo_monai.loading.batches import EpochBatches
-from histo_monai.loading.loaders import ConcentricPatches
-from histo_monai.process.memory import keep_freed_memory
+from histo_monai.data.loaders.batches import EpochBatches
+from histo_monai.data.loaders.loaders import ConcentricPatches
+from histo_monai.utils.process.memory import keep_freed_memory
 from histo_monai.slides import open_slide
 
 MPPS = (0.25, 0.5, 1.0)

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from histo_monai.params.file import read_tree
+from histo_monai.pipeline.params.file import read_tree
 
 CORPUS = {"breastpathq": "breastpathq", "camelyon16": "camelyon16", "kather": "camelyon16"}
 ROOT = Path(__file__).resolve().parents[1]

@@ -33,7 +33,7 @@ import openslide
 import tifffile
 from numpy.typing import NDArray
 
-from histo_monai.process.memory import keep_freed_memory
+from histo_monai.utils.process.memory import keep_freed_memory
 from histo_monai.slides import Box, Slide, choose_level, concentric_boxes, open_slide
 
 SIDE_PX = 256

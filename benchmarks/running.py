@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from histo_monai.process.threads import sleep_when_idle
+from histo_monai.utils.process.threads import sleep_when_idle
 
 HERE = Path(__file__).parent
 LIBRARIES = (

@@ -21,11 +21,11 @@ from pathlib import Path
 import few_labels
 import numpy as np
 
-from histo_monai.phantom.cohorts.camelyon16 import SlideSpec, make_world, slide_specs
-from histo_monai.phantom.jobs import run_jobs
-from histo_monai.phantom.raster.pyramid import write_pyramid
-from histo_monai.phantom.raster.stain import StainStyle
-from histo_monai.phantom.tissue.render import render_strips
+from histo_monai.data.simulated.cohorts.camelyon16 import SlideSpec, make_world, slide_specs
+from histo_monai.data.simulated.jobs import run_jobs
+from histo_monai.data.simulated.raster.pyramid import write_pyramid
+from histo_monai.data.simulated.raster.stain import StainStyle
+from histo_monai.data.simulated.tissue.render import render_strips
 
 DATASET, SHIFTED = "camelyon16", "camelyon16_shifted"
 TEST = "testing/"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from histo_monai.__main__ import COMMANDS, STAGES, _parser
+from histo_monai.pipeline.cli import COMMANDS, STAGES, _parser
 
 PAGE = Path(__file__).resolve().parent.parent / "docs/commands.md"
 _HEAD = """# Commands

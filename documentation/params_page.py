@@ -13,13 +13,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
-from histo_monai.datasets.registry import DATASETS
-from histo_monai.params.file import read_tree
-from histo_monai.params.sections import Params
-from histo_monai.pretext import PRETEXTS
+from histo_monai.data.readers.registry import DATASETS
+from histo_monai.pipeline.params.file import read_tree
+from histo_monai.pipeline.params.sections import Params
+from histo_monai.pretraining import PRETEXTS
 from histo_monai.semisupervised import METHODS
-from histo_monai.settings.recipe import LABEL_KINDS
-from histo_monai.settings.rules import Ascending, ByName, NamedIn, NumberOf, Range, SectionsOf, Unique
+from histo_monai.utils.settings.recipe import LABEL_KINDS
+from histo_monai.utils.settings.rules import (Ascending, ByName, NamedIn, NumberOf, Range, SectionsOf, Unique)
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/params.md"

@@ -8,19 +8,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from histo_monai import metrics
-    from histo_monai.engines.maps.inference import (
-        TrainedEncoder,
-        TrainedModel,
-        encode,
-        heatmap,
-        load_encoder,
-        load_model,
-        predict,
-    )
-    from histo_monai.errors import InputError
-    from histo_monai.mapping.heatmap import Heatmap
-    from histo_monai.mapping.tiles import tile
+    from histo_monai.evaluation import metrics
+    from histo_monai.wsi.api import (TrainedEncoder, TrainedModel, encode, heatmap, load_encoder, load_model, predict)
+    from histo_monai.utils.errors import InputError
+    from histo_monai.wsi.heatmaps.heatmap import Heatmap
+    from histo_monai.slides.tiles.boxes import tile
     from histo_monai.slides import Box, Slide, SlideError, open_slide, tissue_mask
     from histo_monai.slides.annotations import Frame, Point, Region, read_annotations
 
@@ -52,27 +44,27 @@ __all__ = [
 _MODULES = {
     "Box": "histo_monai.slides",
     "Frame": "histo_monai.slides.annotations",
-    "Heatmap": "histo_monai.mapping.heatmap",
-    "InputError": "histo_monai.errors",
+    "Heatmap": "histo_monai.wsi.heatmaps.heatmap",
+    "InputError": "histo_monai.utils.errors",
     "Point": "histo_monai.slides.annotations",
     "Region": "histo_monai.slides.annotations",
     "Slide": "histo_monai.slides",
     "SlideError": "histo_monai.slides",
-    "TrainedEncoder": "histo_monai.engines.maps.inference",
-    "TrainedModel": "histo_monai.engines.maps.inference",
-    "encode": "histo_monai.engines.maps.inference",
-    "heatmap": "histo_monai.engines.maps.inference",
-    "load_encoder": "histo_monai.engines.maps.inference",
-    "load_model": "histo_monai.engines.maps.inference",
+    "TrainedEncoder": "histo_monai.wsi.api",
+    "TrainedModel": "histo_monai.wsi.api",
+    "encode": "histo_monai.wsi.api",
+    "heatmap": "histo_monai.wsi.api",
+    "load_encoder": "histo_monai.wsi.api",
+    "load_model": "histo_monai.wsi.api",
     "open_slide": "histo_monai.slides",
-    "predict": "histo_monai.engines.maps.inference",
+    "predict": "histo_monai.wsi.api",
     "read_annotations": "histo_monai.slides.annotations",
-    "tile": "histo_monai.mapping.tiles",
+    "tile": "histo_monai.slides.tiles.boxes",
     "tissue_mask": "histo_monai.slides",
 }
 """Public name -> the module that defines it."""
 
-_SUBMODULES = {"metrics": "histo_monai.metrics"}
+_SUBMODULES = {"metrics": "histo_monai.evaluation.metrics"}
 """Public name -> the module that it stands for."""
 
 _RENAMED: dict[str, tuple[str, str]] = {}
@@ -82,7 +74,7 @@ _RENAMED: dict[str, tuple[str, str]] = {}
 def __getattr__(name: str) -> object:
     if name in _RENAMED:
         new, removed_in = _RENAMED[name]
-        import_module("histo_monai.process.deprecation").warn_renamed(f"histo_monai.{name}", new, removed_in)
+        import_module("histo_monai.utils.process.deprecation").warn_renamed(f"histo_monai.{name}", new, removed_in)
         return __getattr__(new)
     if name in _SUBMODULES:
         return import_module(_SUBMODULES[name])

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import tifffile
 
-from histo_monai.datasets.breastpathq import reader as breastpathq
-from histo_monai.phantom import Cohort, CohortSize, write_cohort
-from histo_monai.phantom.cohorts import breastpathq as breastpathq_cohort
-from histo_monai.phantom.cohorts import kather as kather_cohort
-from histo_monai.tables.patches import LabeledDataset
+from histo_monai.data.readers.breastpathq import reader as breastpathq
+from histo_monai.data.simulated import Cohort, CohortSize, write_cohort
+from histo_monai.data.simulated.cohorts import breastpathq as breastpathq_cohort
+from histo_monai.data.simulated.cohorts import kather as kather_cohort
+from histo_monai.data.tables.patches import LabeledDataset
 
 
 def _cohort(root: Path, cohort: Cohort, num_patches: int) -> Path:

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch.multiprocessing.spawn import start_processes
 
-from histo_monai.engines.ranks import run_in_ranks
+from histo_monai.training.ranks import run_in_ranks
 
 _CPU = torch.device("cpu")
 _LIBRARIES = ("pytest", "timm.layers")

@@ -13,7 +13,7 @@ import pytest
 import tifffile
 import yaml
 
-from histo_monai.__main__ import main
+from histo_monai.pipeline.cli import main
 from tests.papers_way import in_the_papers_way
 
 CLASSES = ("ADI", "BACK", "DEB", "LYM", "MUC", "MUS", "NORM", "STR", "TUM")

@@ -16,14 +16,14 @@ import torchvision
 from monai.data import DataLoader, Dataset
 from torch import nn
 
-from histo_monai.networks.task_model import load_encoder
-from histo_monai.pretext.contrastive_views import ContrastiveViews
+from histo_monai.models.task_model import load_encoder
+from histo_monai.pretraining.contrastive_views import ContrastiveViews
 from histo_monai.slides import Box, Slide, open_slide
 from histo_monai.transforms.dictionary import RandViewsd
 from histo_monai.transforms.randaugment import WeakStrongViews
 from histo_monai.transforms.supervised import SupervisedAugmentation
 from histo_monai.transforms.views import PretrainAugmentation
-from tests.engines.test_features import encoder_file as encoder_file  # a fixture
+from tests.wsi.inference.test_features import encoder_file as encoder_file  # a fixture
 from tests.hostile.project import tissue, write_slide
 
 POLICIES = {

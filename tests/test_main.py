@@ -21,8 +21,8 @@ import tifffile
 import yaml
 
 import histo_monai
-from histo_monai.__main__ import COMMANDS, STAGES, _one_line, _parser, main
-from histo_monai.errors import InputError
+from histo_monai.pipeline.cli import COMMANDS, STAGES, _one_line, _parser, main
+from histo_monai.utils.errors import InputError
 from histo_monai.slides import SlideError
 from tests.papers_way import in_the_papers_way
 
@@ -354,7 +354,7 @@ def test_a_training_prints_nothing_but_its_own(project: Callable[..., Path]) -> 
     here = project()
     _good_corpus(here)
     code = (
-        "import sys; from histo_monai.__main__ import main; "
+        "import sys; from histo_monai.pipeline.cli import main; "
         "sys.exit(main(['index']) or main(['pretrain', '--method', 'random']))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=here, capture_output=True, text=True, check=True)
@@ -363,10 +363,10 @@ def test_a_training_prints_nothing_but_its_own(project: Callable[..., Path]) -> 
         "slides:",
         "thumbnails:",
         "INFO histo_monai",
-        "WARNING histo_monai.stages.index: data/raw/own/patches.csv: not found",
+        "WARNING histo_monai.pipeline.stages.index: data/raw/own/patches.csv: not found",
     )
     assert [line for line in done.stderr.splitlines() if line and not line.startswith(own)] == []
-    assert "INFO histo_monai.stages.pretrain" in done.stderr
+    assert "INFO histo_monai.pipeline.stages.pretrain" in done.stderr
     assert {path.name for path in here.iterdir()} == {"data", "params.yaml"}
 
 

@@ -12,9 +12,9 @@ import torch
 import yaml
 from monai.bundle import ConfigParser
 
-from histo_monai.networks.start import EncoderStart
+from histo_monai.models.start import EncoderStart
 from histo_monai.slides import Box, concentric_boxes, open_slide
-from histo_monai.storage import file_sha256
+from histo_monai.utils.storage import file_sha256
 
 SLIDES = {
     "a.tif": "duodenum-adenoma.tif",

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import yaml
 
-from histo_monai.__main__ import COMMANDS, STAGES
-from histo_monai.datasets.registry import DATASETS
-from histo_monai.imports import PACKAGE
-from histo_monai.pretext import PRETEXTS
+from histo_monai.pipeline.cli import COMMANDS, STAGES
+from histo_monai.data.readers.registry import DATASETS
+from histo_monai.pipeline.imports import PACKAGE
+from histo_monai.pretraining import PRETEXTS
 from histo_monai.semisupervised import METHODS
-from histo_monai.stages.code import METHOD_FOLDERS, code_of, run
+from histo_monai.pipeline.stages.code import METHOD_FOLDERS, code_of, run
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +25,9 @@ def pipeline(root: Path) -> Any:
 
 
 def test_stage_command_and_module_have_one_name(pipeline: Any, root: Path) -> None:
-    modules = {path.stem for path in (root / "histo_monai/stages").glob("*.py")} - {"__init__"}
+    modules = {path.stem for path in (root / "histo_monai/pipeline/stages").glob("*.py")} - {"__init__"}
     assert set(pipeline) == set(STAGES) == modules
-    commands = {path.stem for path in (root / "histo_monai/commands").glob("*.py")} - {"__init__"}
+    commands = {path.stem for path in (root / "histo_monai/pipeline/commands").glob("*.py")} - {"__init__"}
     assert set(COMMANDS) == commands
     for name, stage in pipeline.items():
         assert stage["cmd"].startswith(f"python -m histo_monai {name}")
@@ -91,12 +91,12 @@ def test_the_digests_of_a_method_hold_its_file_and_its_imports_and_no_other_meth
     }
     more = {"pretext/rsp_moco": {"pretext/rsp"}}
     assert builds_on == {method: {method} | more.get(method, set()) for method in files}
-    momentum = "histo_monai/pretext/momentum.py"
+    momentum = "histo_monai/pretraining/momentum.py"
     assert {method for method, read in files.items() if momentum in read} == {
         "pretext/moco",
         "pretext/rsp_moco",
     }
-    assert "histo_monai/pretext/vae_decoder.py" in files["pretext/vae"]
+    assert "histo_monai/pretraining/vae_decoder.py" in files["pretext/vae"]
 
 
 def test_stages_depend_on_nothing_but_data_and_the_digests_of_code_that_are_written(
@@ -116,7 +116,7 @@ def test_stages_depend_on_nothing_but_data_and_the_digests_of_code_that_are_writ
 
 @pytest.mark.parametrize("stage", ["pretrain", "finetune", "consistency"])
 def test_an_unfinished_training_is_known_by_the_params_of_its_stage(stage: str, pipeline: Any) -> None:
-    module = importlib.import_module(f"histo_monai.stages.{stage}")
+    module = importlib.import_module(f"histo_monai.pipeline.stages.{stage}")
     assert list(module.PARAM_NAMES) == pipeline[stage]["params"]
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from histo_monai.__main__ import main
+from histo_monai.pipeline.cli import main
 
 SLIDES = [
     ("skin", "cmu-1-small-region.svs", "", "validation"),

@@ -24,8 +24,8 @@ NETWORK = {
 }
 RUNS_WHAT_IT_READS = {"pickle", "cPickle", "shelve", "marshal", "dill", "cloudpickle", "joblib", "runpy"}
 _MAY_CONNECT = {
-    "checkup/remote.py": {"socket", "urllib"},  # `doctor`: whether the server of the remote answers
-    "files/cluster.py": {"distributed"},  # where the user names a scheduler
+    "pipeline/doctor/remote.py": {"socket", "urllib"},  # `doctor`: whether the server of the remote answers
+    "utils/process/cluster.py": {"distributed"},  # where the user names a scheduler
     "reports/site/server.py": {"http"},  # listens, on the loopback interface
     "reports/site/vendor.py": {"urllib"},  # runs when the package is built; a page carries what it fetched
 }

@@ -19,7 +19,7 @@ from augmentation import (
 )
 from turns import LIMIT, OURS, PEER, DeviceClock, asked, is_quick, note, row_of, take_turns
 
-from histo_monai.process.memory import keep_freed_memory
+from histo_monai.utils.process.memory import keep_freed_memory
 
 PROB = 0.5
 

@@ -29,12 +29,12 @@ from stepping import (
 )
 from turns import LIMIT, OURS, PEER, DeviceClock, asked, is_time_up, row_of, take_turns
 
-from histo_monai.networks.encoder import build_encoder
-from histo_monai.networks.task_model import TaskModel
-from histo_monai.params import load_params
-from histo_monai.pretext import PRETEXTS
-from histo_monai.process.memory import keep_freed_memory
-from histo_monai.process.threads import decode_with
+from histo_monai.models.encoder import build_encoder
+from histo_monai.models.task_model import TaskModel
+from histo_monai.pipeline.params import load_params
+from histo_monai.pretraining import PRETEXTS
+from histo_monai.utils.process.memory import keep_freed_memory
+from histo_monai.utils.process.threads import decode_with
 from histo_monai.semisupervised import METHODS
 from histo_monai.semisupervised.protocol import Batch, SemiSupervised
 

@@ -11,10 +11,10 @@ from growth import A_SLIDE
 from labels import make_table
 from turns import LIMIT, OURS, PEER, is_quick, row_of, take_turns
 
-from histo_monai.loading.batches import EpochBatches
-from histo_monai.loading.order import shuffled_order
-from histo_monai.randomness import generator
-from histo_monai.tables.patches import read_patches, write_patches
+from histo_monai.data.loaders.batches import EpochBatches
+from histo_monai.data.loaders.order import shuffled_order
+from histo_monai.utils.randomness import generator
+from histo_monai.data.tables.patches import read_patches, write_patches
 
 
 def main() -> None:

@@ -18,8 +18,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from histo_monai.baselines.arms import COLOR
-from histo_monai.errors import InputError
+from histo_monai.evaluation.baselines.models import COLOR
+from histo_monai.utils.errors import InputError
 
 from .encoders import BUILT_IN, write_encoder
 from .jobs import Bench, Job, one_thread_each

@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from histo_monai.errors import InputError
-from histo_monai.files.tensors import Tensors
-from histo_monai.networks.checkpoint import load_model, save_model
-from histo_monai.networks.encoder import build_encoder
-from histo_monai.storage import file_sha256
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.files.tensors import Tensors
+from histo_monai.models.checkpoint import load_model, save_model
+from histo_monai.models.encoder import build_encoder
+from histo_monai.utils.storage import file_sha256
 
 IMAGENET, RANDOM = "imagenet", "random"
 BUILT_IN = (RANDOM, IMAGENET)

@@ -14,15 +14,15 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from histo_monai.baselines.colors import color_features
-from histo_monai.engines.last_layer.ends import WHOLE, end_features
-from histo_monai.engines.prediction import take_statistics
-from histo_monai.engines.task import Task
-from histo_monai.errors import InputError
-from histo_monai.loading.labeled import PatchReading
-from histo_monai.loading.streams import for_statistics
-from histo_monai.networks.task_model import from_encoder
-from histo_monai.storage import whole_file
+from histo_monai.evaluation.baselines.colors import color_features
+from histo_monai.finetuning.depth import WHOLE, end_features
+from histo_monai.training.prediction import take_statistics
+from histo_monai.training.task import Task
+from histo_monai.utils.errors import InputError
+from histo_monai.data.loaders.labeled import PatchReading
+from histo_monai.data.loaders.streams import for_statistics
+from histo_monai.models.task_model import from_encoder
+from histo_monai.utils.storage import whole_file
 
 from .encoders import description_of, digest_of, keeps_statistics
 from .tasks import DATASETS, RealTask, data_digest, fold_of_rows, read_patches

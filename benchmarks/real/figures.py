@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.comparison.replicates import metric_replicates
-from histo_monai.metrics import Estimate, Resampling
-from histo_monai.process.products import product
-from histo_monai.randomness import generator
+from histo_monai.evaluation.comparison.replicates import metric_replicates
+from histo_monai.evaluation.metrics import Estimate, Resampling
+from histo_monai.utils.process.products import product
+from histo_monai.utils.randomness import generator
 
 REPLICATES = 2000
 SEED = 0

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from histo_monai.storage import whole_file
+from histo_monai.utils.storage import whole_file
 
 from .models import BenchmarkModel, Problem
 from .tasks import ALL_LABELS, TASKS, read_patches, split_rows

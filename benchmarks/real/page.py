@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from histo_monai.metrics import Resampling
+from histo_monai.evaluation.metrics import Resampling
 
 from .figures import FEWEST_PATIENTS, METRICS, Replicates, crossed, difference, estimate
 from .jobs import Bench, Job

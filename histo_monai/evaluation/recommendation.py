@@ -8,10 +8,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from histo_monai.errors import InputError
-from histo_monai.roles import MODELS
-from histo_monai.storage import file_sha256, read_json
-from histo_monai.storage.shapes import Rule
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.roles import MODELS
+from histo_monai.utils.storage import file_sha256, read_json
+from histo_monai.utils.storage.shapes import Rule
 
 HEADLINES = ("accuracy", "icc")
 """Metrics of validation patches that models are compared by: of classes, of scores."""

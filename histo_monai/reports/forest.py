@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from histo_monai.comparison.rows import REFERENCE, Row
+from histo_monai.evaluation.comparison.rows import REFERENCE, Row
 from histo_monai.reports.drawing import COLORS, GRAY, INK, PALE, drawn, new_figure
 from histo_monai.reports.tables import METRICS, SplitTable, in_words, number
 

@@ -9,7 +9,7 @@ from importlib import resources
 
 import pandas as pd
 
-from histo_monai.files.csv_values import parse_csv
+from histo_monai.utils.files.csv_values import parse_csv
 
 _METRICS = {
     ("breastpathq", "test", "icc_a"): "icc_a",

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import roc_curve
 
-from histo_monai.metrics import Estimate
+from histo_monai.evaluation.metrics import Estimate
 from histo_monai.reports.drawing import COLORS, GRAY, INK, PALE, drawn, new_figure, plain
 
 _LINES = ("-", "--", "-.", ":")

@@ -4,7 +4,7 @@ A new method is one file with a class that follows `protocol.SemiSupervised`, it
 line here. Methods are loaded by name; `students` in params.yaml names the methods in use.
 """
 
-from histo_monai.settings.registry import Registry
+from histo_monai.utils.settings.registry import Registry
 
 METHODS = Registry.of_package(
     "histo_monai.semisupervised",

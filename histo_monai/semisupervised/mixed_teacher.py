@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 import torch
 import torch.nn.functional as F
 
-from histo_monai.networks.average import kept_share
-from histo_monai.networks.batchnorm import statistics_of_the_batch
+from histo_monai.models.average import kept_share
+from histo_monai.models.batchnorm import statistics_of_the_batch
 from histo_monai.semisupervised.protocol import GUESSES, Batch
 from histo_monai.semisupervised.settings import MixedTeacherSettings
 from histo_monai.semisupervised.students.mixing import Mixing, sharpen

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 import torch.nn.functional as F
 
-from histo_monai.errors import InputError
+from histo_monai.utils.errors import InputError
 from histo_monai.semisupervised.protocol import GUESSES, Batch
 from histo_monai.semisupervised.settings import MixMatchSettings
 from histo_monai.semisupervised.students.mixing import Mixing, sharpen

@@ -2,7 +2,7 @@
 
 Tissue goes on beyond the edge of a patch, so its neighbors in the slide are witnesses of what it is that do not see the
 same pixels; a student of its own guesses hears nothing new. How much they count is what validation patches say, and
-where lesions are as small as patches that is little (`engines.students.neighbors`). The student has the patch alone to
+where lesions are as small as patches that is little (`semisupervised.teaching.neighbors`). The student has the patch alone to
 tell it from, as every model has that predicts patches.
 
 Guesses are made once, before it trains. Most tissue is of one class; patches are drawn so that rarely guessed classes

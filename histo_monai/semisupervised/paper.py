@@ -13,10 +13,10 @@ from typing import ClassVar, Protocol
 import numpy as np
 import torch
 
-from histo_monai.losses import Objective
-from histo_monai.networks.task_model import TaskModel
-from histo_monai.networks.teacher_student import TeacherStudent
-from histo_monai.schedule import Schedule
+from histo_monai.models.losses import Objective
+from histo_monai.models.task_model import TaskModel
+from histo_monai.models.teacher_student import TeacherStudent
+from histo_monai.training.schedule import Schedule
 from histo_monai.semisupervised.protocol import GUESSES, Batch
 from histo_monai.semisupervised.settings import PaperSettings
 from histo_monai.semisupervised.students.views import labeled_weak_strong, weak_strong_views

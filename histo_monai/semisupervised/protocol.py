@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from histo_monai.networks.task_model import TaskModel
-from histo_monai.randomness import Step
-from histo_monai.schedule import Schedule
+from histo_monai.models.task_model import TaskModel
+from histo_monai.utils.randomness import Step
+from histo_monai.training.schedule import Schedule
 
 GUESSES = "guesses"
 """Last of the `measures` of a method that guesses: what the loss takes each unlabeled patch to be, (n,),
@@ -27,9 +27,9 @@ class Batch:
         targets: of the labeled patches, shape (B,): class numbers int64, or scores float32.
         unlabeled: pixels, shape (mu B, 1, 3, H, H), uint8; their labels are nobody's business.
         step: all chance is a function of it: several processes that train do the same step side by side, on the whole
-            batch, and only encoders (`networks.encoder.Encoder`) share its rows, see `networks.shared_rows`.
+            batch, and only encoders (`models.encoder.Encoder`) share its rows, see `models.shared_rows`.
         guesses: where the method asks for them, what the model that it starts from says of each unlabeled patch and of
-            its neighbors, see `engines.students.neighbors`, shape (mu B, K): probabilities of classes, or scores.
+            its neighbors, see `semisupervised.teaching.neighbors`, shape (mu B, K): probabilities of classes, or scores.
     """
 
     labeled: torch.Tensor
@@ -51,7 +51,7 @@ class SemiSupervised(Protocol):
 
     Attributes:
         Settings: frozen dataclass below `settings.MethodSettings` of what params can set of it, annotated by the rules
-            of `histo_monai.settings.rules`.
+            of `histo_monai.utils.settings.rules`.
         measures: what `measure` gives, "loss" first.
         network: everything that trains, and what follows it (buffers, slow copies); its state is what a killed run
             goes on from. The engine moves it to the device and puts it into training mode before each step.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from histo_monai.settings.recipe import FractionByKind, TeachingRecipe
-from histo_monai.settings.rules import Count, MicronsPerPixel, NumberOf, Range, Unique
+from histo_monai.utils.settings.recipe import FractionByKind, TeachingRecipe
+from histo_monai.utils.settings.rules import Count, MicronsPerPixel, NumberOf, Range, Unique
 
 
 @dataclass(frozen=True)

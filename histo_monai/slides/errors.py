@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from histo_monai.errors import InputError
+from histo_monai.utils.errors import InputError
 
 
 class SlideError(InputError):

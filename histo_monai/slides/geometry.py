@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from histo_monai.errors import InputError
+from histo_monai.utils.errors import InputError
 
 MAX_UPSAMPLING = 1.1
 """A box may be this much finer than level 0, and no more: upsampling invents no detail."""

@@ -11,20 +11,9 @@ from histo_monai.slides.backends import Backend
 from histo_monai.slides.errors import SlideError
 from histo_monai.slides.geometry import level_downsample
 from histo_monai.slides.openslide_backend import OpenSlideBackend, openslide_format
-from histo_monai.slides.tiff import (
-    MAX_SIDE_PX,
-    Level,
-    Page,
-    TiffBackend,
-    find_levels,
-    is_tiff,
-    keep_alike,
-    read_pages,
-    why_not_decoded,
-    why_not_pillow,
-)
-from histo_monai.storage.reading import InputFileError
-from histo_monai.storage.slide_files import slide_files
+from histo_monai.slides.tiff import (MAX_SIDE_PX, Level, Page, TiffBackend, find_levels, is_tiff, keep_alike, read_pages, why_not_decoded, why_not_pillow)
+from histo_monai.utils.storage.reading import InputFileError
+from histo_monai.utils.storage.slide_files import slide_files
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +70,7 @@ def open_without_cucim(
     """A file in OpenSlide, or in Pillow where OpenSlide does not give all of its levels.
 
     Args:
-        files: All that the slide is read from, see `storage.slide_files`.
+        files: All that the slide is read from, see `utils.storage.slide_files`.
         pages: Its pages, where it is a TIFF that cuCIM could read by its name.
         levels: Those of them that are levels.
         why: Why cuCIM does not read it.

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.slides.complaints import Complaints
+from histo_monai.utils.process.complaints import Complaints
 from histo_monai.slides.errors import SlideError
 from histo_monai.slides.resample import WHITE
 
@@ -33,7 +33,7 @@ class OpenSlideBackend:
         """Open a file.
 
         Args:
-            files: `storage.slide_files` of it.
+            files: `utils.storage.slide_files` of it.
 
         Raises:
             openslide.OpenSlideError: If OpenSlide cannot read it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from histo_monai.slides.reader import Slide, open_slide
-from histo_monai.storage.handles import HandlePool
+from histo_monai.utils.storage.handles import HandlePool
 
 MAX_OPEN = 64
 """Slides that one process keeps open: the tables of tiles of a large one take 5 MB."""

@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.errors import InputError
+from histo_monai.utils.errors import InputError
 
 _CHUNK = 4096
 

@@ -9,7 +9,7 @@ import torch
 from monai.transforms import RandomizableTransform
 from numpy.typing import NDArray
 
-from histo_monai.errors import InputError
+from histo_monai.utils.errors import InputError
 from histo_monai.transforms import with_opencv, with_torch, with_triton
 from histo_monai.transforms.draws import Source, check_number
 from histo_monai.transforms.operations.base import Operation

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from monai.transforms import MapTransform, RandomizableTransform
 
-from histo_monai.errors import InputError
+from histo_monai.utils.errors import InputError
 from histo_monai.transforms.augmentation import Augmentation, as_batch
 from histo_monai.transforms.draws import MAX_MAGNITUDE
 from histo_monai.transforms.randaugment import WeakStrongViews

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from histo_monai.errors import InputError
+from histo_monai.utils.errors import InputError
 
 Range = tuple[float, float]
 

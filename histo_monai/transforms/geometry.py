@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 import torch.nn.functional as F
 
-from histo_monai.transfer import sent
+from histo_monai.utils.transfer import sent
 
 
 def rotation_matrix(degrees: torch.Tensor) -> torch.Tensor:

@@ -7,19 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from histo_monai.errors import InputError
+from histo_monai.utils.errors import InputError
 from histo_monai.transforms.augmentation import Augmentation, render
-from histo_monai.transforms.draws import (
-    MAX_MAGNITUDE,
-    OddSteps,
-    Ramp,
-    RampLimit,
-    Range,
-    SignedRamp,
-    Uniform,
-    check_number,
-    check_range,
-)
+from histo_monai.transforms.draws import (MAX_MAGNITUDE, OddSteps, Ramp, RampLimit, Range, SignedRamp, Uniform, check_number, check_range)
 from histo_monai.transforms.operations.base import Operation
 from histo_monai.transforms.operations.blur import Blur
 from histo_monai.transforms.operations.brightness_contrast import BrightnessContrast

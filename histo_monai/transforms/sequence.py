@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from histo_monai.transfer import sent
+from histo_monai.utils.transfer import sent
 from histo_monai.transforms import geometry
 
 # (images (n, 3, H, W), this operation's parameters (n, k)) -> images

@@ -4,7 +4,7 @@ from functools import partial
 
 import torch
 
-from histo_monai.transfer import sent
+from histo_monai.utils.transfer import sent
 from histo_monai.transforms import geometry
 from histo_monai.transforms.parameters import ViewParameters
 from histo_monai.transforms.sequence import apply_in_sequence

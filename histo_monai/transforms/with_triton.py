@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from histo_monai.transfer import sent
+from histo_monai.utils.transfer import sent
 from histo_monai.transforms import geometry
 from histo_monai.transforms.operations.base import Photometric
 from histo_monai.transforms.operations.blur import Blur

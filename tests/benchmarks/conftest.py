@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from histo_monai.baselines import learners
+from histo_monai.finetuning import learners
 from tests.benchmarks.real_data import EACH, PATIENTS, archive
 
 

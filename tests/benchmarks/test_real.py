@@ -22,7 +22,7 @@ from benchmarks.real.tasks import (
     targets_of,
 )
 from benchmarks.real.trained import changed_params
-from histo_monai.errors import InputError
+from histo_monai.utils.errors import InputError
 from tests.benchmarks.real_data import EACH, PATIENTS, bench_of
 
 

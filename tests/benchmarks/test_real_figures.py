@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
 from benchmarks.real import figures
-from histo_monai.metrics import Resampling, intraclass_correlation
+from histo_monai.evaluation.metrics import Resampling, intraclass_correlation
 
 
 def test_crossed_replicates_are_those_of_a_naive_loop(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 import yaml
 
-from histo_monai.__main__ import main
-from histo_monai.experiments import families
+from histo_monai.pipeline.cli import main
+from histo_monai.pipeline.experiments import families
 from tests.sweeps import MadeUp, list_experiments, sweep
 
 

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from histo_monai.__main__ import main
+from histo_monai.pipeline.cli import main
 from tests.browsers import chromium, watched
 from tests.folders import NewFolder
 from tests.sweeps import MadeUp, list_experiments, sweep
@@ -198,7 +198,7 @@ def test_the_ratios_are_sorted_with_the_keyboard(browser: Any, pages: dict[str, 
 def test_without_the_libraries_the_page_says_how_to_get_them(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("histo_monai.commands.curves.found", lambda: None)
+    monkeypatch.setattr("histo_monai.pipeline.commands.curves.found", lambda: None)
     tree = yaml.safe_load((root / "params.yaml").read_text())
     tree |= {"methods": ["rsp"], "students": ["paper"], "alpha": 0.1}
     text = _text(_page(tmp_path, root, [MadeUp("only", tree)]))

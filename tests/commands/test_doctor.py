@@ -16,11 +16,11 @@ import tifffile
 import torch
 import yaml
 
-from histo_monai import environment
-from histo_monai.__main__ import main
-from histo_monai.checkup import checks, disk, machine, pipeline, reading, versions
-from histo_monai.checkup.finding import Finding
-from histo_monai.params import Params, load_params
+from histo_monai.pipeline import environment
+from histo_monai.pipeline.cli import main
+from histo_monai.pipeline.doctor import checks, disk, machine, pipeline, reading, versions
+from histo_monai.pipeline.doctor.finding import Finding
+from histo_monai.pipeline.params import Params, load_params
 
 Look = Callable[[Callable[[Params | None], Iterable[Finding]]], list[Finding]]
 
@@ -170,7 +170,7 @@ def test_a_library_that_does_not_load_is_named_with_the_reason_and_both_are_a_fa
 def test_a_slide_that_kills_its_reader_is_a_line_and_the_next_is_read(
     project: Path, real_slides: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    crash = "import os, signal; from histo_monai.checkup import reading; was = reading._slide; "
+    crash = "import os, signal; from histo_monai.pipeline.doctor import reading; was = reading._slide; "
     crash += "reading._slide = lambda job: os.kill(os.getpid(), signal.SIGSEGV) if 'bad' in job['path'] else was(job); "
     monkeypatch.setattr(reading, "_PROGRAM", crash + "reading.answer()")
     for name in ("bad.svs", "good.tif"):

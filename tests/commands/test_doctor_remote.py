@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from histo_monai.checkup.finding import Finding
-from histo_monai.checkup.remote import default_remote
+from histo_monai.pipeline.doctor.finding import Finding
+from histo_monai.pipeline.doctor.remote import default_remote
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import numpy as np
 import openslide
 import pytest
 
-from histo_monai.__main__ import main
-from histo_monai.mapping.patch_features import FeatureFile
-from tests.engines.test_features import encoder_file as encoder_file  # a fixture
+from histo_monai.pipeline.cli import main
+from histo_monai.wsi.inference.patch_features import FeatureFile
+from tests.wsi.inference.test_features import encoder_file as encoder_file  # a fixture
 from tests.hostile.project import slide_pixels, write_slide
 from tests.slides.drawn_scn import Drawing
 

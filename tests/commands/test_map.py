@@ -17,17 +17,17 @@ import tifffile
 import torch
 import yaml
 
-from histo_monai.__main__ import main
-from histo_monai.engines import heatmap as heatmap_module
-from histo_monai.mapping.heatmap import read_heatmap
-from histo_monai.mapping.tiff_map import read_map
-from histo_monai.networks.checkpoint import save_model
-from histo_monai.networks.encoder import build_encoder
-from histo_monai.networks.task_model import TaskModel, describe_task_model
+from histo_monai.pipeline.cli import main
+from histo_monai.wsi.inference import heatmaps as heatmap_module
+from histo_monai.wsi.heatmaps.heatmap import read_heatmap
+from histo_monai.wsi.heatmaps.tiff_map import read_map
+from histo_monai.models.checkpoint import save_model
+from histo_monai.models.encoder import build_encoder
+from histo_monai.models.task_model import TaskModel, describe_task_model
 from histo_monai.slides import SlideError
 from histo_monai.slides.annotations import read_geojson
-from histo_monai.storage import claim, file_sha256
-from histo_monai.storage.seal import RECORD_SEAL, opened, sealed
+from histo_monai.utils.storage import claim, file_sha256
+from histo_monai.utils.storage.seal import RECORD_SEAL, opened, sealed
 from tests.folders import NewFolder
 from tests.slides.drawn_scn import Drawing
 
@@ -424,7 +424,7 @@ def test_a_number_that_cannot_be_meant_is_refused_before_a_slide_is_opened(
 def test_a_grid_beyond_memory_is_refused_before_it_is_made(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("histo_monai.mapping.grid.MOST_CELLS", 10**4)
+    monkeypatch.setattr("histo_monai.slides.tiles.grid.MOST_CELLS", 10**4)
     line = _refused(capsys, "a.tif", "--stride-um", "0.5")
     assert "slide a.tif: stride_um 0.5 makes 2.5e+04 cells" in line
     assert "raise it to 0.784 or more" in line

@@ -15,10 +15,10 @@ import pytest
 import tifffile
 import yaml
 
-from histo_monai.__main__ import main
-from histo_monai.params import load_params
-from histo_monai.provenance import made_from, write_metrics
-from histo_monai.storage import identify, sealed
+from histo_monai.pipeline.cli import main
+from histo_monai.pipeline.params import load_params
+from histo_monai.pipeline.provenance import made_from, write_metrics
+from histo_monai.utils.storage import identify, sealed
 from tests.folders import NewFolder
 from tests.papers_way import in_the_papers_way
 
@@ -216,7 +216,7 @@ def test_a_description_without_its_model_fails(finished: Path, verify: Any, tmp_
 def test_images_of_patches_that_were_replaced_are_noticed(
     root: Path, verify: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from histo_monai.tables.patches import labeled_table, write_patches
+    from histo_monai.data.tables.patches import labeled_table, write_patches
 
     monkeypatch.chdir(tmp_path)
     shutil.copy(root / "params.yaml", tmp_path)

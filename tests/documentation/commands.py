@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PAGES = ("README.md", "CONTRIBUTING.md", "data/README.md", "histo_monai/project/README.md", "docs/*.md")
+PAGES = ("README.md", "CONTRIBUTING.md", "data/README.md", "histo_monai/pipeline/project/README.md", "docs/*.md")
 OURS = ("histo-monai", "python -m histo_monai")
 
 NO_COMMANDS = (
@@ -23,7 +23,7 @@ NO_COMMANDS = (
 
 _REMOTE, _S3, _REPRO = (f"tests/pipeline/test_{name}.py" for name in ("remote", "remote_s3", "repro"))
 _SWEEP = "tests/pipeline/test_sweep.py"
-_STAGES = "|".join(path.stem for path in sorted((ROOT / "histo_monai/stages").glob("[a-z]*.py")))
+_STAGES = "|".join(path.stem for path in sorted((ROOT / "histo_monai/pipeline/stages").glob("[a-z]*.py")))
 _PROGRAM = r"(histo-monai|python -m histo_monai)"
 
 EXPERIMENT = r"dvc exp run .*"
@@ -46,10 +46,10 @@ RUN_ELSEWHERE = {
     rf"{_PROGRAM} curves.*": f"{_SWEEP}::test_curves_collects_what_ended_well",
     r"dvc queue (start|status)": f"{_SWEEP}::test_one_that_fails_is_named_with_its_reason_and_leaves_the_others",
     r"python -m monai\.bundle run .*": (
-        "tests/export/test_export.py::test_a_bundle_maps_a_slide_with_the_same_scores"
+        "tests/wsi/export/test_export.py::test_a_bundle_maps_a_slide_with_the_same_scores"
     ),
     r"histo-monai import weights\.pt .*": (
-        "tests/export/test_export.py::test_weights_that_were_trained_since_come_back_without_the_metrics_of_others"
+        "tests/wsi/export/test_export.py::test_weights_that_were_trained_since_come_back_without_the_metrics_of_others"
     ),
     r"export AWS_.*|python -c \"import s3fs.*|dvc remote .* (s3://|endpointurl|region).*": (
         f"{_S3}::test_a_fresh_clone_that_pulls_evaluates_to_the_same_bytes"

@@ -20,8 +20,8 @@ import yaml
 from dvc.cli import parse_args
 from dvc.utils.hydra import apply_overrides, get_hydra_sweeps
 
-from histo_monai.__main__ import _parser
-from histo_monai.params import check_run, load_params
+from histo_monai.pipeline.cli import _parser
+from histo_monai.pipeline.params import check_run, load_params
 from tests.documentation.commands import (
     CHECKED,
     EXPERIMENT,

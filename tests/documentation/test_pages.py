@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from documentation import commands_page, hooks, params_page
-from histo_monai.metrics import classification_estimates, score_estimates
-from histo_monai.project.files import FILES
-from histo_monai.settings.rules import MicronsPerPixel, Range
+from histo_monai.evaluation.metrics import classification_estimates, score_estimates
+from histo_monai.pipeline.project.files import FILES
+from histo_monai.utils.settings.rules import MicronsPerPixel, Range
 
 PAGE = params_page.PAGE.read_text(encoding="utf-8")
 

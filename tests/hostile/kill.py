@@ -115,7 +115,7 @@ def _work(folder: Path, stage: Sequence[str]) -> None:
     with Path("log").open("a") as log:
         for stream in (1, 2):
             os.dup2(log.fileno(), stream)
-    from histo_monai.__main__ import main
+    from histo_monai.pipeline.cli import main
 
     sys.exit(main(stage))
 

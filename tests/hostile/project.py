@@ -18,8 +18,8 @@ import numpy as np
 import tifffile
 import yaml
 
-from histo_monai.__main__ import COMMANDS, main
-from histo_monai.__main__ import STAGES as NAMES
+from histo_monai.pipeline.cli import COMMANDS, main
+from histo_monai.pipeline.cli import STAGES as NAMES
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 OWN = Path("data/raw/own")
@@ -37,8 +37,8 @@ STAGES = (
 STUDENT = Path("data/models/random-0-paper-0/student/model.safetensors")
 MAP = ("map", "data/raw/own/s6.tif", "--model", str(STUDENT), "--folder", "maps")
 STAGES_AND_COMMANDS = (
-    *(f"histo_monai.stages.{name}" for name in NAMES),
-    *(f"histo_monai.commands.{name}" for name in COMMANDS),
+    *(f"histo_monai.pipeline.stages.{name}" for name in NAMES),
+    *(f"histo_monai.pipeline.commands.{name}" for name in COMMANDS),
 )
 SPLITS = ("train", "train", "train", "train", "validation", "test", "test")
 SIDE_PX = 512

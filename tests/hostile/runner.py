@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from histo_monai.__main__ import main
+from histo_monai.pipeline.cli import main
 from tests.hostile.case import TIMEOUT_S, Case, Outcome, faults, snapshot
 from tests.hostile.project import copy_state
 

@@ -21,7 +21,7 @@ from typing import Any
 os.environ |= {"OMP_NUM_THREADS": "1", "HISTO_MONAI_CPUS": "1", "HISTO_MONAI_DEVICE": "cpu"}
 os.environ |= {"HISTO_MONAI_WORKERS": "0", "HISTO_MONAI_RANKS": "1"}
 
-from histo_monai.engines.resume import ResumePoint
+from histo_monai.training.resume import ResumePoint
 from tests.hostile.project import MAP, RUN, params_with, run, write_own_project
 
 Turn = tuple[float, int, int]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tifffile
 
-from histo_monai.process.threads import decode_with
+from histo_monai.utils.process.threads import decode_with
 from histo_monai.slides import Box, SlideError, open_slide
 from tests.folders import NewFolder
 from tests.hostile.fuzz_slides import fuzz

@@ -29,7 +29,7 @@ IDS = {
 }
 PROGRAM = """
 import json, sys
-from histo_monai.__main__ import main
+from histo_monai.pipeline.cli import main
 for call in json.loads(sys.argv[1]):
     if main(call) != 0:
         sys.exit(f"refused: {call}")

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from histo_monai.errors import InputError
-from histo_monai.imports import stage_sha256
-from histo_monai.pretext import PRETEXTS
+from histo_monai.utils.errors import InputError
+from histo_monai.pipeline.imports import stage_sha256
+from histo_monai.pretraining import PRETEXTS
 from histo_monai.semisupervised import METHODS
-from histo_monai.stages import code
+from histo_monai.pipeline.stages import code
 
 FOLDER = Path("own_methods/pretext")
 QUARTERS = FOLDER / "quarters.py"
 SETTINGS = (
-    "from dataclasses import dataclass\nfrom histo_monai.pretext.settings import PretextSettings\n"
+    "from dataclasses import dataclass\nfrom histo_monai.pretraining.settings import PretextSettings\n"
     "@dataclass(frozen=True)\nclass Small(PretextSettings):\n    epochs: int\n"
 )
 METHOD = "class Quarters:\n    Settings = Small\n"
@@ -120,8 +120,8 @@ def test_a_change_reaches_the_digests_of_the_methods_that_import_it_and_no_stage
     shutil.copytree(root / "tests/parts", FOLDER.parent / "unused")
     first = digests()
     read = json.loads(first["pretext/quarters.json"])
-    assert {"own_methods/losses.py", QUARTERS.as_posix(), "histo_monai/pretext/settings.py"} <= set(read)
-    assert "histo_monai/pretext/moco.py" not in read
+    assert {"own_methods/losses.py", QUARTERS.as_posix(), "histo_monai/pretraining/settings.py"} <= set(read)
+    assert "histo_monai/pretraining/moco.py" not in read
     _write(FOLDER.parent / "losses.py", "x = 2\n")
     second = digests()
     assert {name for name in first if first[name] != second[name]} == {"pretext/quarters.json"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from histo_monai.networks.encoder import HALF, Architecture
+from histo_monai.models.encoder import HALF, Architecture
 
 NUM_FEATURES = 12
 

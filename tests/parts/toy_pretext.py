@@ -11,11 +11,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from histo_monai.networks.start import EncoderStart
-from histo_monai.pretext.protocol import Task
-from histo_monai.pretext.settings import PretextSettings
-from histo_monai.randomness import Step
-from histo_monai.settings.rules import Count, Positive
+from histo_monai.models.start import EncoderStart
+from histo_monai.pretraining.protocol import Task
+from histo_monai.pretraining.settings import PretextSettings
+from histo_monai.utils.randomness import Step
+from histo_monai.utils.settings.rules import Count, Positive
 from histo_monai.transforms.views import plain_view
 
 
@@ -41,7 +41,7 @@ class ToyNetwork(nn.Module):
 
 
 class ToyPretext:
-    """See `histo_monai.pretext.protocol.Pretext`; it reads the coarsest resolution alone."""
+    """See `histo_monai.pretraining.protocol.Pretext`; it reads the coarsest resolution alone."""
 
     Settings: ClassVar[type[PretextSettings]] = ToySettings
     MEASURES: ClassVar[tuple[str, ...]] = ("loss", "accuracy")

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from histo_monai.losses import Objective
-from histo_monai.networks.task_model import TaskModel
-from histo_monai.schedule import Schedule
+from histo_monai.models.losses import Objective
+from histo_monai.models.task_model import TaskModel
+from histo_monai.training.schedule import Schedule
 from histo_monai.semisupervised.protocol import Batch
 from histo_monai.semisupervised.settings import MethodSettings, StudentRecipe
-from histo_monai.settings.rules import Range
+from histo_monai.utils.settings.rules import Range
 from histo_monai.transforms.views import plain_view
 
 Outputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]

@@ -12,8 +12,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from histo_monai.artifacts import RAW
-from histo_monai.idle import REASON
+from histo_monai.pipeline.paths import RAW
+from histo_monai.pipeline.skip import REASON
 from tests.documentation.commands import RUN_HERE, Command, commands, pages
 from tests.folders import NewFolder
 from tests.pipeline.conftest import Finished, Shell

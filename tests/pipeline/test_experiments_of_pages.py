@@ -13,7 +13,7 @@ import yaml
 from dvc.cli import parse_args
 from dvc.utils.hydra import apply_overrides
 
-from histo_monai.datasets.registry import DATASETS
+from histo_monai.data.readers.registry import DATASETS
 from tests.documentation.commands import EXPERIMENT, OF_THE_PAPER, RUN_ELSEWHERE, Command, commands, pages
 from tests.folders import NewFolder
 from tests.pipeline.conftest import Shell, copy_tracked

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from histo_monai.networks.checkpoint import load_model
+from histo_monai.models.checkpoint import load_model
 from tests.folders import NewFolder
 from tests.pipeline.sharing import (
     DESCRIPTION,

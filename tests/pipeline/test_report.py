@@ -21,8 +21,8 @@ import pandas as pd
 import pytest
 from playwright.sync_api import Page
 
-from histo_monai.__main__ import main
-from histo_monai.comparison.rows import Row
+from histo_monai.pipeline.cli import main
+from histo_monai.evaluation.comparison.rows import Row
 from tests.browsers import chromium, watched
 from tests.folders import NewFolder
 
@@ -236,7 +236,7 @@ def test_a_part_that_is_missing_is_told(
     shutil.copytree(project, copy)
     shutil.rmtree(copy / "data/check")
     monkeypatch.chdir(copy)
-    monkeypatch.setattr("histo_monai.stages.report.found", lambda: None)
+    monkeypatch.setattr("histo_monai.pipeline.stages.report.found", lambda: None)
     assert main(["report"]) == 0
     page = Path("data/report/index.html").read_text()
     assert "No picture of a slide" in page

@@ -12,8 +12,8 @@ import pytest
 import yaml
 from dvc.repo import Repo
 
-from histo_monai import imports
-from histo_monai.stages import code
+from histo_monai.pipeline import imports
+from histo_monai.pipeline.stages import code
 from tests.folders import NewFolder
 from tests.pipeline.names import run_of
 
@@ -120,17 +120,17 @@ def test_a_change_in_a_method_reaches_the_pretraining_of_that_method_alone(
 def test_a_change_in_what_every_pretraining_runs_reaches_no_other_stage(
     changed: Callable[..., set[str]],
 ) -> None:
-    assert changed("engines/pretrain.py") == {f"pretrain@{method}-0" for method in METHODS}
+    assert changed("pretraining/trainer.py") == {f"pretrain@{method}-0" for method in METHODS}
 
 
 def test_a_change_in_the_students_network_reaches_no_encoder_and_no_finetuned_model(
     changed: Callable[..., set[str]],
 ) -> None:
-    assert changed("networks/teacher_student.py") == _of_each("consistency")
+    assert changed("models/teacher_student.py") == _of_each("consistency")
 
 
 def test_a_change_in_a_command_reaches_nothing(changed: Callable[..., set[str]]) -> None:
-    assert changed("commands/*.py", "checkup/*.py", "__init__.py") == set()
+    assert changed("pipeline/commands/*.py", "pipeline/doctor/*.py", "__init__.py") == set()
 
 
 @pytest.mark.parametrize("dataset", ["breastpathq", "kather", "own"])
@@ -143,9 +143,9 @@ def test_a_change_in_the_reader_of_another_dataset_reaches_nothing(
 def test_a_change_in_the_reader_of_the_dataset_in_use_reaches_the_index(
     changed: Callable[..., set[str]],
 ) -> None:
-    assert changed("datasets/camelyon16/reader.py") == {"index"}
-    assert changed("datasets/camelyon16/release.py") == {"index"}
+    assert changed("data/readers/camelyon16/reader.py") == {"index"}
+    assert changed("data/readers/camelyon16/release.py") == {"index"}
 
 
 def test_a_change_in_what_loads_batches_reaches_no_index(changed: Callable[..., set[str]]) -> None:
-    assert changed("loading/streams.py") == _of_each("finetune", "consistency", "evaluate")
+    assert changed("data/loaders/streams.py") == _of_each("finetune", "consistency", "evaluate")

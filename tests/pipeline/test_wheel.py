@@ -15,11 +15,11 @@ import pytest
 import yaml
 
 from histo_monai import __version__
-from histo_monai.commands import init
-from histo_monai.errors import InputError
-from histo_monai.params import load_params
-from histo_monai.project.files import FILES
-from histo_monai.stages import code
+from histo_monai.pipeline.commands import init
+from histo_monai.utils.errors import InputError
+from histo_monai.pipeline.params import load_params
+from histo_monai.pipeline.project.files import FILES
+from histo_monai.pipeline.stages import code
 from tests.folders import NewFolder
 from tests.hostile import project
 from tests.pipeline.conftest import Shell, copy_tracked
@@ -89,7 +89,7 @@ def test_a_wheel_carries_what_a_project_needs(wheel: Path, root: Path) -> None:
         for name in FILES:
             files = [root / name] if (root / name).is_file() else [*(root / name).rglob("*")]
             for path in (path for path in files if path.is_file()):
-                inside = f"histo_monai/project/{path.relative_to(root)}"
+                inside = f"histo_monai/pipeline/project/{path.relative_to(root)}"
                 assert archive.read(inside) == path.read_bytes()
     assert {f"{VENDORED}/vega.js", f"{VENDORED}/openseadragon.js", "histo_monai/py.typed"} <= names
     assert not any(name.startswith(("tests/", "benchmarks/", "data/")) for name in names)

@@ -3,7 +3,7 @@ import pytest
 from matplotlib.text import Text
 from sklearn.metrics import confusion_matrix
 
-from histo_monai.metrics import Estimate
+from histo_monai.evaluation.metrics import Estimate
 from histo_monai.reports import figures
 from histo_monai.reports.slide_figures import roc
 from tests.reports.whole import assert_nothing_is_cut_off

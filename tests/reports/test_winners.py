@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from histo_monai.mapping.grid import Grid
-from histo_monai.mapping.heatmap import Heatmap, column_of
+from histo_monai.slides.tiles.grid import Grid
+from histo_monai.wsi.heatmaps.heatmap import Heatmap, column_of
 from histo_monai.reports.maps.mosaic import map_mosaic
 from histo_monai.reports.maps.overlay import layout, overlay
 from histo_monai.reports.maps.winners import UNKNOWN, blend_winners, reference_picture, winners

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from histo_monai.errors import InputError
-from histo_monai.losses import Classification, Regression
-from histo_monai.networks.encoder import build_encoder
-from histo_monai.networks.task_model import TaskModel
-from histo_monai.randomness import Step
-from histo_monai.schedule import Schedule
+from histo_monai.utils.errors import InputError
+from histo_monai.models.losses import Classification, Regression
+from histo_monai.models.encoder import build_encoder
+from histo_monai.models.task_model import TaskModel
+from histo_monai.utils.randomness import Step
+from histo_monai.training.schedule import Schedule
 from histo_monai.semisupervised import METHODS
 from histo_monai.semisupervised.protocol import GUESSES, Batch
 from histo_monai.semisupervised.rankup import Ranked

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from histo_monai.errors import InputError
+from histo_monai.utils.errors import InputError
 from histo_monai.slides.annotations import LeftOut, Point, Region, read_geojson, write_geojson
 
 SQUARE = [[0, 0], [8, 0], [8, 4], [0, 4], [0, 0]]

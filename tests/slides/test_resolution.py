@@ -5,9 +5,9 @@ import logging
 import openslide
 import pytest
 
-from histo_monai.datasets.own.slides import read_slides
-from histo_monai.errors import InputError
-from histo_monai.settings.rules import SlideMpp
+from histo_monai.data.readers.own.slides import read_slides
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.settings.rules import SlideMpp
 from histo_monai.slides import SlideError, open_slide, reader
 from histo_monai.slides.resolution import PLAUSIBLE_MPP
 

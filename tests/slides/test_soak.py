@@ -10,7 +10,7 @@ import pytest
 import tifffile
 from numpy.lib.stride_tricks import sliding_window_view
 
-from histo_monai.process.threads import decode_with
+from histo_monai.utils.process.threads import decode_with
 from histo_monai.slides import Box, SlidePool
 
 NUM_READS = int(os.environ.get("HISTO_MONAI_SOAK_READS", "3000"))

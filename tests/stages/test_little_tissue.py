@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from histo_monai.__main__ import main
+from histo_monai.pipeline.cli import main
 from tests.hostile.project import (
     OWN,
     SIDE_PX,

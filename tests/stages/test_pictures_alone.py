@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from histo_monai.__main__ import main
+from histo_monai.pipeline.cli import main
 from tests.hostile.project import OWN, STAGES, params_with, write_image, write_own_project, write_text
 
 

@@ -16,7 +16,7 @@ import timm
 import torch
 import yaml
 
-from histo_monai.__main__ import main
+from histo_monai.pipeline.cli import main
 from tests.papers_way import in_the_papers_way
 
 WEIGHTS = "data/weights/vit.pth"

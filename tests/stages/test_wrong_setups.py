@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import yaml
 
-from histo_monai.__main__ import main
+from histo_monai.pipeline.cli import main
 from histo_monai.slides.annotations import Region, write_geojson
 from tests.hostile.project import (
     OWN,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from histo_monai.pretext.contrastive_views import ContrastiveViews
+from histo_monai.pretraining.contrastive_views import ContrastiveViews
 from histo_monai.transforms import with_opencv, with_torch
 from histo_monai.transforms.augmentation import Augmentation
 from histo_monai.transforms.randaugment import WeakStrongViews

@@ -3,7 +3,7 @@ import pytest
 import torch
 from monai.transforms import RandomizableTransform
 
-from histo_monai.errors import InputError
+from histo_monai.utils.errors import InputError
 from histo_monai.transforms import geometry
 from histo_monai.transforms.operations.blur import Blur
 from histo_monai.transforms.operations.brightness_contrast import BrightnessContrast

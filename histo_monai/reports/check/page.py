@@ -9,7 +9,7 @@ from html import escape
 import pandas as pd
 
 from histo_monai.reports.check.survey import CENTER
-from histo_monai.tables.columns import SPLITS
+from histo_monai.data.tables.columns import SPLITS
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #b0b0b0; --bad: #b3261e; --soft: #76767622; }
@@ -37,8 +37,8 @@ class Checked:
         remarks: What a reader of the results must know, a line each.
         slides: Every slide once: `slide_id`, `split`, `patient_id`, `label`, `mpp`.
         pictures: slide_id -> its picture, relative to the page.
-        centers: Of the pretraining, `tables.columns.CENTER_COLUMNS`.
-        patches: `tables.columns.PATCH_COLUMNS`.
+        centers: Of the pretraining, `data.tables.columns.CENTER_COLUMNS`.
+        patches: `data.tables.columns.PATCH_COLUMNS`.
         colors: class -> color of its squares.
     """
 

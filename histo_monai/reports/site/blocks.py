@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from histo_monai.escapes import in_script
+from histo_monai.utils.escapes import in_script
 
 TEMPLATE, STYLE, SCRIPT, VIEWER_SCRIPT = "page.html", "report.css", "report.js", "viewer.js"
 HERE = Path(__file__).resolve().parent

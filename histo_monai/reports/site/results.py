@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from histo_monai.comparison.models import ALIKE, BETTER, WORSE
-from histo_monai.comparison.rows import FINETUNE, REFERENCE, Row
+from histo_monai.evaluation.comparison.models import ALIKE, BETTER, WORSE
+from histo_monai.evaluation.comparison.rows import FINETUNE, REFERENCE, Row
 from histo_monai.reports.site import charts
 from histo_monai.reports.site.blocks import Block, Cell, Chart, Lines, Section, Table, missing, number
 from histo_monai.reports.tables import METRICS, SplitTable, in_words

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.escapes import in_script
-from histo_monai.mapping.heatmap import Heatmap
+from histo_monai.utils.escapes import in_script
+from histo_monai.wsi.heatmaps.heatmap import Heatmap
 from histo_monai.reports.site.tiles import FORMAT, TILE_PX, Pyramid
 from histo_monai.slides.annotations import Point, Region
 

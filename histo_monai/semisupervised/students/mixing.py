@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import torch
 
-from histo_monai.randomness import Step
-from histo_monai.transfer import sent
+from histo_monai.utils.randomness import Step
+from histo_monai.utils.transfer import sent
 
 
 @dataclass(frozen=True)

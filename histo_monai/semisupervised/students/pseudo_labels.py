@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from histo_monai.errors import InputError
+from histo_monai.utils.errors import InputError
 from histo_monai.semisupervised.protocol import GUESSES, Batch
 from histo_monai.semisupervised.students.student import Student
 

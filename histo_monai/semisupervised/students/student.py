@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from histo_monai.losses import Objective
-from histo_monai.networks.average import StudentAndAverage
-from histo_monai.networks.task_model import TaskModel
-from histo_monai.schedule import Schedule
+from histo_monai.models.losses import Objective
+from histo_monai.models.average import StudentAndAverage
+from histo_monai.models.task_model import TaskModel
+from histo_monai.training.schedule import Schedule
 from histo_monai.semisupervised.protocol import Batch
 from histo_monai.semisupervised.settings import StudentRecipe
 from histo_monai.semisupervised.students.views import labeled_weak_strong, weak_strong_views

@@ -6,8 +6,8 @@ import reprlib
 from pathlib import Path
 from typing import Any
 
-from histo_monai.errors import InputError
-from histo_monai.storage import read_bytes
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.storage import read_bytes
 
 MOST_BYTES = 2**29
 """Larger than any annotation file that QuPath or ASAP can show; what is larger fills the memory and gives nothing."""

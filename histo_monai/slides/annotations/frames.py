@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from histo_monai.errors import InputError
+from histo_monai.utils.errors import InputError
 from histo_monai.slides.annotations.areas import MOST_PX
 from histo_monai.slides.annotations.content import short
 from histo_monai.slides.annotations.regions import Point, Region

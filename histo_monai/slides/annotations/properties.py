@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from histo_monai.errors import InputError
+from histo_monai.utils.errors import InputError
 from histo_monai.slides.annotations.content import is_plain, is_text, short
 from histo_monai.slides.annotations.regions import DERIVED, Color, chosen_color
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.process.threads import in_order
-from histo_monai.slides.complaints import Complaints
+from histo_monai.utils.process.threads import in_order
+from histo_monai.utils.process.complaints import Complaints
 from histo_monai.slides.resample import WHITE
 from histo_monai.slides.tiff.decode import decode_tile
 from histo_monai.slides.tiff.tables import Page

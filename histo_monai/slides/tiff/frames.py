@@ -11,7 +11,7 @@ import re
 import struct
 import zlib
 
-from histo_monai.errors import InputError
+from histo_monai.utils.errors import InputError
 from histo_monai.slides.tiff.tables import ADOBE_DEFLATE, DEFLATE, JPEG, JPEG2000, UNCOMPRESSED, Page
 
 _MAX_SCANS = 100

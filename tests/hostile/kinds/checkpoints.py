@@ -15,7 +15,7 @@ import safetensors.torch
 import torch
 from torch import nn
 
-from histo_monai.networks.checkpoint import load_model
+from histo_monai.models.checkpoint import load_model
 from tests.hostile.case import ACCEPTED, Case
 from tests.hostile.project import STUDENT, write_text
 

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from histo_monai.storage import RECORD_SEAL, file_sha256, opened, sealed
+from histo_monai.utils.storage import RECORD_SEAL, file_sha256, opened, sealed
 from tests.hostile.case import ACCEPTED, EITHER, Case
 from tests.hostile.project import MAP, write_text
 
@@ -90,7 +90,7 @@ def _check_verify(path: Path, word: str) -> None:
     import contextlib
     import io
 
-    from histo_monai.__main__ import main
+    from histo_monai.pipeline.cli import main
 
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):

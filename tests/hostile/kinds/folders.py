@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from histo_monai import artifacts
-from histo_monai.storage import claim
+from histo_monai.pipeline import paths
+from histo_monai.utils.storage import claim
 from tests.hostile.case import ACCEPTED, EITHER, Case
 from tests.hostile.project import INDEX, MAP, OWN, RUN, STUDENT, all_of, slide_pixels, write_slide, write_text
 from tests.hostile.trees import LESION, asap
@@ -46,7 +46,7 @@ def _closed(path: Path, mode: int = 0o555) -> Callable[[], None]:
 def _left_by_a_kill() -> None:
     write_text(DATA / ".index.draft/slides.csv", "half")
     write_text(DATA / ".index.before/slides.csv", "older")
-    write_text(artifacts.lock_path("index"), "999999999")
+    write_text(paths.lock_path("index"), "999999999")
 
 
 def _is_clean() -> None:
@@ -113,7 +113,7 @@ def _held_by_another(hold: Callable[[], object]) -> Callable[[], None]:
 
 def _claims(stage: str, folder: Path) -> Callable[[], object]:
     def hold() -> object:
-        held = claim(folder, artifacts.lock_path(stage))
+        held = claim(folder, paths.lock_path(stage))
         held.__enter__()
         return held
 
@@ -121,11 +121,11 @@ def _claims(stage: str, folder: Path) -> Callable[[], object]:
 
 
 def _locked_by_nobody() -> None:
-    write_text(artifacts.lock_path("index"), str(os.getpid()))
+    write_text(paths.lock_path("index"), str(os.getpid()))
 
 
 def _shared_lock() -> object:
-    path = artifacts.lock_path("index")
+    path = paths.lock_path("index")
     path.parent.mkdir(parents=True, exist_ok=True)
     file = path.open("w")
     fcntl.flock(file, fcntl.LOCK_SH)
@@ -267,7 +267,7 @@ def cases() -> Iterator[Case]:
         yield Case(STATES, name, INDEX_CALL, prepare, code=ACCEPTED, state="done", check=_is_clean)
     for argv, folder in (
         (INDEX_CALL, INDEX),
-        (finetune, artifacts.Run("random", 0, 0).finetuned),
+        (finetune, paths.Run("random", 0, 0).finetuned),
         (("compare",), DATA / "comparison"),
     ):
         stage = "-".join((argv[0], *argv[2::2]))

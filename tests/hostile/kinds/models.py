@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from histo_monai.networks.checkpoint import load_model, save_model
+from histo_monai.models.checkpoint import load_model, save_model
 from tests.hostile.case import EITHER, Case
 from tests.hostile.project import MAP, RUN, STUDENT, write_text
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from histo_monai.datasets.own.slides import slide_sha256
+from histo_monai.data.readers.own.slides import slide_sha256
 from tests.hostile.case import ACCEPTED, Case
 from tests.hostile.project import OWN, RUN, STUDENT, all_of, run, slide_pixels, with_cell, write_slide
 from tests.several_files import instance, jpeg, write_dicom, write_mirax_layout, write_vms

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from histo_monai.phantom.raster.tiff import Directory, TiffWriter
+from histo_monai.data.simulated.raster.tiff import Directory, TiffWriter
 
 WIDTH, HEIGHT, BITS, COMPRESSION, CHANNELS = 256, 257, 258, 259, 277
 X_RESOLUTION, Y_RESOLUTION, RESOLUTION_UNIT = 282, 283, 296

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from histo_monai.errors import InputError
+from histo_monai.utils.errors import InputError
 from histo_monai.reports.site.server import LOOPBACK, serve
 from tests.folders import NewFolder
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from histo_monai.comparison.label_counts import LabelsNeeded, LabelsSaved
+from histo_monai.evaluation.comparison.label_counts import LabelsNeeded, LabelsSaved
 from histo_monai.reports.site.sweeps.charts import Arms, ratios
 from histo_monai.reports.site.sweeps.family import COSTS, OPEN, SAVES, surely, verdict
 

@@ -6,8 +6,8 @@ import json
 import numpy as np
 import pytest
 
-from histo_monai.mapping.grid import Grid
-from histo_monai.mapping.heatmap import Heatmap
+from histo_monai.slides.tiles.grid import Grid
+from histo_monai.wsi.heatmaps.heatmap import Heatmap
 from histo_monai.reports.site.tiles import Pyramid
 from histo_monai.reports.site.viewer import slide_script
 from histo_monai.slides.annotations import Point, Region

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from histo_monai.comparison.power_law import PowerLaws
+from histo_monai.evaluation.comparison.power_law import PowerLaws
 from histo_monai.reports.site import charts
 from histo_monai.reports.site.charts import SCHEMA, Spec
 
@@ -153,7 +153,7 @@ def law_rows(
 
     Args:
         about: the model, for each row.
-        law: `ceiling`, `drop`, `exponent`, `largest`, see `comparison.power_law.PowerLaws`.
+        law: `ceiling`, `drop`, `exponent`, `largest`, see `evaluation.comparison.power_law.PowerLaws`.
         fewest: number of labels to begin at.
     """
     counts = np.geomspace(fewest, reach, _LAW_STEPS)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from histo_monai.comparison.rows import FINETUNE, SUPERVISED, Row
+from histo_monai.evaluation.comparison.rows import FINETUNE, SUPERVISED, Row
 from histo_monai.reports.site.sweeps.charts import Arms
 from histo_monai.reports.tables import METRICS, in_words
 

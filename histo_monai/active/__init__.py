@@ -1,1 +1,0 @@
-"""Active learning: which fields of unlabeled slides to label next."""

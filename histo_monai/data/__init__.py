@@ -1,0 +1,1 @@
+"""From disk to batches: readers of datasets, index, leakage audit, tables, loaders, simulated slides."""

@@ -1,0 +1,170 @@
+"""Fields of slides without labels: what students learn from beside labeled patches, what `suggest` chooses from."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from histo_monai.data.readers.shared.shares import fair_shares
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.process.processes import map_over_processes
+from histo_monai.slides.tiles.cells import tissue_cells
+from histo_monai.slides.tiles.grid import Grid
+from histo_monai.utils.randomness import generator
+from histo_monai.slides import open_slide
+from histo_monai.data.tables.patches import labeled_table
+
+PLENTY = 2400
+"""Unlabeled patches where nobody said how many: what the reported figures of simulated slides were taken with."""
+_LEAST_OFFER, _SURPLUS = 64, 4
+SEARCHED_COLUMNS = ("slide_id", "path", "patient_id", "slide_mpp")
+
+
+def slides_to_search(
+    slides: pd.DataFrame, patches: pd.DataFrame, kept_apart: pd.DataFrame, *, shared_ids: bool
+) -> pd.DataFrame:
+    """The slides of the pretraining and those that training patches lie on, without what must stay unseen.
+
+    Args:
+        slides: of the pretraining; `slide_id`, `path`, `patient_id`, `mpp`.
+        patches: `data.tables.columns.PATCH_COLUMNS`; of the training, the others are not looked at.
+        kept_apart: `slide_id`, `path`, `patient_id` of what is validated and tested with, empty where unknown. A slide
+            is left out by its file.
+        shared_ids: all are of one collection: a slide is left out by its id and its patient, too.
+
+    Returns:
+        `SEARCHED_COLUMNS`, sorted by slide_id; `slide_mpp` is missing where the file must tell it.
+
+    Raises:
+        InputError: nothing is left, or two files have one slide_id.
+    """
+    squares = patches[(patches["split"] == "train") & patches["y"].notna()]
+    searched = pd.concat([slides.rename(columns={"mpp": "slide_mpp"}), squares], ignore_index=True)
+    searched = searched[list(SEARCHED_COLUMNS)].fillna({"patient_id": ""})
+    file = searched["path"].map(os.path.realpath)
+    searched = searched[~file.duplicated() & ~file.isin(set(kept_apart["path"].map(os.path.realpath)))]
+    if shared_ids:
+        for column in ("slide_id", "patient_id"):
+            searched = searched[~searched[column].isin(set(kept_apart[column]) - {""})]
+    if searched.empty:
+        raise InputError("every slide is validated or tested with; add slides to the corpus")
+    twice = searched[searched["slide_id"].duplicated(keep=False)]
+    if len(twice):
+        first, second = twice["path"].iloc[:2]
+        raise InputError(f"slide_id {twice['slide_id'].iloc[0]!r} names {first} and {second}; ids are unique")
+    return searched.sort_values("slide_id", ignore_index=True)
+
+
+@dataclass(frozen=True)
+class Search:
+    """Where on a slide candidates may lie.
+
+    Attributes:
+        patch_px: side of the patches that the models see.
+        mpp: their resolution, µm/px.
+        side_um: side of the square around a candidate that must lie inside the slide, µm.
+        tissue_mpp: resolution of the tissue mask, µm/px.
+        min_tissue_fraction: of a patch.
+        per_slide: at most so many candidates of one slide.
+    """
+
+    patch_px: int
+    mpp: float
+    side_um: float
+    tissue_mpp: float
+    min_tissue_fraction: float
+    per_slide: int
+
+
+def draw_candidates(slides: pd.DataFrame, search: Search, *, seed: int, processes: int) -> pd.DataFrame:
+    """Cells with tissue of the grid whose stride is the field of a patch: beside each other, never over each other.
+
+    Where a slide has more than `per_slide`, so many are drawn, by a generator of its own.
+
+    Args:
+        slides: `SEARCHED_COLUMNS`.
+        processes: slides looked at at the same time; decides nothing.
+
+    Returns:
+        `data.tables.columns.PATCH_COLUMNS` without label and split, slide by slide in the order of rows and columns;
+        `slide_mpp` is that of the open slide, never missing.
+
+    Raises:
+        InputError: a slide cannot be read at `search.mpp`, or none has a candidate.
+    """
+    work = partial(_of_slide, search=search, seed=seed)
+    mpps = [None if np.isnan(mpp) else float(mpp) for mpp in slides["slide_mpp"]]
+    jobs = (list(slides["slide_id"]), [Path(path) for path in slides["path"]], mpps)
+    drawn = list(map_over_processes(work, *jobs, processes=processes, title="slides", unit="slide"))
+    counts = [len(centers) for centers, _ in drawn]
+    if not any(counts):
+        raise InputError(
+            f"no tissue of the {len(slides)} slides holds a field of {search.side_um:g} µm; lower --side-um, "
+            "or index.min_tissue_fraction"
+        )
+    rows = slides.assign(slide_mpp=[mpp for _, mpp in drawn]).loc[np.repeat(slides.index, counts)]
+    rows = rows.reset_index(drop=True)
+    rows[["y", "x"]] = np.concatenate([centers for centers, _ in drawn])
+    places = rows["y"].map("{:.1f}".format) + "-" + rows["x"].map("{:.1f}".format)
+    return labeled_table(
+        rows.assign(patch_id=rows["slide_id"] + "-" + places, mpp=search.mpp, side_px=search.patch_px)
+    )
+
+
+def draw_unlabeled(
+    slides: pd.DataFrame, num: int, search: Search, *, seed: int, processes: int, or_fewer: bool = False
+) -> pd.DataFrame:
+    """So many candidates; every slide gives the same number, as far as its tissue goes.
+
+    Args:
+        slides: `SEARCHED_COLUMNS`.
+        search: where they may lie; its `per_slide` is not looked at.
+        processes: decides nothing.
+        or_fewer: take what there is where the tissue has no room for so many.
+
+    Returns:
+        As `draw_candidates`; slides take turns, so that the first batch of a pass in order already shows all of them.
+
+    Raises:
+        InputError: see `draw_candidates`; or the tissue has no room for so many.
+    """
+    # A slide offers up to four times its fair share, so that others with little tissue can be made up for.
+    offer = min(num, _LEAST_OFFER + _SURPLUS * -(-num // len(slides)))
+    rows = draw_candidates(slides, replace(search, per_slide=offer), seed=seed, processes=processes)
+    key = generator(seed, "unlabeled").permutation(len(rows))
+    turns = rows.assign(key=key).sort_values("key", kind="stable").groupby("slide_id", sort=True)
+    room = turns.size()
+    num = min(num, len(rows)) if or_fewer else num
+    if len(rows) < num:
+        raise InputError(
+            f"{num} unlabeled patches are asked for, and the tissue of the {len(room)} slides that nothing is "
+            f"validated or tested on has room for {len(rows)} beside each other; ask for fewer, or give more slides"
+        )
+    turn = turns.cumcount()
+    share = pd.Series(fair_shares(room.to_numpy(), num), index=room.index)
+    taken = turn[turn < rows["slide_id"].loc[turn.index].map(share)]
+    order = taken.index[np.lexsort((rows["slide_id"].loc[taken.index], taken))]
+    return rows.loc[order].reset_index(drop=True)
+
+
+def _of_slide(
+    slide_id: str, path: Path, mpp: float | None, search: Search, seed: int
+) -> tuple[NDArray[np.float64], float]:
+    """Centers of the candidates of a slide, shape (n, 2), level-0 pixels; and its resolution."""
+    with open_slide(path, mpp) as slide:
+        grid = Grid(search.patch_px * search.mpp, slide.mpp, slide.size_yx)
+        cells, _ = tissue_cells(slide, grid, search.tissue_mpp, search.min_tissue_fraction)
+    centers = grid.centers_yx(cells)
+    half = search.side_um / slide.mpp / 2
+    inside = ((centers >= half) & (centers <= np.array(slide.size_yx) - half)).all(axis=1)
+    centers = centers[inside]
+    if len(centers) > search.per_slide:
+        drawn = generator(seed, "candidates", slide_id).choice(len(centers), search.per_slide, replace=False)
+        centers = centers[np.sort(drawn)]
+    return centers, slide.mpp

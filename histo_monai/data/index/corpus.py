@@ -1,0 +1,248 @@
+"""A corpus of slides -> the two tables that pretraining reads: slides.csv and centers.csv."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from histo_monai.data.readers.shared.shares import fair_shares
+from histo_monai.utils.errors import InputError
+from histo_monai.data.readers.coordinates import read_patch_centers
+from histo_monai.utils.process.processes import map_over_processes
+from histo_monai.utils.randomness import generator
+from histo_monai.slides import (Slide, choose_level, open_slide, sample_centers, tissue_mask)
+from histo_monai.utils.storage import identify_slide
+from histo_monai.data.tables.columns import CENTER_COLUMNS, SLIDE_COLUMNS
+from histo_monai.data.tables.manifests import first_five
+from histo_monai.data.tables.splits import check_patients_apart, split_slides
+
+_SURPLUS = 4
+"""A slide offers up to this many times its fair share, so that others with little tissue can be made up for."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where centers may lie: on tissue, and with the field of the coarsest patch inside the slide.
+
+    A field that crosses the edge would be filled with white, the more of it the coarser the patch: the resolution could
+    be told from the width of the white strip.
+
+    Args:
+        mpps: resolutions of a sample, µm/px, finest first; the finest must be in the slide.
+        tissue_mpp: resolution of the tissue mask, µm/px.
+        min_tissue_fraction: of the field of the finest patch, which all resolutions share.
+    """
+
+    patch_px: int
+    mpps: tuple[float, ...]
+    tissue_mpp: float
+    min_tissue_fraction: float
+
+
+@dataclass(frozen=True)
+class SlideSurvey:
+    """What one slide offers, or why it cannot be used (`problem`)."""
+
+    slide_id: str
+    mpp: float = float("nan")
+    size_yx: tuple[int, int] = (0, 0)
+    tissue_fraction: float = 0.0
+    centers_yx: np.ndarray | None = None
+    content: str = ""
+    problem: str = ""
+
+
+def survey_slide(
+    slide_id: str,
+    path: Path,
+    mpp: float | None,
+    coordinates: str,
+    num: int,
+    seed: int,
+    placement: Placement,
+) -> SlideSurvey:
+    """Open a slide, find its tissue and draw up to `num` centers on it, or from a file of coordinates.
+
+    A slide that cannot be used is an answer too: `problem` says why.
+    """
+    try:
+        with open_slide(path, mpp) as slide:
+            mask_mpp = max(placement.tissue_mpp, slide.mpp)
+            mask = tissue_mask(slide.thumbnail(mask_mpp))
+            _check_resolution(path, slide.level_mpps, placement.mpps[0])
+            drawn = generator(seed, "centers", slide_id)
+            within_um = placement.patch_px * placement.mpps[-1]
+            if coordinates:
+                centers = _from_file(Path(coordinates), slide, num, within_um, drawn)
+            else:
+                centers = sample_centers(
+                    mask,
+                    mask_mpp=mask_mpp,
+                    slide_mpp=slide.mpp,
+                    num=num,
+                    side_um=placement.patch_px * placement.mpps[0],
+                    min_tissue_fraction=placement.min_tissue_fraction,
+                    generator=drawn,
+                    within_um=within_um,
+                )
+            if not len(centers):
+                return SlideSurvey(slide_id, problem=f"{path}: {_why_no_center(bool(mask.any()), placement)}")
+            content = identify_slide(path).sample_sha256
+            return SlideSurvey(slide_id, slide.mpp, slide.size_yx, float(mask.mean()), centers, content)
+    except (InputError, OSError) as error:
+        return SlideSurvey(slide_id, problem=str(error))
+
+
+def _from_file(
+    path: Path, slide: Slide, num: int, within_um: float, drawn: np.random.Generator
+) -> NDArray[np.int64]:
+    """Up to `num` of the patches that a file names, those whose coarsest field lies inside the slide."""
+    centers = np.rint(read_patch_centers(path))
+    half = within_um / slide.mpp / 2
+    inside = ((centers >= half) & (centers <= np.array(slide.size_yx) - half)).all(axis=1)
+    if not inside.any():
+        raise InputError(
+            f"{path}: none of its {len(centers)} patches has a field of {within_um:g} µm inside {slide.path} "
+            "(patch_px × coarsest mpp); are they of this slide?"
+        )
+    centers = np.unique(centers[inside], axis=0).astype(np.int64)
+    return drawn.permutation(centers)[:num]
+
+
+def _why_no_center(has_tissue: bool, placement: Placement) -> str:
+    if not has_tissue:
+        return "no tissue found on it"
+    field_um = placement.patch_px * placement.mpps[-1]
+    return (
+        f"no place on its tissue holds a field of {field_um:g} µm inside the slide "
+        f"(patch_px × coarsest mpp) and {placement.min_tissue_fraction:g} tissue (index.min_tissue_fraction)"
+    )
+
+
+def _check_resolution(path: Path, level_mpps: tuple[float, ...], mpp: float) -> None:
+    try:
+        choose_level(level_mpps, mpp)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def no_slides() -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """What `build_pretraining_index` returns, without a row: nothing is pretrained."""
+    return (
+        pd.DataFrame(columns=list(SLIDE_COLUMNS)),
+        pd.DataFrame(columns=list(CENTER_COLUMNS)),
+        pd.DataFrame(columns=["slide_id", "problem"]),
+    )
+
+
+def build_pretraining_index(
+    corpus: pd.DataFrame,
+    *,
+    num: dict[str, int],
+    placement: Placement,
+    validation_fraction: float,
+    seed: int,
+    skip_bad_slides: bool,
+    processes: int,
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Split the corpus by patient or slide and draw the centers of its samples.
+
+    Every slide of a split gives the same number of centers, as far as its tissue goes; what one lacks, the others make
+    up. Each slide draws from a generator of its own, so the result does not depend on `processes`.
+
+    Args:
+        corpus: `data.tables.columns.CORPUS_COLUMNS`.
+        num: how many centers for "train" and for "validation".
+        validation_fraction: of the slides, where the corpus brings no split.
+        seed: of the split and of the centers.
+        skip_bad_slides: go on without slides that cannot be used; they are in the third table.
+        processes: slides surveyed at the same time.
+
+    Returns:
+        `SLIDE_COLUMNS`, `CENTER_COLUMNS`, and the slides left out with columns `slide_id`, `problem`.
+
+    Raises:
+        InputError: slides cannot be used and `skip_bad_slides` is not set, a split holds no slide, or the tissue has no
+            room for as many centers as asked for.
+    """
+    most = max(1, _SURPLUS * max(num.values()))
+    fair = min(most, 64 + _SURPLUS * -(-sum(num.values()) // len(corpus)))
+    surveys = list(_survey(corpus, fair, seed, placement, processes))
+    bad = pd.DataFrame(
+        [(s.slide_id, s.problem) for s in surveys if s.problem], columns=["slide_id", "problem"]
+    )
+    if len(bad) and not skip_bad_slides:
+        raise InputError(_refusal(bad, len(corpus)))
+    good = [s for s in surveys if not s.problem]
+    table = corpus[corpus["slide_id"].isin([s.slide_id for s in good])].reset_index(drop=True)
+    if table.empty:
+        raise InputError(_refusal(bad, len(corpus)))
+    if (table["split"] == "").any():
+        table["split"] = split_slides(table, validation_fraction, generator(seed, "split"))
+    check_patients_apart(table)
+    slides = _slides_table(table, good)
+    parts = []
+    for split, wanted in num.items():
+        offers = [s for s, side in zip(good, table["split"], strict=True) if side == split]
+        parts.append(_take(offers, split, wanted))
+    return slides, pd.concat(parts, ignore_index=True), bad
+
+
+def _survey(
+    corpus: pd.DataFrame, num: int, seed: int, placement: Placement, processes: int
+) -> Iterator[SlideSurvey]:
+    work = partial(survey_slide, num=num, seed=seed, placement=placement)
+    mpps = [None if np.isnan(mpp) else float(mpp) for mpp in corpus["mpp"]]
+    jobs = (
+        list(corpus["slide_id"]),
+        [Path(path) for path in corpus["path"]],
+        mpps,
+        list(corpus["coordinates"]),
+    )
+    yield from map_over_processes(work, *jobs, processes=processes, title="slides", unit="slide")
+
+
+def _slides_table(table: pd.DataFrame, good: list[SlideSurvey]) -> pd.DataFrame:
+    slides = table.assign(
+        mpp=[s.mpp for s in good],
+        height_px=[s.size_yx[0] for s in good],
+        width_px=[s.size_yx[1] for s in good],
+        tissue_fraction=[round(s.tissue_fraction, 4) for s in good],
+        content=[s.content for s in good],
+    )
+    return slides[list(SLIDE_COLUMNS)]
+
+
+def _take(offers: list[SlideSurvey], split: str, wanted: int) -> pd.DataFrame:
+    if not offers:
+        raise InputError(
+            f"no slide is in the {split} part; give more slides, or change index.validation_fraction"
+        )
+    room = np.array([0 if s.centers_yx is None else len(s.centers_yx) for s in offers])
+    if room.sum() < wanted:
+        raise InputError(
+            f"the tissue of the {len(offers)} {split} slides has room for {room.sum()} samples, "
+            f"{wanted} are asked for; lower num_{split}, give more slides, or lower index.min_tissue_fraction"
+        )
+    parts = [
+        pd.DataFrame(
+            {"slide_id": s.slide_id, "y": s.centers_yx[:k, 0], "x": s.centers_yx[:k, 1], "split": split}
+        )
+        for s, k in zip(offers, fair_shares(room, wanted), strict=True)
+        if s.centers_yx is not None
+    ]
+    # Slides take turns, so that the first batch of a pass in order already shows all of them.
+    return pd.concat(parts).sort_index(kind="stable")[list(CENTER_COLUMNS)]
+
+
+def _refusal(bad: pd.DataFrame, num_slides: int) -> str:
+    return (
+        f"{len(bad)} of {num_slides} slides cannot be used: {first_five(bad['problem'].tolist())}. "
+        "Mend or remove them, or set index.skip_bad_slides: true to go on without them"
+    )

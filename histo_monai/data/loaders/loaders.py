@@ -1,0 +1,172 @@
+"""Tables -> batches of pixels, in the order that `data.loaders.batches` gives."""
+
+from __future__ import annotations
+
+import atexit
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from histo_monai.utils.errors import InputError
+from histo_monai.data.loaders.kept import MAX_BYTES, KeptPixels
+from histo_monai.data.loaders.order import slides_to_mix
+from histo_monai.data.loaders.reader import check_on_slide
+from histo_monai.slides import MAX_OPEN, SlidePool, concentric_boxes
+
+AHEAD = 2
+"""Batches that each reading process is asked for at a time, and keeps ready."""
+Patches = tuple[torch.Tensor, torch.Tensor]
+"""Pixels (n, S, 3, P, P) uint8 and the row of each sample in its table (n,) int64."""
+
+
+class PatchDataset(Dataset[Patches], ABC):
+    """Rows whose pixels are all of one size; a loader asks for whole batches of them."""
+
+    @property
+    @abstractmethod
+    def num_bytes(self) -> int:
+        """Of the pixels of all rows."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Rows."""
+
+    @abstractmethod
+    def __getitems__(self, indices: Sequence[int]) -> Patches:
+        """A batch, in the order of `indices`."""
+
+
+class ConcentricPatches(PatchDataset):
+    """Samples read from the slides: one patch per resolution around each center.
+
+    Whole batches are read at once (`__getitems__`), grouped by slide, so that each slide decodes its tiles once for
+    all of its samples in the batch.
+
+    Args:
+        slides: columns `slide_id`, `path`, `mpp`.
+        centers: columns `slide_id`, `y`, `x` in level-0 pixels.
+        mpps: S resolutions in µm/px, finest first.
+        patch_px: P.
+        max_open_slides: handles that one process keeps open.
+        max_kept_bytes: of pixels that are kept in memory, see `KeptPixels`.
+
+    Raises:
+        InputError: a center names a slide that is not in `slides`.
+    """
+
+    def __init__(
+        self,
+        slides: pd.DataFrame,
+        centers: pd.DataFrame,
+        *,
+        mpps: Sequence[float],
+        patch_px: int,
+        max_open_slides: int = MAX_OPEN,
+        max_kept_bytes: int = MAX_BYTES,
+    ) -> None:
+        rows = pd.Index(slides["slide_id"]).get_indexer(pd.Index(centers["slide_id"]))
+        if (rows < 0).any():
+            missing = centers["slide_id"].iloc[int((rows < 0).argmax())]
+            raise InputError(
+                f"centers.csv names slide {missing!r}, which slides.csv does not hold; run the index stage again"
+            )
+        self.slide_row = rows.astype(np.int32)
+        self.center_yx = centers[["y", "x"]].to_numpy(dtype=np.int32)
+        self.paths = [Path(path) for path in slides["path"]]
+        self.slide_mpps = slides["mpp"].to_numpy(dtype=np.float64)
+        self.mpps = tuple(float(mpp) for mpp in mpps)
+        self.patch_px = patch_px
+        self._pool = SlidePool(max_open_slides)
+        self._kept = KeptPixels(len(rows), (len(self.mpps), 3, patch_px, patch_px), max_kept_bytes)
+
+    def __len__(self) -> int:
+        return len(self.slide_row)
+
+    @property
+    def num_bytes(self) -> int:
+        """Of the pixels of all rows."""
+        return len(self) * len(self.mpps) * 3 * self.patch_px**2
+
+    @property
+    def slides_to_mix(self) -> NDArray[np.int32] | None:
+        """See `order.slides_to_mix`."""
+        return slides_to_mix(self.slide_row, max_open=self._pool.max_open, num_kept=self._kept.num)
+
+    def __getitem__(self, index: int) -> Patches:
+        """One sample, with a leading axis of 1."""
+        return self.__getitems__([index])
+
+    def __getitems__(self, indices: Sequence[int]) -> Patches:
+        """A batch, in the order of `indices`."""
+        rows = np.asarray(indices, dtype=np.int64)
+        return torch.from_numpy(self._kept.get(rows, self._read)), torch.from_numpy(rows)
+
+    def _read(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+        num_scales, side = len(self.mpps), self.patch_px
+        patches = np.empty((len(rows), num_scales, 3, side, side), dtype=np.uint8)
+        of_slide = self.slide_row[rows]
+        for slide_row in np.unique(of_slide):
+            where = np.flatnonzero(of_slide == slide_row)
+            slide = self._pool.get(self.paths[slide_row], float(self.slide_mpps[slide_row]))
+            check_on_slide(slide, self.center_yx[rows[where]])
+            boxes = [
+                box
+                for y, x in self.center_yx[rows[where]]
+                for box in concentric_boxes((float(y), float(x)), side, self.mpps)
+            ]
+            patches[where] = slide.read_many(boxes).reshape(len(where), num_scales, 3, side, side)
+        return patches
+
+
+def _as_read(batch: Any) -> Any:
+    return batch
+
+
+class _Loader(DataLoader[Patches]):
+    """A loader whose reading processes end when it does, in whichever way it is let go.
+
+    Torch waits five seconds for each process that got no message to end, and there would be none where the loader is
+    found as garbage in a cycle, as those that a trainer's handlers hold (its queues are gone first), nor, with
+    page-locked memory, at the end of the whole process.
+    """
+
+    def _get_iterator(self) -> Any:
+        iterator: Any = super()._get_iterator()
+        if self.num_workers:
+            # Held by the finalizer, it is no part of the garbage, and neither are its queues.
+            atexit.register(weakref.finalize(self, iterator._shutdown_workers))
+            atexit.unregister(
+                type(iterator)._clean_up_worker
+            )  # it waits, and holds every process there ever was
+        return iterator
+
+
+def patch_loader(
+    dataset: Dataset[Patches], batches: Sampler[list[int]], *, workers: int, pin: bool
+) -> DataLoader[Patches]:
+    """A loader whose workers live as long as it does; each opens its own slide handles after the fork.
+
+    Args:
+        dataset: gives whole batches through `__getitems__`.
+        batches: which rows, in which order.
+        workers: reading processes; 0 reads in this one.
+        pin: page-locked memory, for copies to a GPU that do not wait.
+    """
+    return _Loader(
+        dataset,
+        batch_sampler=batches,
+        num_workers=workers,
+        collate_fn=_as_read,
+        pin_memory=pin,
+        persistent_workers=workers > 0,
+        prefetch_factor=AHEAD if workers > 0 else None,
+        multiprocessing_context="fork" if workers > 0 else None,
+    )

@@ -1,0 +1,115 @@
+"""Endless streams of rows, for trainings in which two sets of images go side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import ignite.distributed as idist
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from histo_monai.utils.errors import InputError
+from histo_monai.data.loaders.batches import DrawnBatches, ShuffledBatches
+from histo_monai.data.loaders.labeled import LabeledLoader, PatchReading
+from histo_monai.data.loaders.loaders import Patches
+from histo_monai.data.loaders.resident import PatchLoader
+
+
+def shuffled(
+    reading: PatchReading,
+    rows: pd.DataFrame,
+    batch_size: int,
+    *,
+    seed: int,
+    purpose: str,
+    num_batches: int | None = None,
+) -> LabeledLoader:
+    """Full batches of rows, see `ShuffledBatches`, of which each process of `ignite.distributed` reads its share."""
+    dataset = reading.dataset(rows)
+    batches = ShuffledBatches(
+        len(rows),
+        batch_size,
+        num_batches=num_batches,
+        seed=seed,
+        purpose=purpose,
+        slides=dataset.slides_to_mix,
+        rank=idist.get_rank(),
+        world_size=idist.get_world_size(),
+    )
+    return reading.stream(dataset, rows, batches)
+
+
+def for_statistics(
+    reading: PatchReading, rows: pd.DataFrame, num: int, batch_size: int, seed: int
+) -> LabeledLoader | None:
+    """Up to `num` rows drawn at random, each once, in full batches, see `take_statistics`; None for none."""
+    num = min(num, len(rows))
+    if num == 0:
+        return None
+    size = min(batch_size, num)
+    # Of all slides at once: a few hundred rows are to stand for them all.
+    batches = ShuffledBatches(len(rows), size, num_batches=num // size, seed=seed, purpose="statistics")
+    return reading.loader(reading.dataset(rows), rows, batches)
+
+
+def two_streams(
+    reading: PatchReading,
+    labeled: pd.DataFrame,
+    unlabeled: pd.DataFrame,
+    batch_size: int,
+    *,
+    mu: int,
+    seed: int,
+    num_batches: int | None = None,
+    chances: NDArray[np.float64] | None = None,
+) -> tuple[LabeledLoader, LabeledLoader]:
+    """Streams of equally many batches.
+
+    Args:
+        labeled: rows whose labels are used.
+        unlabeled: rows whose labels are not looked at, the labeled ones among them.
+        batch_size: labeled patches of a batch.
+        mu: unlabeled patches per labeled one.
+        num_batches: of an epoch; None for as many as show every row of both at least once.
+        chances: of the unlabeled rows, which are drawn by them, see `DrawnBatches`; None: each as often as the others.
+    """
+    num = num_batches or max(-(-len(labeled) // batch_size), -(-len(unlabeled) // (mu * batch_size)))
+    stream = partial(shuffled, reading, seed=seed, num_batches=num)
+    of_labeled = stream(labeled, batch_size, purpose="labeled")
+    if chances is None:
+        return of_labeled, stream(unlabeled, mu * batch_size, purpose="unlabeled")
+    of_rank = {"rank": idist.get_rank(), "world_size": idist.get_world_size()}
+    batches = DrawnBatches(
+        chances, mu * batch_size, num_batches=num, seed=seed, purpose="unlabeled", **of_rank
+    )
+    return of_labeled, reading.stream(reading.dataset(unlabeled), unlabeled, batches)
+
+
+class SideBySide:
+    """Two loaders of the same length, one batch of each at a time.
+
+    Raises:
+        InputError: their lengths differ.
+    """
+
+    def __init__(self, labeled: PatchLoader, unlabeled: PatchLoader) -> None:
+        if len(labeled) != len(unlabeled):
+            raise InputError(f"{len(labeled)} labeled batches beside {len(unlabeled)} unlabeled ones")
+        self._loaders = (labeled, unlabeled)
+        self.batch_sampler = self
+        samplers: list[Any] = [loader.batch_sampler for loader in self._loaders]
+        self.images_per_step = sum(sampler.batch_size for sampler in samplers)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch of both streams."""
+        for loader in self._loaders:
+            loader.batch_sampler.set_epoch(epoch)  # type: ignore[union-attr]  # ours has it
+
+    def __len__(self) -> int:
+        return len(self._loaders[0])
+
+    def __iter__(self) -> Iterator[tuple[Patches, Patches]]:
+        return zip(*self._loaders, strict=True)

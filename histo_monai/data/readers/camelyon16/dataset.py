@@ -1,0 +1,110 @@
+"""Camelyon16 as a part: slides with outlined metastases, some kept for pretraining."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from histo_monai.data.readers.protocol import Dataset, Reading
+from histo_monai.data.readers.settings import CorpusSettings, LabelSettings, TumorMaps
+from histo_monai.utils.settings.rules import CountOrZero, MicronsPerPixel, Range
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from histo_monai.data.tables.patches import LabeledDataset
+
+
+@dataclass(frozen=True)
+class Camelyon16Corpus(CorpusSettings):
+    """As `CorpusSettings`; the first `num_normal` and `num_tumor` training slides, by number, are the corpus."""
+
+    num_normal: CountOrZero
+    num_tumor: CountOrZero
+
+
+@dataclass(frozen=True)
+class PatchCounts:
+    """How many patches to draw inside and outside the outlines."""
+
+    num_tumor: CountOrZero
+    num_normal: CountOrZero
+
+
+@dataclass(frozen=True)
+class Camelyon16Labels(LabelSettings):
+    """Camelyon16: patches drawn from slides; a tumor patch has `min_tumor_fraction` of its field inside at least.
+
+    `separate_validation` counts the patches to draw where `validation` is separate. `unlabeled` more come from the
+    tissue of slides without a validation or test patch, wherever it is.
+    """
+
+    mpp: MicronsPerPixel
+    min_tumor_fraction: Annotated[float, Range(0.0, 1.0, exclusive_low=True)]
+    train: PatchCounts
+    separate_validation: PatchCounts
+    test: PatchCounts
+    unlabeled: CountOrZero
+
+
+class Camelyon16(Dataset):
+    """See `reader`. The slides of `corpora.camelyon16` are reserved for pretraining, whatever the corpus is."""
+
+    CorpusSettings: ClassVar = Camelyon16Corpus
+    LabelSettings: ClassVar = Camelyon16Labels
+    MapSettings: ClassVar = TumorMaps
+    phantom: ClassVar = "histo_monai.data.simulated.cohorts.camelyon16:COHORT"
+
+    def pretraining_slides(self, root: Path, settings: Any) -> pd.DataFrame:
+        """See `reader.pretraining_slides`."""
+        from histo_monai.data.readers.camelyon16 import reader
+
+        return reader.pretraining_slides(root, settings.num_normal, settings.num_tumor)
+
+    def labeled_patches(self, reading: Reading) -> LabeledDataset:
+        """See `reader.labeled_patches`."""
+        from histo_monai.data.readers.camelyon16 import reader
+
+        labels: Camelyon16Labels = reading.labels
+        counts = {"train": labels.train, "test": labels.test}
+        if labels.validation == "separate":
+            counts = {"train": labels.train, "validation": labels.separate_validation, "test": labels.test}
+        index = dataclasses.asdict(reading.index) | {"validation_fraction": _validation_fraction(reading)}
+        return reader.labeled_patches(
+            reading.root,
+            num_reserved_normal=reading.corpus.num_normal,
+            num_reserved_tumor=reading.corpus.num_tumor,
+            patch_px=reading.patch_px,
+            mpp=labels.mpp,
+            min_tumor_fraction=labels.min_tumor_fraction,
+            wanted={split: {"tumor": n.num_tumor, "normal": n.num_normal} for split, n in counts.items()},
+            **index,
+            processes=reading.processes,
+        )
+
+    def num_unlabeled(self, labels: Camelyon16Labels) -> int:
+        """See `Camelyon16Labels`."""
+        return labels.unlabeled
+
+    def whole_slides(self, reading: Reading) -> tuple[pd.DataFrame, list[str]]:
+        """See `reader.whole_slides`."""
+        from histo_monai.data.readers.camelyon16 import reader
+
+        return reader.whole_slides(
+            reading.root,
+            num_reserved_normal=reading.corpus.num_normal,
+            num_reserved_tumor=reading.corpus.num_tumor,
+            validation_fraction=_validation_fraction(reading),
+            seed=reading.index.seed,
+            skip_bad_slides=reading.index.skip_bad_slides,
+        )
+
+
+def _validation_fraction(reading: Reading) -> float | None:
+    """Fraction of the slides with labeled patches that validation takes; None: cross-validation inside the labels."""
+    return reading.index.validation_fraction if reading.labels.validation == "separate" else None
+
+
+CAMELYON16 = Camelyon16()

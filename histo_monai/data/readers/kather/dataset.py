@@ -1,0 +1,35 @@
+"""Kather's tissue classes as a part: patches alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from histo_monai.data.readers.protocol import Dataset, Reading
+from histo_monai.data.readers.settings import LabelSettings
+
+if TYPE_CHECKING:
+    from histo_monai.data.tables.patches import LabeledDataset
+
+
+@dataclass(frozen=True)
+class KatherLabels(LabelSettings):
+    """Kather: which of the two published training folders."""
+
+    folder: Literal["NCT-CRC-HE-100K", "NCT-CRC-HE-100K-NONORM"]
+
+
+class Kather(Dataset):
+    """See `reader`: no slides, so no corpus and no maps."""
+
+    LabelSettings: ClassVar = KatherLabels
+    phantom: ClassVar = "histo_monai.data.simulated.cohorts.kather:COHORT"
+
+    def labeled_patches(self, reading: Reading) -> LabeledDataset:
+        """See `reader.labeled_patches`."""
+        from histo_monai.data.readers.kather import reader
+
+        return reader.labeled_patches(reading.root, folder=reading.labels.folder)
+
+
+KATHER = Kather()

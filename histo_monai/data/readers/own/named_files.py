@@ -1,0 +1,71 @@
+"""Files named after their slides: outlines in `annotations/`, patches in `coordinates/`."""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+
+from histo_monai.utils.errors import InputError
+from histo_monai.slides.annotations import LeftOut
+
+
+def list_files(folder: Path, suffixes: Sequence[str]) -> tuple[list[Path], list[LeftOut]]:
+    """Paths with one of the suffixes, sorted by name, and the other paths in the folder.
+
+    Ignores hidden files. A missing folder gives two empty results.
+
+    Raises:
+        InputError: the path is no folder, or cannot be read.
+    """
+    if not os.path.lexists(folder):
+        return [], []
+    try:
+        names = sorted(name for name in os.listdir(folder) if not name.startswith("."))
+    except OSError as error:
+        raise InputError(
+            f"{folder}: cannot be read as a folder ({error.strerror}); expected a folder with a file "
+            f"<slide_id>{suffixes[0]} for each slide"
+        ) from None
+    paths = [folder / name for name in names if Path(name).suffix.lower() in suffixes]
+    others = tuple(name for name in names if Path(name).suffix.lower() not in suffixes)
+    why = f"without the ending {' or '.join(suffixes)}"
+    return paths, [LeftOut(folder, "file", why, others)] if others else []
+
+
+def by_slide(
+    paths: Iterable[Path], slide_ids: Collection[str], endings: Sequence[str] = ("",)
+) -> dict[str, Path]:
+    """slide_id -> its file, in the order of the paths.
+
+    A file belongs to the slide whose id equals its name without suffix. Otherwise it belongs to the slide whose id is
+    the same text in Unicode's other spelling of accents: some disks write "é" as one character, others as two.
+
+    Args:
+        slide_ids: Ids in slides.csv.
+        endings: Texts allowed between slide_id and suffix.
+
+    Raises:
+        InputError: a file belongs to no slide, or two files belong to one slide.
+    """
+    exact, composed = set(slide_ids), {_composed(slide_id): slide_id for slide_id in slide_ids}
+    files: dict[str, Path] = {}
+    for path in paths:
+        names = [path.stem.removesuffix(ending) for ending in endings if path.stem.endswith(ending)]
+        matches = [name if name in exact else composed.get(_composed(name)) for name in names]
+        slide_id = next((match for match in matches if match is not None), None)
+        if slide_id is None:
+            raise InputError(
+                f"{path}: slides.csv has no slide_id {path.stem!r}; name the file as its slide, or take it away"
+            )
+        if slide_id in files:
+            raise InputError(
+                f"{path}: a second file for slide {slide_id!r}, beside {files[slide_id].name}; keep one"
+            )
+        files[slide_id] = path
+    return files
+
+
+def _composed(name: str) -> str:
+    return unicodedata.normalize("NFC", name)

@@ -1,0 +1,11 @@
+"""The datasets by name: `dataset` and `corpus` in params are names of this registry. A new one is a line here."""
+
+from histo_monai.utils.settings.registry import Registry
+
+DATASETS = Registry(
+    breastpathq="histo_monai.data.readers.breastpathq.dataset:BREASTPATHQ",
+    camelyon16="histo_monai.data.readers.camelyon16.dataset:CAMELYON16",
+    kather="histo_monai.data.readers.kather.dataset:KATHER",
+    own="histo_monai.data.readers.own.dataset:OWN",
+)
+"""Name -> object, see `protocol.Dataset`."""

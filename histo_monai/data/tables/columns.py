@@ -1,0 +1,154 @@
+"""The tables that datasets are turned into: their columns, how they are built, and how stages read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from histo_monai.utils.errors import InputError
+from histo_monai.slides.annotations import ORIGINS
+from histo_monai.utils.storage import check_name
+from histo_monai.data.tables.stage_csv import read_stage_csv
+
+SPLITS = ("train", "validation", "test")
+
+CORPUS_COLUMNS = ("slide_id", "path", "patient_id", "mpp", "split", "coordinates")
+"""Slides to pretrain on, one row each: `patient_id` empty where unknown, `mpp` missing where the file must tell it,
+`split` empty where it is still to be drawn, `coordinates` a file of patches to draw from (`data.readers.coordinates`), empty:
+anywhere on tissue."""
+
+SLIDE_COLUMNS = (
+    *(
+        "slide_id",
+        "path",
+        "patient_id",
+        "mpp",
+        "height_px",
+        "width_px",
+        "tissue_fraction",
+        "split",
+        "content",
+    ),
+)
+"""Surveyed slides of the corpus, one row each: `mpp` and size as the file tells them, `content` a digest of its bytes
+(`utils.storage.identity`): where the table is the same, so are the pixels that are pretrained on."""
+
+CENTER_COLUMNS = ("slide_id", "y", "x", "split")
+"""Places to pretrain on, one row each, in level-0 pixels."""
+
+PATCH_COLUMNS = (
+    "patch_id",
+    "path",
+    "slide_id",
+    "patient_id",
+    "y",
+    "x",
+    "mpp",
+    "side_px",
+    "label",
+    "score",
+    "rater_a",
+    "rater_b",
+    "split",
+    "label_rank",
+    "slide_mpp",
+)
+"""Labeled patches, one row each. A patch is either a whole image file (`path` names it, through a zip as if that were a
+folder; `y` and `x` are missing) or a square of a slide (`path` is the slide's file, `y` and `x` are the center in
+level-0 pixels, `mpp` the resolution to read at, `slide_mpp` that of level 0 where the file must not be asked for it).
+Texts are empty and numbers missing where a dataset has none."""
+
+WHOLE_SLIDE_COLUMNS = (
+    *("slide_id", "path", "patient_id", "mpp", "label", "size", "split", "annotation", "annotation_origin"),
+    *("exhaustive", "content"),
+)
+"""Slides to map and to diagnose, one row each: `label` and `size` (of the largest metastasis) empty where unknown,
+`mpp` missing where the file must tell it, `annotation` the file with its outlines, empty where it has none,
+`annotation_origin` what it counts from where somebody states it (`slides.annotations.ORIGINS`), else empty,
+`exhaustive` whether these are all that is on it, `content` a digest of its bytes, as of `SLIDE_COLUMNS`."""
+
+
+def whole_slide_table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Rows -> a table with `WHOLE_SLIDE_COLUMNS`, in the order given; it may hold none."""
+    bare = {
+        "patient_id": "",
+        "mpp": None,
+        "label": "",
+        "size": "",
+        "annotation": "",
+        "annotation_origin": "",
+        "exhaustive": True,
+        "content": "",
+    }
+    full = [{**bare, **row, **{key: str(row.get(key, "")) for key in ("path", "annotation")}} for row in rows]
+    return pd.DataFrame(full, columns=list(WHOLE_SLIDE_COLUMNS)).astype(
+        {"mpp": "float64", "exhaustive": bool}
+    )
+
+
+def corpus_slides(slides: pd.DataFrame) -> pd.DataFrame:
+    """The slides of a corpus (`SLIDE_COLUMNS`) as slides to map: BreastPathQ's, which bear no label."""
+    kept = ["slide_id", "path", "patient_id", "mpp", "split", "content"]
+    return whole_slide_table(slides[kept].to_dict("records"))  # type: ignore[arg-type]  # names are texts
+
+
+def read_whole_slides(path: Path) -> pd.DataFrame:
+    """Read a csv of `WHOLE_SLIDE_COLUMNS`, which the index stage writes.
+
+    Raises:
+        InputError: see `read_stage_csv`.
+    """
+    types = dict.fromkeys(WHOLE_SLIDE_COLUMNS, "str") | {"mpp": "float64", "exhaustive": "bool"}
+    among = {"split": ("", *SPLITS), "annotation_origin": ("", *ORIGINS)}
+    return read_stage_csv(path, types, stage="index", key=["slide_id"], among=among)
+
+
+def read_surveyed_slides(path: Path) -> pd.DataFrame:
+    """Read a csv of `SLIDE_COLUMNS`, which the index stage writes.
+
+    Raises:
+        InputError: see `read_stage_csv`; or a slide has no µm/px above 0.
+    """
+    numbers = dict.fromkeys(("mpp", "tissue_fraction"), "float64") | dict.fromkeys(
+        ("height_px", "width_px"), "int64"
+    )
+    types = {column: numbers.get(column, "str") for column in SLIDE_COLUMNS}
+    table = read_stage_csv(path, types, stage="index", key=["slide_id"], among={"split": SPLITS})
+    if not (table["mpp"] > 0).all():
+        slide_id = table.loc[~(table["mpp"] > 0), "slide_id"].iloc[0]
+        raise InputError(f"{path}: slide {slide_id} has no µm/px above 0; run `dvc repro index` again")
+    return table
+
+
+def read_centers(path: Path) -> pd.DataFrame:
+    """Read a csv of `CENTER_COLUMNS`, which the index stage writes.
+
+    Raises:
+        InputError: see `read_stage_csv`.
+    """
+    types = {"slide_id": "str", "y": "int64", "x": "int64", "split": "str"}
+    return read_stage_csv(path, types, stage="index", among={"split": SPLITS})
+
+
+def corpus_table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Rows -> a table with `CORPUS_COLUMNS`, in the order given.
+
+    Raises:
+        InputError: there is no row, or a slide_id comes twice or cannot be the name of a file.
+    """
+    if not rows:
+        raise InputError("the corpus has no slide; name at least two, so that one can be kept for validation")
+    full = [{"patient_id": "", "mpp": None, "split": "", "coordinates": "", **row} for row in rows]
+    table = pd.DataFrame(full, columns=list(CORPUS_COLUMNS)).astype({"mpp": "float64"})
+    for slide_id, path in zip(table["slide_id"], table["path"], strict=True):
+        check_name(slide_id, f"{path}: slide_id")
+    twice = table[table["slide_id"].duplicated(keep=False)]
+    if len(twice):
+        first, second = twice["path"].iloc[:2]
+        raise InputError(
+            f"slide_id {twice['slide_id'].iloc[0]!r} is given twice, for {first} and {second}; ids are unique"
+        )
+    return table

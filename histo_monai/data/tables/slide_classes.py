@@ -1,0 +1,136 @@
+"""What slides are taken for by those that learn from their labels alone: the table that the mil stage leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from histo_monai.utils.errors import InputError
+from histo_monai.data.tables.slide_scores import ID_COLUMNS
+from histo_monai.data.tables.stage_csv import read_stage_csv
+from histo_monai.data.tables.tasks import patient_or_slide
+
+FOLD = "fold"
+NO_FOLD = -1
+"""Of a slide that nothing has learned from: all networks score it."""
+TEST, CROSS_FITTED = "test slides", "cross-fitted slides"
+_BETWEEN = ":"
+
+
+@dataclass(frozen=True)
+class SlideClasses:
+    """Labeled slides that were scored by what has not seen their labels.
+
+    Attributes:
+        path: of the csv.
+        part: `TEST`, or `CROSS_FITTED` where none is tested on.
+        rows: `ID_COLUMNS`.
+        classes: names, by number.
+        predictions: name of an arm -> shape (n, K), probabilities; no arm where nothing was learned.
+    """
+
+    path: Path
+    part: str
+    rows: pd.DataFrame
+    classes: tuple[str, ...]
+    predictions: Mapping[str, NDArray[np.float64]]
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """Class of each slide by number, shape (n,)."""
+        return pd.Index(self.classes).get_indexer(pd.Index(self.rows["label"])).astype(np.int64)
+
+    @property
+    def groups(self) -> NDArray[np.object_]:
+        """Patient of each, or the slide itself, shape (n,)."""
+        return patient_or_slide(self.rows).to_numpy(dtype=object)
+
+
+def slide_classes_table(
+    slides: pd.DataFrame,
+    folds: NDArray[np.int64],
+    classes: Sequence[str],
+    predictions: Mapping[str, NDArray[np.float64]],
+) -> pd.DataFrame:
+    """Rows as `read_slide_classes` takes them.
+
+    Args:
+        slides: with `ID_COLUMNS`.
+        folds: of each slide; `NO_FOLD` where there is none.
+        classes: names, by number.
+        predictions: name of an arm -> shape (n, K).
+    """
+    columns = {
+        f"{arm}{_BETWEEN}{name}": values[:, number]
+        for arm, values in predictions.items()
+        for number, name in enumerate(classes)
+    }
+    return slides[list(ID_COLUMNS)].reset_index(drop=True).assign(**{FOLD: folds}, **columns)
+
+
+def read_slide_classes(path: Path) -> SlideClasses:
+    """Read the test slides, or where none has a label those of the folds.
+
+    Raises:
+        InputError: see `read_stage_csv`; or a probability is missing, or a test slide has a label that no other slide
+            has; names the file.
+    """
+    types = {**dict.fromkeys(ID_COLUMNS, "str"), FOLD: "int64"}
+    table = read_stage_csv(path, types, stage="mil", key=["slide_id"], more=True)
+    arms: dict[str, list[str]] = {}
+    for column in table.columns[len(types) :]:
+        arm, _, _ = str(column).partition(_BETWEEN)
+        arms.setdefault(arm, []).append(str(column))
+    named = [[column.partition(_BETWEEN)[2] for column in columns] for columns in arms.values()]
+    classes = tuple(named[0]) if named else ()
+    labeled = table["label"] != ""
+    tested = labeled & (table["split"] == "test")
+    part = TEST if tested.any() else CROSS_FITTED
+    rows = table[tested if tested.any() else labeled & (table[FOLD] != NO_FOLD)].reset_index(drop=True)
+    foreign = sorted(set(rows["label"]) - set(classes)) if arms else []
+    if foreign:
+        raise InputError(
+            f"{path}: a slide has the label {foreign[0]!r}, which nothing learned; run mil again"
+        )
+    predictions = {}
+    for arm, columns in arms.items():
+        predictions[arm] = rows[columns].apply(pd.to_numeric, errors="coerce").to_numpy(np.float64)
+        if not np.isfinite(predictions[arm]).all():
+            raise InputError(f"{path}: a probability of {arm} is missing; run `dvc repro mil` again")
+    return SlideClasses(path, part, rows[list(ID_COLUMNS)], classes, predictions)
+
+
+def classes_to_learn(slides: pd.DataFrame) -> tuple[list[str], str]:
+    """Classes of slides that can be learned from their labels, and why there are none.
+
+    Args:
+        slides: `data.tables.columns.WHOLE_SLIDE_COLUMNS`.
+
+    Returns:
+        Names in alphabetical order, with an empty text; or none, with the reason in a line.
+    """
+    known = slides[(slides["split"] != "test") & (slides["label"] != "")]
+    classes = sorted(known["label"].unique())
+    if len(classes) < 2:
+        have = f"{len(known)} of {(slides['split'] != 'test').sum()} slides to learn from have one"
+        also = f", all of them {classes[0]!r}" if classes else ""
+        return [], f"nothing is learned from labels of slides: {have}{also}"
+    num = known.assign(group=patient_or_slide(known)).groupby("label")["group"].nunique()
+    rare = sorted(num.index[num < 2])
+    if rare:
+        return [], (
+            f"nothing is learned from labels of slides: {rare[0]!r} has one slide or patient, and to score it another "
+            "must be left to learn from; label two or more, or leave its label empty"
+        )
+    foreign = sorted(set(slides.loc[slides["split"] == "test", "label"]) - {"", *classes})
+    if foreign:
+        return [], (
+            f"nothing is learned from labels of slides: test slides are labeled {foreign[0]!r}, and no other is; label "
+            "some that are not tested, or leave it empty"
+        )
+    return classes, ""

@@ -1,1 +1,0 @@
-"""What is solved for without a gradient: where the encoder ends, where the head's last layer starts, its shares."""

@@ -1,1 +1,0 @@
-"""What is mapped by what: models of one task, and slides."""

@@ -1,0 +1,153 @@
+"""All that is reported of a prediction, each with its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from histo_monai.evaluation.metrics import checks
+from histo_monai.evaluation.metrics.bootstrap import Resampling
+from histo_monai.evaluation.metrics.classification import macro_auc_of_counts, ranked_classes
+from histo_monai.evaluation.metrics.estimate import Estimate
+from histo_monai.evaluation.metrics.icc import Form, intraclass_correlation
+from histo_monai.evaluation.metrics.ranking import ConcordantPairs
+from histo_monai.evaluation.metrics.tallies import Tallies
+from histo_monai.utils.process.products import product
+
+_ICC_FORMS: dict[str, Form] = {"icc": "ICC2", "icc1": "ICC1", "icc3": "ICC3"}
+
+
+def classification_estimates(
+    labels: ArrayLike,
+    probabilities: ArrayLike,
+    groups: ArrayLike | None,
+    *,
+    seed: int,
+    num_replicates: int = 2000,
+) -> dict[str, Estimate]:
+    """Accuracy and its relatives, calibration, each with a 95 % interval from one grouped bootstrap.
+
+    Macro AUC is over the classes present in the rows, and in a replicate over those that were drawn.
+    Calibration errors are sums of distances, which resampling inflates: the replicates of `ece` are shifted by
+    their mean excess before their percentiles are taken, and its interval ends at 0.
+
+    Args:
+        labels: Shape (N,), int, 0..K-1.
+        probabilities: Shape (N, K).
+        groups: Shape (N,), patient or slide; None where unknown: rows.
+
+    Returns:
+        accuracy, mean_one_versus_rest_accuracy, weighted_f1, macro_auc, ece (15 bins), brier (sum over
+        classes); n is the number of groups.
+
+    Raises:
+        ValueError: If a label is no class, a row no probabilities, or a group is missing.
+    """
+    classes, shares = checks.classes_and_probabilities(labels, probabilities)
+    resampling = Resampling(len(classes), groups, seed=seed, num_replicates=num_replicates)
+    of_group = Tallies.count(classes, shares, group_of_row=resampling.group_of_row)
+    ranked = ranked_classes(classes, shares, resampling.group_of_row)
+
+    def values(counts: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+        tallies = of_group.resampled(counts)
+        return {
+            "accuracy": tallies.accuracy(),
+            "mean_one_versus_rest_accuracy": tallies.mean_one_versus_rest_accuracy(),
+            "weighted_f1": tallies.weighted_f1(),
+            "macro_auc": macro_auc_of_counts(ranked, counts),
+            "ece": tallies.ece(),
+            "brier": tallies.brier(),
+        }
+
+    estimates = _bootstrapped(resampling, values, centered=("ece",))
+    ece = estimates["ece"]
+    return estimates | {"ece": Estimate(ece.value, float(np.maximum(ece.low, 0.0)), ece.high, ece.n)}
+
+
+def score_estimates(
+    reference: ArrayLike,
+    predicted: ArrayLike,
+    groups: ArrayLike | None,
+    *,
+    seed: int,
+    num_replicates: int = 2000,
+) -> dict[str, Estimate]:
+    """Agreement of a predicted score with one reference score.
+
+    The intervals of the intraclass correlations are F-based, take rows as independent and have n rows; those
+    of the others are from a grouped bootstrap and have n groups.
+
+    Args:
+        reference: Shape (N,).
+        predicted: Shape (N,), same unit.
+        groups: Shape (N,), patient or slide; None where unknown: rows.
+
+    Returns:
+        icc, ICC(2,1), the headline; icc1 and icc3, ICC(1,1) and ICC(3,1); pk, the prediction probability;
+        mae, the mean absolute error.
+
+    Raises:
+        ValueError: If a score is NaN, the lengths differ, there is but one row, or a group is missing.
+    """
+    truth, guess = checks.column("reference", reference), checks.column("predicted", predicted)
+    checks.same_length(reference=truth, predicted=guess)
+    resampling = Resampling(len(truth), groups, seed=seed, num_replicates=num_replicates)
+    pairs = ConcordantPairs(truth, guess, resampling.group_of_row)
+    distance = np.bincount(resampling.group_of_row, np.abs(truth - guess))
+    size = np.bincount(resampling.group_of_row)
+
+    def values(counts: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+        return {"pk": pairs.probability(counts), "mae": product(distance, counts) / product(size, counts)}
+
+    ratings = np.column_stack([truth, guess])
+    correlations = {name: intraclass_correlation(ratings, form) for name, form in _ICC_FORMS.items()}
+    return correlations | _bootstrapped(resampling, values)
+
+
+def regression_estimates(
+    ratings_a: ArrayLike,
+    ratings_b: ArrayLike,
+    predicted: ArrayLike,
+    groups: ArrayLike | None,
+    *,
+    seed: int,
+    num_replicates: int = 2000,
+) -> dict[str, Estimate]:
+    """`score_estimates` of a prediction against each of two raters: its keys with `_a` and `_b` behind them."""
+    return {
+        f"{name}_{rater}": estimate
+        for rater, ratings in (("a", ratings_a), ("b", ratings_b))
+        for name, estimate in score_estimates(
+            ratings, predicted, groups, seed=seed, num_replicates=num_replicates
+        ).items()
+    }
+
+
+def human_estimates(
+    ratings_a: ArrayLike,
+    ratings_b: ArrayLike,
+    groups: ArrayLike | None,
+    *,
+    seed: int,
+    num_replicates: int = 2000,
+) -> dict[str, Estimate]:
+    """Agreement of rater B with rater A, the human ceiling: `score_estimates` with A as the reference of `pk`."""
+    return score_estimates(ratings_a, ratings_b, groups, seed=seed, num_replicates=num_replicates)
+
+
+def _bootstrapped(
+    resampling: Resampling,
+    values: Callable[[NDArray[np.float64]], dict[str, NDArray[np.float64]]],
+    centered: tuple[str, ...] = (),
+) -> dict[str, Estimate]:
+    """One resampling for all metrics: `values` takes how often each group occurs, (G, B), and returns (B,) each."""
+    point = values(np.ones((resampling.num_groups, 1)))
+    blocks = [values(counts) for counts in resampling.blocks()]
+    return {
+        name: resampling.estimate(
+            float(value[0]), np.concatenate([block[name] for block in blocks]), center=name in centered
+        )
+        for name, value in point.items()
+    }

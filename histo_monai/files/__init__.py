@@ -1,1 +1,0 @@
-"""Files of somebody else: trees and zips, images, outlines, and many of them in several processes."""

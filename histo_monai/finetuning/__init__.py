@@ -1,0 +1,1 @@
+"""Fine-tuning: encoder depth, linear start, trainer, and the heads that learn in seconds."""

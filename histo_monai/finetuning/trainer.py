@@ -1,0 +1,289 @@
+"""Supervised fine-tuning: the whole network trains on the labeled patches (paper, section 3.2)."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ignite.distributed as idist
+import numpy as np
+import torch
+from ignite.engine import Engine
+from torch import nn
+
+from histo_monai.training.device import in_memory_order, precision, to_device
+from histo_monai.training.fit import Records, fit
+from histo_monai.training.graphs import EncoderGraphs
+from histo_monai.training.handlers import AverageFollows, BestState, ScheduledRates
+from histo_monai.training.interpolation import Candidates, Interpolation, Measures, Rank
+from histo_monai.training.means import attach_means
+from histo_monai.training.prediction import build_evaluator, predict, take_statistics
+from histo_monai.training.task import Task
+from histo_monai.data.loaders.labeled import LabeledLoader
+from histo_monai.models.average import StudentAndAverage
+from histo_monai.models.shared_rows import SharedRows
+from histo_monai.models.task_model import TaskModel
+from histo_monai.utils.randomness import Step
+from histo_monai.training.schedule import Schedule
+from histo_monai.transforms.supervised import SupervisedAugmentation
+
+NUM_SHOWN = 24
+"""Validation patches in a picture."""
+
+Picture = Callable[[np.ndarray, np.ndarray, Sequence[float]], np.ndarray]
+"""(patches (n, 3, H, H) uint8, predictions (n, K), targets) -> (H, W, 3) uint8."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How the parts of a model are fine-tuned; by default as in Srinidhi 2022: all alike, the best epoch is selected.
+
+    Attributes:
+        trunk_rate: learning rate of the trunk, in parts of the head's.
+        plain_share: views that are not augmented, 0..1.
+        stain: of the others, see `SupervisedAugmentation`.
+        decay: of the average of weights, which predicts after the last epoch; None: the best epoch predicts.
+        start_shares: with an average, weights of the start in the model, 0..1, to select from; see `Interpolation`.
+    """
+
+    trunk_rate: float = 1.0
+    plain_share: float = 0.0
+    stain: float = 0.0
+    decay: float | None = None
+    start_shares: tuple[float, ...] = (0.0,)
+
+
+@dataclass(frozen=True)
+class FinetuneResult:
+    """What a fine-tuning leaves; the model that was handed over holds the selected weights.
+
+    Attributes:
+        curves: one row per epoch: epoch, lr, train_loss, ..., validation_loss, ...
+        candidates: epochs, or weights of the start, with their means over the validation patches; empty without any.
+        selected: of the candidates.
+        best_epoch: that the weights are of, or were averaged up to; 0 where no step was taken.
+        picture: some validation patches, or labeled ones where there are none, with the model's answers,
+            (H, W, 3) uint8.
+        line: to move the model to another weight of the start; None where epochs are the candidates.
+    """
+
+    curves: list[dict[str, float]]
+    candidates: Candidates
+    selected: float
+    best_epoch: int
+    picture: np.ndarray
+    line: Interpolation | None
+
+    @property
+    def validation(self) -> Measures:
+        """Means over the validation patches with the selected weights; empty without any."""
+        return self.candidates.get(self.selected, {})
+
+
+def finetune(
+    model: TaskModel,
+    task: Task,
+    labeled: LabeledLoader,
+    validation: LabeledLoader | None,
+    *,
+    schedule: Schedule,
+    seed: int,
+    picture: Picture,
+    records: Records,
+    tuning: Tuning = Tuning(),
+    statistics: LabeledLoader | None = None,
+    selected: float | None = None,
+) -> FinetuneResult:
+    """Train all layers; leave the selected weights in `model`.
+
+    The candidates are the epochs or, with an average of weights, the points of `Tuning.start_shares`, ranked by
+    `Objective.rank`. Precision and order of memory: see `training.device`. Runs in each process
+    of `ignite.distributed`, see `models.shared_rows`: their number does not change the training.
+
+    Args:
+        model: moved to the task's device.
+        task: loss, measures and the rule of selection.
+        labeled: what is trained on, shuffled.
+        validation: in a fixed order; selects. None: `selected` is given, or there is one candidate.
+        picture: draws some validation patches for TensorBoard.
+        statistics: what the selected model takes the statistics of its batch-norms from, see `take_statistics`;
+            None: those of training stay.
+        selected: the candidate, where it is known beforehand. No step is taken that it does not need.
+
+    Raises:
+        ArithmeticError: the loss is not finite.
+        ValueError: nothing selects one of several weights of the start.
+    """
+    is_averaged = tuning.decay is not None
+    points = tuning.start_shares if selected is None else (selected,)
+    schedule = shortened(schedule, points, selected, is_averaged, validation is not None)
+    start = copy.deepcopy(model) if is_averaged else None
+    average = None if tuning.decay is None else StudentAndAverage(model, tuning.decay)
+    network: nn.Module = average or model
+    student = average.student if average else model
+    to_device(network, task.device)
+    shared = SharedRows(network, task.device)
+    optimizer = schedule.build_optimizer(student.parameter_groups(schedule.lr, tuning.trunk_rate))
+    step = _Step(student, task, labeled.targets, optimizer, seed, tuning, shared)
+    trainer = build_trainer(step, task.objective.MEASURES, optimizer, schedule)
+    if average:
+        AverageFollows(average).attach(trainer)
+    measured = validation or labeled
+    evaluator = build_evaluator(lambda views: model.eval()(views), task, measured.targets)
+    best = None if average or validation is None else BestState(model)
+    draw = _drawing(model, task, measured, picture)
+    curves = fit(
+        trainer,
+        evaluator,
+        labeled.loader if schedule.epochs else None,
+        validation.loader if validation else None,
+        epochs=schedule.epochs,
+        optimizer=optimizer,
+        parts={"network": network, "optimizer": optimizer},
+        best=best,
+        rank=task.objective.rank,
+        pictures={"answers": draw},
+        images_per_step=labeled.batch_size // idist.get_world_size(),
+        records=records,
+    )
+    model.requires_grad_(True)  # the average had none
+    if start is None:
+        epoch = best.epoch if best else schedule.epochs
+        candidates = epoch_candidates(curves) if validation else {}
+        return FinetuneResult(curves, candidates, float(epoch), epoch, draw(), None)
+
+    def finish() -> None:
+        if statistics:
+            with shared.divided():
+                take_statistics(model, task, statistics)
+
+    line = Interpolation(model, start, finish)
+    candidates = select_on(line, points, evaluator, validation, task.objective.rank)
+    return FinetuneResult(curves, candidates, line.start_weight, schedule.epochs, draw(), line)
+
+
+def build_trainer(
+    step: Callable[[Engine, Any], Any],
+    measures: Sequence[str],
+    optimizer: torch.optim.Optimizer,
+    schedule: Schedule,
+) -> Engine:
+    """An engine over batches: means of the measures, rates as scheduled."""
+    trainer = Engine(step)
+    attach_means(trainer, measures)
+    ScheduledRates(optimizer, schedule).attach(trainer)
+    return trainer
+
+
+def _drawing(
+    model: TaskModel, task: Task, patches: LabeledLoader, picture: Picture
+) -> Callable[[], np.ndarray]:
+    """Draws some patches with the answers that the model gives at that time."""
+    shown, targets = patches.some(NUM_SHOWN)
+
+    def draw() -> np.ndarray:
+        predictions = predict(model, task, [(shown, None)])
+        return picture(shown.squeeze(1).numpy(), predictions.numpy(), targets.tolist())
+
+    return draw
+
+
+def select_on(
+    line: Interpolation,
+    points: Sequence[float],
+    evaluator: Engine,
+    validation: LabeledLoader | None,
+    rank: Rank,
+) -> dict[float, Measures]:
+    """Move to the point of the lowest rank on validation patches; without any, to the only point.
+
+    Returns:
+        What was measured at each point; empty without validation patches.
+    """
+    if validation is None:
+        line.move(points[0])
+        return {}
+    loader = validation.loader
+
+    def measure() -> Measures:
+        evaluator.run(loader)
+        return dict(evaluator.state.metrics)
+
+    return line.select(points, measure, rank)
+
+
+def epoch_candidates(curves: Sequence[dict[str, float]]) -> dict[float, Measures]:
+    """Epoch -> its means over the validation patches, from the rows of curves."""
+    prefix = "validation_"
+    return {
+        row["epoch"]: {
+            name.removeprefix(prefix): value for name, value in row.items() if name.startswith(prefix)
+        }
+        for row in curves
+    }
+
+
+def shortened(
+    schedule: Schedule,
+    points: tuple[float, ...],
+    selected: float | None,
+    is_averaged: bool,
+    is_validated: bool,
+) -> Schedule:
+    """The schedule up to the selected epoch; of no epoch where the start itself is selected.
+
+    Raises:
+        ValueError: nothing selects one of several points.
+    """
+    if is_averaged and not is_validated and len(points) > 1:
+        raise ValueError(f"no validation patch selects one of start_shares {points}")
+    if selected is None:
+        return schedule
+    if is_averaged:
+        return dataclasses.replace(schedule, epochs=0) if selected == 1 else schedule
+    return dataclasses.replace(schedule, epochs=int(selected))
+
+
+class _Step:
+    """One step of the optimizer; called by the engine with a batch."""
+
+    def __init__(
+        self,
+        model: TaskModel,
+        task: Task,
+        targets: torch.Tensor,
+        optimizer: torch.optim.Optimizer,
+        seed: int,
+        tuning: Tuning,
+        shared: SharedRows,
+    ) -> None:
+        self._model = model
+        self._task = task
+        self._targets = targets.to(task.device)
+        self._shared = shared
+        self._graphs = EncoderGraphs(model, task.device)
+        self._optimizer = optimizer
+        self._seed = seed
+        self._augment = SupervisedAugmentation(
+            task.patch_px, plain_share=tuning.plain_share, stain=tuning.stain
+        )
+
+    def __call__(self, engine: Engine, batch: tuple[torch.Tensor, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Views, outputs, loss, step; what was measured, each of shape (n,)."""
+        self._model.train()
+        device = self._task.device
+        patches, rows = (self._shared.all_rows(part.to(device, non_blocking=True)) for part in batch)
+        now = Step(self._seed, engine.state.epoch, engine.state.iteration)
+        self._augment.set_random_state(now.derive_seed("augmentation"))
+        views = self._augment(patches).squeeze(1)
+        with precision(device), self._shared.divided(), self._graphs:
+            outputs = self._model(in_memory_order(views, device))
+        measured = self._task.objective.measure(outputs, self._targets[rows])
+        self._optimizer.zero_grad(set_to_none=True)
+        measured["loss"].mean().backward()
+        self._shared.sum_gradients()
+        self._optimizer.step()
+        return {name: values.detach() for name, values in measured.items()}

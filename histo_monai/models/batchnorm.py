@@ -1,0 +1,113 @@
+"""Batch-norm whose statistics span all processes, so that the number of processes does not change a training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+import torch.distributed as dist
+import torch.distributed.nn.functional as dist_nn
+from torch import nn
+
+from histo_monai.utils.errors import InputError
+
+
+class ProcessBatchNorm2d(nn.BatchNorm2d):
+    """`nn.BatchNorm2d` over the batches of all processes, for the devices that torch's SyncBatchNorm leaves out (CPU).
+
+    Processes may hold different numbers of images. Statistics and gradients cross processes through differentiable
+    all-reduce; running statistics are updated with the unbiased variance of the global batch, as in torch.
+    """
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """(N, C, H, W) of this process -> the same shape, normalized over all processes."""
+        return self.activated(self._normalized(input))
+
+    def activated(self, normalized: torch.Tensor) -> torch.Tensor:
+        """What follows inside the layer: nothing."""
+        return normalized
+
+    def _normalized(self, input: torch.Tensor) -> torch.Tensor:
+        if not self.training or not dist.is_initialized():
+            return super().forward(input)
+        num = input.new_tensor([input.numel() // input.shape[1]])
+        totals = dist_nn.all_reduce(torch.cat([input.sum(dim=(0, 2, 3)), num]))
+        mean, num = totals[:-1] / totals[-1], totals[-1].detach()
+        centered = input - mean.view(1, -1, 1, 1)
+        variance = dist_nn.all_reduce(centered.square().sum(dim=(0, 2, 3))) / num
+        if self.track_running_stats:
+            with torch.no_grad():
+                self._track(mean, variance, int(num))
+        scale = self.weight * torch.rsqrt(variance + self.eps)
+        return centered * scale.view(1, -1, 1, 1) + self.bias.view(1, -1, 1, 1)
+
+    def _track(self, mean: torch.Tensor, variance: torch.Tensor, count: int) -> None:
+        if self.running_mean is None or self.running_var is None or self.num_batches_tracked is None:
+            return
+        self.num_batches_tracked += 1
+        momentum = self.momentum if self.momentum is not None else 1.0 / float(self.num_batches_tracked)
+        self.running_mean.lerp_(mean, momentum)
+        self.running_var.lerp_(variance * count / (count - 1), momentum)
+
+
+class ProcessBatchNormAct2d(ProcessBatchNorm2d):
+    """As `ProcessBatchNorm2d`, for timm's `BatchNormAct2d`, whose activation is part of the layer."""
+
+    drop: nn.Module
+    act: nn.Module
+
+    def activated(self, normalized: torch.Tensor) -> torch.Tensor:
+        """Dropout and activation of the layer."""
+        return self.act(self.drop(normalized))
+
+
+@contextmanager
+def statistics_of_the_batch(module: nn.Module) -> Iterator[None]:
+    """Batch-norms normalize by the batch that they are given; their own statistics are neither used nor moved."""
+    norms = [child for child in module.modules() if isinstance(child, nn.modules.batchnorm._BatchNorm)]
+    before = [(norm.training, norm.track_running_stats) for norm in norms]
+    for norm in norms:
+        norm.training, norm.track_running_stats = True, False
+    try:
+        yield
+    finally:
+        for norm, (training, tracks) in zip(norms, before, strict=True):
+            norm.training, norm.track_running_stats = training, tracks
+
+
+def synchronise_batchnorm(module: nn.Module, device: torch.device) -> nn.Module:
+    """Replace every batch-norm by one whose statistics span the processes; same names, same values.
+
+    CUDA takes torch's own SyncBatchNorm (timm's, where an activation is part of the layer), other devices
+    `ProcessBatchNorm2d`. The module is changed in place; one that is so already stays.
+
+    Raises:
+        InputError: a batch-norm is of a kind whose statistics would stay in its process.
+    """
+    spanning = (ProcessBatchNorm2d, nn.SyncBatchNorm)
+    norms = [child for child in module.modules() if isinstance(child, nn.modules.batchnorm._BatchNorm)]
+    norms = [norm for norm in norms if not isinstance(norm, spanning)]
+    kinds = {id(norm): _spanning(norm) for norm in norms}
+    if not kinds:
+        return module
+    if device.type == "cuda":
+        if ProcessBatchNormAct2d not in kinds.values():
+            return nn.SyncBatchNorm.convert_sync_batchnorm(module)
+        from timm.layers import convert_sync_batchnorm
+
+        return convert_sync_batchnorm(module)
+    for norm in norms:
+        norm.__class__ = kinds[id(norm)]
+    return module
+
+
+def _spanning(norm: nn.Module) -> type[ProcessBatchNorm2d]:
+    if type(norm) is nn.BatchNorm2d:
+        return ProcessBatchNorm2d
+    if isinstance(norm, nn.BatchNorm2d) and type(norm).__name__ == "BatchNormAct2d":
+        return ProcessBatchNormAct2d
+    raise InputError(
+        f"the encoder has a {type(norm).__name__}, whose statistics would stay in one process; train it in one "
+        "(HISTO_MONAI_RANKS=1), or choose another encoder"
+    )

@@ -1,0 +1,86 @@
+"""What a reader must know of a model before using it, from the description beside its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+INTENDED = (
+    "For research on slides like those that it was trained on. It was not tested on other scanners, stains or "
+    "laboratories unless its results say so, and it decides nothing about a patient."
+)
+_UNTRAINED = ("random", "pretrained")
+"""Methods that leave the weights as they were at the start."""
+
+CARD_SHAPE = {
+    "kind": str,
+    "method": str,
+    "source": str,
+    "corpus": str,
+    "patch_px": int,
+    "encoder": {
+        "name": str,
+        "num_features": int,
+        "stages?": (int, None),
+        "weights?": ({"sha256": str, "license": (str, None)}, None),
+    },
+    "classes?": ([str], None),
+    "mpp?": (float, None),
+    "mpps?": [float],
+    "metrics?": ({str: object}, None),
+    "params?": ({"stain?": (float, None)}, None),
+}
+"""Shape of the argument of `model_facts`, see `utils.storage.shapes`."""
+
+
+def pretraining(about: Mapping[str, Any]) -> str:
+    """What a model's encoder learned from, in words; `about` as below."""
+    if about["method"] in _UNTRAINED:
+        return "none"
+    return f"{about['method']} on slides of {about['corpus']} ({about['source']})"
+
+
+def model_facts(about: Mapping[str, Any]) -> dict[str, str]:
+    """What is asked -> the answer, in the order of a model card.
+
+    Args:
+        about: the JSON of an encoder, a fine-tuned model or a student.
+    """
+    encoder, metrics, classes = about["encoder"], about.get("metrics") or {}, about.get("classes")
+    gives = f"probabilities of {', '.join(classes)}" if classes else "a score, 0..1"
+    if about["kind"] == "encoder":
+        gives = f"{encoder['num_features']} features"
+        resolution = ", ".join(f"{mpp:g}" for mpp in about["mpps"])
+    else:
+        resolution = f"{about['mpp']:g}" if about.get("mpp") else "several"
+    weights = encoder.get("weights")
+    start = "random weights"
+    if weights:
+        start = f"weights of SHA-256 {weights['sha256']}, license {weights['license'] or 'not stated'}"
+    stages = encoder.get("stages")
+    part = f"stem and first {stages} stage{'s' * (stages > 1)} of " if stages else ""
+    facts = {
+        "gives": gives,
+        "takes": f"RGB patches of {about['patch_px']} px at {resolution} µm/px, 0..1",
+        "network": f"{part}{encoder['name']}, started from {start}",
+        "pretraining": pretraining(about),
+    }
+    if about["kind"] != "encoder":
+        num_labels = metrics.get("num_labels", metrics.get("num_labeled", "—"))
+        facts["labels"] = f"{num_labels} of {about.get('dataset')} (alpha {about.get('alpha')})"
+    seen = "simulated H&E, no real slide" if about["source"] == "phantom" else "those of its training slides"
+    seen += ", and what the weights that it started from had seen" if weights else ""
+    stain = (about.get("params") or {}).get("stain")
+    shifted = f"; shifted in training by up to {stain:g}" if stain else ""
+    return {
+        **facts,
+        "stains seen": f"{seen}{shifted}",
+        "validation": ", ".join(
+            f"{key.removeprefix('validation_')} {value}"
+            for key, value in metrics.items()
+            if key.startswith("validation")
+        )
+        or "—",
+        "meant for": INTENDED,
+        "SHA-256 of the weights": str(about.get("sha256", "—")),
+    }

@@ -1,0 +1,131 @@
+"""What the JSON beside a model may say: one table of keys for each kind, checked before anything is built from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from histo_monai.utils.errors import InputError
+from histo_monai.slides.annotations.content import is_plain
+
+KEPT = ("method", "head", "architecture", "mpps", "encoder", "source", "corpus")
+"""Keys of an encoder that a model that started from it has, too."""
+
+
+def check_encoder(description: Mapping[str, Any], heads: Mapping[str, Any], path: Path) -> None:
+    """Refuse what is no encoder to fine-tune from.
+
+    Args:
+        heads: known ones, by name.
+        path: of the model, for the message.
+
+    Raises:
+        InputError: names the file, the key, what stands there and what was expected.
+    """
+    if description.get("kind") != "encoder" or description.get("head") not in list(heads):
+        raise InputError(f"{path}: not an encoder to fine-tune from; run the pretrain stage again")
+    _check(description, {**dict.fromkeys(KEPT, _ANYTHING), "mpps": _MPPS, "patch_px": _SIDE}, path)
+    _check_architecture(description, path)
+
+
+def check_task_model(description: Mapping[str, Any], heads: Mapping[str, Any], path: Path) -> None:
+    """Refuse what is no fine-tuned model and no student.
+
+    Args:
+        heads: known ones, by name.
+        path: of the model, for the message.
+
+    Raises:
+        InputError: as `check_encoder`.
+    """
+    if description.get("kind") == "encoder":
+        raise InputError(
+            f"{path}: an encoder alone, not a fine-tuned model; name model.safetensors of such a model or a student"
+        )
+    if description.get("kind") != "task model" or description.get("head") not in list(heads):
+        raise InputError(f"{path}: not a fine-tuned model; run the finetune stage again")
+    keys = {**dict.fromkeys(KEPT, _ANYTHING), "classes": _CLASSES, "patch_px": _SIDE, "mpp": _MPP}
+    _check(description, keys, path)
+    _check_architecture(description, path)
+
+
+_Rule = tuple[str, Callable[[Any], bool]]
+
+
+def _check_architecture(description: Mapping[str, Any], path: Path) -> None:
+    about = description["encoder"]
+    if not isinstance(about, dict):
+        about = {}
+    _check({"stages": None, **about}, _ENCODER, path, "encoder.")
+
+
+def _check(description: Mapping[str, Any], rules: Mapping[str, _Rule], path: Path, section: str = "") -> None:
+    for key, (expected, holds) in rules.items():
+        if key not in description or not holds(description[key]):
+            given = repr(description[key])[:80] if key in description else "nothing"
+            raise InputError(
+                f"{path.with_suffix('.json')}: {section}{key} is {given}, expected {expected}; "
+                "run the stage that makes it again"
+            )
+
+
+def _is_positive(value: Any) -> bool:
+    return type(value) in (int, float) and 0 < value < math.inf
+
+
+def _is_color(value: Any) -> bool:
+    if not isinstance(value, list) or len(value) != 3:
+        return False
+    return all(type(part) in (int, float) and math.isfinite(part) for part in value)
+
+
+def _are_weights(value: Any) -> bool:
+    if value is None:
+        return True
+    if not isinstance(value, dict) or set(value) != {"sha256", "license"}:
+        return False
+    return isinstance(value["sha256"], str) and isinstance(value["license"], str | None)
+
+
+def _are_mpps(value: Any) -> bool:
+    return isinstance(value, list) and len(value) > 0 and all(map(_is_positive, value))
+
+
+def _are_classes(value: Any) -> bool:
+    if value is None:
+        return True
+    if not isinstance(value, list) or not all(
+        isinstance(name, str) and name.strip() and is_plain(name) for name in value
+    ):
+        return False
+    return len(value) > 0 and len(set(value)) == len(value)
+
+
+_ANYTHING: _Rule = ("something", lambda value: True)
+_MPPS: _Rule = ("a list of positive numbers, µm per pixel", _are_mpps)
+_MPP: _Rule = ("a positive number, µm per pixel, or null", lambda value: value is None or _is_positive(value))
+_SIDE: _Rule = (
+    "a whole number of pixels, at least 1",
+    lambda value: type(value) is int and 0 < value < 2**16,
+)
+_CLASSES: _Rule = (
+    "names of classes, one line each, none twice and none empty, or null for a score",
+    _are_classes,
+)
+_ENCODER: dict[str, _Rule] = {
+    "name": ("the name of an architecture", lambda value: isinstance(value, str) and 0 < len(value) < 200),
+    "img_px": ("a side in px, 32 to 2048", lambda value: type(value) is int and 32 <= value <= 2048),
+    "num_features": (
+        "a number of features, at least 1",
+        lambda value: type(value) is int and 0 < value < 2**20,
+    ),
+    "stages": (
+        "after how many stages it ends, at least 1, or null for all of it",
+        lambda value: value is None or (type(value) is int and value > 0),
+    ),
+    "mean": ("three numbers", _is_color),
+    "std": ("three positive numbers", lambda value: _is_color(value) and min(value) > 0),
+    "weights": ("sha256 and license of the file that it started from, or null", _are_weights),
+}

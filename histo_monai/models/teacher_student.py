@@ -1,0 +1,44 @@
+"""Teacher and student of consistency training: two heads over one frozen trunk (paper, section 3.3)."""
+
+from __future__ import annotations
+
+import copy
+from typing import Self
+
+import torch
+from torch import nn
+
+from histo_monai.models.task_model import TaskModel
+
+
+class TeacherStudent(nn.Module):
+    """Both start from a fine-tuned model. Its trunk is frozen, so the two share it: features are computed once.
+
+    The trunk and the teacher do not train and are always in evaluation mode: no statistic of a batch-norm moves.
+
+    Args:
+        model: the fine-tuned model; its head becomes the student's.
+    """
+
+    def __init__(self, model: TaskModel) -> None:
+        super().__init__()
+        self.encoder = model.encoder.requires_grad_(False)
+        self.student = model.head
+        self.teacher = copy.deepcopy(model.head).requires_grad_(False)
+        self.train(self.training)
+
+    def train(self, mode: bool = True) -> Self:
+        """Training mode reaches the student alone."""
+        super().train(mode)
+        self.encoder.eval()
+        self.teacher.eval()
+        return self
+
+    @torch.no_grad()
+    def features(self, patches: torch.Tensor) -> torch.Tensor:
+        """(N, 3, H, W) -> (N, D) of the frozen encoder."""
+        return self.encoder(patches)
+
+    def replace_teacher(self) -> None:
+        """Teacher <- student."""
+        self.teacher.load_state_dict(self.student.state_dict())

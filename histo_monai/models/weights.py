@@ -1,0 +1,200 @@
+"""Tensors of published weights -> those of a trunk, under whatever prefix they stand; nothing is loaded by halves."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.files.tensors import Tensors, in_the_way
+from histo_monai.models.encoder import Color
+
+_LOG = logging.getLogger(__name__)
+
+_PREFERRED = ("teacher", "momentum_encoder")
+_AFTER = ("student", "encoder_k")
+_PREFIXES = (
+    *("module", "model", "backbone", "encoder", "encoder_q", "base_encoder", "trunk"),
+    *(*_PREFERRED, *_AFTER),
+)
+_HEADS = (
+    *("fc", "head", "heads", "head_dist", "classifier", "projector", "projection_head", "predictor"),
+    *("prototypes", "mask_token", "queue", "queue_ptr"),
+)
+_OWN = "encoder.trunk."
+"""Prefix in an encoder.safetensors of this project."""
+_LAYERS = tuple(f"{k}.{part}" for k in (0, 2) for part in ("weight", "bias"))
+_RSP_NORMALIZATION = (0.0, 0.0, 0.0), (1 / 255, 1 / 255, 1 / 255)
+"""RSP's published code trains on pixels of 0..255 as they are."""
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What of a file is an encoder.
+
+    Attributes:
+        trunk: tensors by the names of the trunk.
+        pair_mlp: those of the pair MLP, by its names; None where the file has none, as in every file but those of
+            RSP's published code (a ResNet under `model.`, the pair MLP beside it under `fc.`) and of this project.
+        normalization: mean and std that such a file was trained with; None where it does not tell.
+    """
+
+    trunk: Tensors
+    pair_mlp: Tensors | None
+    normalization: tuple[Color, Color] | None
+
+
+def fit(tensors: Mapping[str, torch.Tensor], trunk: nn.Module, pair_mlp: nn.Module, path: Path) -> Fitted:
+    """Find a trunk's tensors in a file, under whatever prefix they stand.
+
+    Of several complete copies a teacher or momentum encoder comes first, a student or key encoder last. Heads and
+    other copies are left out, which the log tells.
+
+    Args:
+        tensors: of `read_tensors`.
+        trunk: whose names and shapes are looked for.
+        pair_mlp: likewise, see `Fitted`.
+        path: of the file, for messages.
+
+    Raises:
+        InputError: a tensor is missing, has another shape, is not finite, or is one that neither the trunk nor a head
+            has; names up to five of them.
+    """
+    wanted = trunk.state_dict()
+    prefix = _best_prefix(tensors, wanted)
+    matched = {name: tensors[prefix + name] for name in wanted if prefix + name in tensors}
+    for name in wanted:  # torchvision's older files do not count batches, and nothing reads the count
+        if name.endswith("num_batches_tracked"):
+            matched.setdefault(name, torch.zeros_like(wanted[name]))
+    pairs, normalization = _pair_mlp(tensors, prefix), None
+    used = {prefix + name for name in matched} | set(pairs)
+    if prefix == _OWN and {"encoder.mean", "encoder.std"} <= set(tensors):
+        used |= {"encoder.mean", "encoder.std"}
+        normalization = _colors(tensors["encoder.mean"]), _colors(tensors["encoder.std"])
+    elif pairs:
+        normalization = _RSP_NORMALIZATION
+    rest = [name for name in tensors if name not in used]
+    known = [name for name in rest if _is_known(name, wanted)]
+    missing, unknown = [name for name in wanted if name not in matched], sorted(set(rest) - set(known))
+    if missing or unknown:
+        raise InputError(
+            f"{path}: does not fit the encoder: {_some(missing)} missing, {_some(unknown)} left over; "
+            f"{_remedy(tensors, wanted, prefix)}"
+        )
+    matched = _resized(matched, trunk)
+    given = {layer: tensors[name] for name, layer in pairs.items()}
+    _check_shapes({**matched, **given}, {**wanted, **(pair_mlp.state_dict() if given else {})}, path)
+    heads = sorted({_bare(name).split(".")[0] for name in known})
+    under = f" under {prefix!r}" if prefix else ""
+    left = f"; left out: {', '.join(heads[:_SHOWN])} ({len(known)} tensors)" if known else ""
+    _LOG.info("%s: %d tensors%s%s", path, len(matched) + len(given), under, left)
+    return Fitted(matched, given or None, normalization)
+
+
+def _remedy(names: Iterable[str], wanted: Iterable[str], known: str) -> str:
+    """What stands in the way of an encoder's names in a file, and how it is moved out of it."""
+    prefix = in_the_way(names, wanted)
+    if prefix and prefix != known:
+        return (
+            f"the encoder stands under {prefix!r}: save its tensors without that, or under {_PREFIXES[1]!r}"
+        )
+    positions = [name for name in names if _bare(name).split(".")[0].isdecimal()]
+    if positions:
+        return (
+            f"names such as {positions[0]!r} are positions in a Sequential: save them by the names of layers"
+        )
+    return "set encoder.name to the architecture of the file"
+
+
+def _best_prefix(tensors: Iterable[str], wanted: Iterable[str]) -> str:
+    """The prefix of known words below which most of the wanted names stand."""
+    names, wanted = set(tensors), list(wanted)
+    prefixes = {""}
+    for name in names:
+        words = name.split(".")
+        for end in range(1, len(words)):
+            if words[end - 1] not in _PREFIXES:
+                break
+            prefixes.add(".".join(words[:end]) + ".")
+
+    def order(prefix: str) -> tuple[int, int, int, str]:
+        words = prefix.split(".")
+        rank = 0 if set(words) & set(_PREFERRED) else 2 if set(words) & set(_AFTER) else 1
+        return -sum(prefix + name in names for name in wanted), rank, len(words), prefix
+
+    return min(prefixes, key=order)
+
+
+def _pair_mlp(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, str]:
+    """Name in the file -> name in `PairMLP`; empty where the file has no pair MLP beside the trunk."""
+    if prefix == _OWN:
+        names = {f"pair_mlp.layers.{layer}": f"layers.{layer}" for layer in _LAYERS}
+    elif prefix.endswith("model."):
+        names = {f"{prefix.removesuffix('model.')}fc.{layer}": f"layers.{layer}" for layer in _LAYERS}
+    else:
+        return {}
+    return names if set(names) <= set(tensors) else {}
+
+
+def _colors(buffer: torch.Tensor) -> Color:
+    return tuple(buffer.flatten().tolist())
+
+
+def _bare(name: str) -> str:
+    """The name without the prefixes that are known."""
+    words = name.split(".")
+    while len(words) > 1 and words[0] in _PREFIXES:
+        words = words[1:]
+    return ".".join(words)
+
+
+def _is_known(name: str, wanted: Mapping[str, Any]) -> bool:
+    """Whether a tensor is one of a head, or of another copy of the trunk."""
+    bare = _bare(name)
+    return bare in wanted or bare.split(".")[0] in _HEADS
+
+
+def _resized(tensors: Tensors, trunk: nn.Module) -> Tensors:
+    """Position embeddings of another image size, resampled as timm does when it loads them."""
+    name, wanted = "pos_embed", getattr(trunk, "pos_embed", None)
+    given = tensors.get(name)
+    if wanted is None or given is None or given.shape == wanted.shape or given.ndim != 3:
+        return tensors
+    from timm.layers import resample_abs_pos_embed
+
+    about: Any = trunk
+    prefixes = 0 if getattr(about, "no_embed_class", False) else getattr(about, "num_prefix_tokens", 0)
+    if math.isqrt(given.shape[1] - prefixes) ** 2 != given.shape[1] - prefixes:
+        return tensors
+    _LOG.info("%s resampled from %d to %d places", name, given.shape[1], wanted.shape[1])
+    grid = list(about.patch_embed.grid_size)
+    return {**tensors, name: resample_abs_pos_embed(given, grid, num_prefix_tokens=prefixes)}
+
+
+def _check_shapes(tensors: Tensors, wanted: Mapping[str, torch.Tensor], path: Path) -> None:
+    odd = [
+        f"{name} {tuple(tensor.shape)}, not {tuple(wanted[name].shape)}"
+        for name, tensor in tensors.items()
+        if tensor.shape != wanted[name].shape
+        or tensor.is_floating_point() != wanted[name].is_floating_point()
+    ]
+    if odd:
+        raise InputError(
+            f"{path}: does not fit the encoder: of another shape or kind are {_some(odd)}; set encoder.name to the "
+            "architecture of the file"
+        )
+    bad = [name for name, tensor in tensors.items() if not bool(tensor.float().isfinite().all())]
+    if bad:
+        raise InputError(f"{path}: NaN or infinity in {_some(bad)}; fetch it again")
+
+
+def _some(names: list[str]) -> str:
+    return f"{len(names)}" + (f" ({', '.join(names[:_SHOWN])})" if names else "")

@@ -1,0 +1,133 @@
+"""Command `init`: an empty folder -> a DVC project that the installed package runs, without a clone of its source."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from histo_monai import __version__
+from histo_monai.data.readers.registry import DATASETS
+from histo_monai.utils.errors import InputError
+from histo_monai.pipeline.imports import PACKAGE
+from histo_monai.pipeline.project.files import FILES
+from histo_monai.utils.storage import check_folder
+
+TEMPLATE = PACKAGE / "project"
+_CODE_IN_CLONE = "    deps:\n      - histo_monai\n      - own_methods\n"
+_CODE_INSTALLED = "    always_changed: true  # asks the installed package, in half a second\n"
+_DRAFT = ".histo_monai.draft"
+_NOBODY = {"user.name": "histo-monai init", "user.email": "histo-monai@localhost"}
+
+
+def run(folder: str, *, dataset: str | None = None) -> None:
+    """Write a project: dvc.yaml, params.yaml, the settings of DVC and git, README and docs; and commit it.
+
+    Inside a repository of git that is there already nothing is committed.
+
+    Args:
+        folder: not there yet, or empty.
+        dataset: whose slides are to be read from data/raw; None: simulated slides, as params.yaml is published.
+
+    Raises:
+        InputError: the folder holds something, there is no git, or git refuses.
+    """
+    target = Path(folder)
+    check_folder(target)
+    if target.is_dir() and {path.name for path in target.iterdir()} - {_DRAFT}:
+        raise InputError(f"{target}: is not empty; name a new folder")
+    if shutil.which("git") is None:
+        raise InputError("git is not installed; DVC keeps its versions in git: install it, then call again")
+    is_new = not target.exists()
+    draft = target / _DRAFT
+    shutil.rmtree(draft, ignore_errors=True)
+    try:
+        draft.mkdir(parents=True)
+        _fill(draft, dataset)
+        in_repository = _is_in_repository(target)
+        if not in_repository:
+            _commit(draft)
+        for path in sorted(draft.iterdir()):
+            path.rename(target / path.name)
+        draft.rmdir()
+    except BaseException:
+        shutil.rmtree(target if is_new else draft, ignore_errors=True)
+        raise
+    print(_next_steps(target, dataset, in_repository))
+
+
+def _fill(draft: Path, dataset: str | None) -> None:
+    source = TEMPLATE if (TEMPLATE / "dvc.yaml").is_file() else PACKAGE.parent
+    for name in FILES:
+        into = draft / name
+        into.parent.mkdir(parents=True, exist_ok=True)
+        if (source / name).is_dir():
+            shutil.copytree(source / name, into)
+        else:
+            shutil.copyfile(source / name, into)
+    shutil.copyfile(TEMPLATE / "README.md", draft / "README.md")
+    (draft / "requirements.txt").write_text(f"histo_monai=={__version__}\n")
+    _replace(draft / "dvc.yaml", re.escape(_CODE_IN_CLONE), _CODE_INSTALLED)
+    if dataset is not None:
+        _choose(draft / "params.yaml", dataset)
+        (draft / "data/raw" / dataset).mkdir(parents=True)
+
+
+def _choose(params: Path, dataset: str) -> None:
+    """A dataset that lies in data/raw, with all of its labels where they are one's own."""
+    values = {"source": "raw", "dataset": dataset}
+    if DATASETS[dataset].CorpusSettings is not None:
+        values["corpus"] = dataset
+    for key, value in values.items():
+        old = re.search(rf"(?m)^{key}: +\w+ *", params.read_text(encoding="utf-8"))
+        width = len(old[0]) if old else 0
+        _replace(params, rf"(?m)^{key}: +\w+ *", f"{key}: {value}".ljust(width - 1) + " ")
+    if dataset == "own":
+        _replace(
+            params,
+            r"(?m)^alpha: .*$",
+            "alpha: 1.0             # fraction of the labels outside the test that is used",
+        )
+
+
+def _replace(path: Path, pattern: str, text: str) -> None:
+    content, found = re.subn(pattern, lambda _: text, path.read_text(encoding="utf-8"))
+    if found != 1:
+        raise RuntimeError(f"{path.name}: {pattern!r} found {found} times")
+    path.write_text(content, encoding="utf-8")
+
+
+def _is_in_repository(target: Path) -> bool:
+    place = next(path for path in (target.absolute(), *target.absolute().parents) if path.is_dir())
+    inside = subprocess.run(["git", "-C", place, "rev-parse"], capture_output=True, check=False)
+    return inside.returncode == 0
+
+
+def _commit(draft: Path) -> None:
+    """A first commit, which `dvc exp run` counts from; by whom git knows, else by nobody."""
+    author = [] if _git(draft, "config", "user.email", check=False) else _NOBODY.items()
+    as_author = [part for key, value in author for part in ("-c", f"{key}={value}")]
+    _git(draft, "init", "--quiet")
+    _git(draft, "add", "--all")
+    _git(draft, *as_author, "commit", "--quiet", "--message", f"Project of histo_monai {__version__}")
+
+
+def _git(draft: Path, *arguments: str, check: bool = True) -> str:
+    result = subprocess.run(["git", "-C", draft, *arguments], capture_output=True, text=True, check=False)
+    if check and result.returncode:
+        raise InputError(f"git {arguments[0]}: {' '.join(result.stderr.split())}; mend it, then call again")
+    return result.stdout.strip()
+
+
+def _next_steps(target: Path, dataset: str | None, in_repository: bool) -> str:
+    steps = [f"{target} is a project of histo_monai {__version__}. README.md says what lies where. Next:", ""]
+    if target.absolute() != Path.cwd():
+        steps.append(f"    cd {target}")
+    if in_repository:
+        steps.append("    git add --all . && git commit -m 'Project of histo_monai'")
+    if dataset is not None:
+        steps.append(f"    # put your data into data/raw/{dataset}/")
+        steps.append("    dvc repro check     # is all there? then open data/check/index.html")
+    steps.append("    dvc repro           # all of it; then open data/report/index.html")
+    return "\n".join(steps)

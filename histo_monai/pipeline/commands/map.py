@@ -1,0 +1,272 @@
+"""Command `map SLIDE ... [--model MODEL] --folder FOLDER`: any slides, one model -> scores, TIFF, GeoJSON, overlays."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from histo_monai.pipeline import paths
+from histo_monai.utils import storage
+from histo_monai.wsi.inference.heatmaps import MapWork, map_slides
+from histo_monai.wsi.inference.jobs import (SlideJob, files_read, listed_slides, named_jobs, usable_jobs)
+from histo_monai.wsi.inference.models import MapPlan, mapped_classes, model_plan
+from histo_monai.wsi.inference.slides import without_bad
+from histo_monai.pipeline.environment import Environment, read_environment, torchrun_rank
+from histo_monai.utils.errors import InputError
+from histo_monai.evaluation.recommendation import read_recommendation
+from histo_monai.slides.tiles.blocks import whole_stride
+from histo_monai.wsi.heatmaps.heatmap import read_heatmap
+from histo_monai.wsi.heatmaps.origin import MADE_FROM, ORIGIN_SHAPE, Origins, slide_identity
+from histo_monai.models.task_model import from_task_model
+from histo_monai.pipeline.params import Params, load_params
+from histo_monai.pipeline.params.slide_sections import DetectionParams
+from histo_monai.pipeline.provenance import made_from
+from histo_monai.reports.maps.slide_maps import MapStyle, SlidePicture, write_slide_maps
+from histo_monai.slides import SlideError
+from histo_monai.slides.annotations import BOUNDS
+from histo_monai.data.tables.manifests import first_five
+
+_LOG = logging.getLogger(__name__)
+
+COLUMN = "model"
+MARK = ".map"
+"""Stands before the suffix of every file that is written: no slide is called so."""
+
+DRAWN_AS = "drawn_as"
+_SHAPE = {MADE_FROM: ORIGIN_SHAPE, DRAWN_AS: {str: object}}
+LOCK, UNFINISHED = ".map.lock", ".map.unfinished"
+
+
+class Look(NamedTuple):
+    """What of params.yaml a map depends on beside the model; the values of a folder without that file.
+
+    Attributes:
+        tissue_mpp: `index.tissue_mpp`.
+        min_tissue_fraction: `heatmap.min_tissue_fraction`.
+        batch_size: `evaluate.batch_size`.
+        overlay_mpp: `heatmap.overlay_mpp`.
+        region_threshold: `heatmap.region_threshold`.
+        detection: `heatmap.detection`.
+    """
+
+    tissue_mpp: float = 16.0
+    min_tissue_fraction: float = 0.5
+    batch_size: int = 256
+    overlay_mpp: float = 8.0
+    region_threshold: float = 0.5
+    detection: DetectionParams = DetectionParams(threshold=0.2, radius_um=150.0, smoothing_um=64.0)
+
+    @classmethod
+    def of(cls, params: Params) -> Self:
+        """As params say."""
+        of = params.heatmap
+        return cls(
+            params.index.tissue_mpp,
+            of.min_tissue_fraction,
+            params.evaluate.batch_size,
+            of.overlay_mpp,
+            of.region_threshold,
+            of.detection,
+        )
+
+
+def run(
+    slides: Sequence[str],
+    model: str | None,
+    folder: str,
+    manifest: str | None,
+    stride_um: float | None,
+    mpp: float | None,
+    positive: str | None,
+) -> None:
+    """Write `folder`: <slide>.map.csv, .tif, .geojson, .png and .json, the record of them, for every slide.
+
+    Without `model`, the model is the one that `compare` recommends.
+
+    Tissue, detections and pictures are as params.yaml says in `index` and `heatmap`, or as `Look` where there is none.
+    A slide whose map is there already, made from the same slide, model and settings, is not mapped again; where
+    anything differs the log says what. A call that was killed goes on after its last slide. A slide that cannot be used
+    does not stop the others.
+
+    Raises:
+        InputError: the model cannot be used, two slides have one name, or the folder holds maps of other slides that
+            were made in another way; or some slides cannot be used, and all others are mapped.
+        OutputError: a file would be overwritten that this command did not write, or the folder cannot be written to,
+            or another process writes to it.
+    """
+    if not folder.strip():
+        raise InputError("--folder is empty; name the folder to write to")
+    if model is None:
+        model = read_recommendation(paths.CHOSEN)["model"]
+        _LOG.info("model: %s, recommended by %s", model, paths.CHOSEN)
+    params = load_params(paths.PARAMS) if paths.PARAMS.exists() else None
+    look = Look() if params is None else Look.of(params)
+    settings, classes = _settings(look, Path(model), stride_um, positive)
+    style = MapStyle(classes, look.overlay_mpp, look.region_threshold, **asdict(look.detection))
+    named = [*((name, mpp) for name in slides), *listed_slides(manifest, mpp)]
+    asked = named_jobs(named, {COLUMN: Path(model)}, MARK)
+    jobs, bad = usable_jobs(asked, settings)
+    inputs = [paths.PARAMS, Path(model), Path(model).with_suffix(".json"), *files_read(asked)]
+    inputs += [Path(manifest)] if manifest else []
+    environment = read_environment()
+    environment.use_cpus()
+    origins = MapWork(settings, classes).origins(environment.device)
+    out = Path(folder)
+    is_first = torchrun_rank() == 0  # where torchrun started it, the first process checks and writes
+    with storage.claim_users_folder(out, LOCK, UNFINISHED) if is_first else contextlib.nullcontext():
+        _check_one_look(out, jobs, origins)
+        for job in jobs:
+            _check_outputs(out, job, inputs, style)
+        to_map, to_draw = _left_to_do(out, jobs, origins, style)
+        mapped, damaged = _mapped(to_map, settings, classes, out / UNFINISHED, environment)
+        if is_first:
+            provenance = made_from(params, inputs[1:3])
+            _finish(out, mapped, to_draw, inputs, style, provenance)
+    bad += damaged
+    if bad:
+        raise InputError(
+            f"{len(bad)} of {len(asked)} slides are not mapped, all others are: {first_five(bad)}"
+        )
+
+
+def _mapped(
+    jobs: Sequence[SlideJob],
+    settings: MapPlan,
+    classes: tuple[str, ...],
+    folder: Path,
+    environment: Environment,
+) -> tuple[list[SlideJob], list[str]]:
+    """Map slides; those that are done, and why others are not."""
+
+    def see(left: Sequence[SlideJob]) -> None:
+        map_slides(
+            left,
+            settings,
+            classes,
+            folder,
+            **environment.sharing,
+        )
+
+    return without_bad(jobs, see)
+
+
+def _finish(
+    out: Path,
+    mapped: Sequence[SlideJob],
+    to_draw: Sequence[SlideJob],
+    inputs: Sequence[Path],
+    style: MapStyle,
+    provenance: Mapping[str, Any],
+) -> None:
+    work = out / UNFINISHED
+    for job in to_draw:
+        work.mkdir(exist_ok=True)
+        shutil.copy(_record(out, job).with_suffix(".csv"), work)
+        shutil.copy(_record(out, job), work)
+    for job in (*mapped, *to_draw):
+        _publish(out, job, inputs, style, provenance)
+    with contextlib.suppress(OSError):  # It holds what another call, that was killed, was done with.
+        work.rmdir()
+
+
+def _settings(
+    look: Look, model: Path, stride_um: float | None, positive: str | None
+) -> tuple[MapPlan, tuple[str, ...]]:
+    _, description = from_task_model(model)
+    settings = model_plan(
+        description,
+        model,
+        stride_um,
+        tissue_mpp=look.tissue_mpp,
+        min_tissue_fraction=look.min_tissue_fraction,
+        batch_size=look.batch_size,
+    )
+    try:
+        whole_stride(settings.stride_um, settings.mpp)
+    except InputError as error:
+        raise InputError(f"--stride-um: {error}") from None
+    try:
+        return settings, mapped_classes(description["classes"], positive)
+    except InputError as error:
+        raise InputError(f"--positive: {model}: {error}") from None
+
+
+def _check_outputs(folder: Path, job: SlideJob, inputs: Sequence[Path], style: MapStyle) -> None:
+    record = _record(folder, job)
+    outputs = [folder / name for name in _files(job, style)]
+    storage.check_outputs([*outputs, record], inputs, storage.written_before(record))
+
+
+def _drawn_as(style: MapStyle) -> dict[str, Any]:
+    """As JSON gives it back."""
+    return {**asdict(style), "classes": list(style.classes), "origin": BOUNDS}
+
+
+def _files(job: SlideJob, style: MapStyle) -> list[str]:
+    return [f"{job.slide_id}.csv", *style.files(job.slide_id)]
+
+
+def _record(folder: Path, job: SlideJob) -> Path:
+    return folder / f"{job.slide_id}.json"
+
+
+def _left_to_do(
+    folder: Path, jobs: Sequence[SlideJob], origins: Origins, style: MapStyle
+) -> tuple[list[SlideJob], list[SlideJob]]:
+    """The slides to map, and those whose scores are there and whose pictures are not, or not as asked for now."""
+    to_map, to_draw = [], []
+    for job in jobs:
+        path = _record(folder, job)
+        record = storage.read_record(path, _SHAPE)
+        if record is None:
+            to_map.append(job)
+            continue
+        odd = origins.of(job.path, job.mpp, job.models).differences(record[MADE_FROM])
+        missing = [name for name in record["files"] if not (folder / name).is_file()]
+        if odd or path.with_suffix(".csv").name in missing:
+            _LOG.info("%s: mapped again, %s", job.path, ", ".join(odd) or "its scores are gone")
+            to_map.append(job)
+        elif missing or record[DRAWN_AS] != _drawn_as(style):
+            to_draw.append(job)
+        else:
+            _LOG.info("%s: mapped already", job.path)
+    return to_map, to_draw
+
+
+def _check_one_look(folder: Path, jobs: Sequence[SlideJob], origins: Origins) -> None:
+    """Maps of one folder are of one model and one way to look: those of other slides would not be, and would stay."""
+    ours = {_record(folder, job).name for job in jobs}
+    now = origins.of(jobs[0].path, jobs[0].mpp, jobs[0].models)
+    for path in sorted(folder.glob(f"*{MARK}.json")):
+        record = storage.read_record(path, _SHAPE) if path.name not in ours else None
+        odd = now.other_look(record[MADE_FROM]) if record else []
+        if odd:
+            raise InputError(
+                f"{folder}: holds maps of other slides, of {path.name} {', '.join(odd)}; name another folder, or give "
+                "those slides, too"
+            )
+
+
+def _publish(
+    folder: Path, job: SlideJob, inputs: Sequence[Path], style: MapStyle, provenance: Mapping[str, Any]
+) -> None:
+    """Draw a mapped slide, and put all of it in its place."""
+    work = folder / UNFINISHED
+    about = storage.read_json(work / f"{job.slide_id}.json", f"remove {work}", {MADE_FROM: ORIGIN_SHAPE})
+    heatmap = read_heatmap(work / f"{job.slide_id}.csv")
+    picture = SlidePicture.read(job.path, heatmap, style, [])
+    title = job.slide_id.removesuffix(MARK)
+    write_slide_maps(work, job.slide_id, title, heatmap, COLUMN, picture, style)
+    slide = slide_identity(job.path)
+    if slide.sample_sha256 != about[MADE_FROM]["slide_sample_sha256"]:
+        raise SlideError(job.path, "the file was changed after it was mapped; start again when it is whole")
+    drafts = [work / name for name in _files(job, style)]
+    content = {**about, "slide": slide.as_dict(), DRAWN_AS: _drawn_as(style), "provenance": provenance}
+    storage.publish(drafts, _record(folder, job), content, inputs)
+    (work / f"{job.slide_id}.json").unlink()
+    _LOG.info("%s: %d cells of %g µm", job.path, len(heatmap.cells), heatmap.grid.stride_um)

@@ -1,0 +1,287 @@
+"""Command `suggest`: a fine-tuned model and its student -> the regions most worth labeling next, as GeoJSON."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib import image
+from numpy.typing import NDArray
+
+from histo_monai.pipeline import paths
+from histo_monai.wsi.suggestion import Fields, choose_diverse, disagreement, indecision
+from histo_monai.pipeline.paths import Run
+from histo_monai.pipeline.context import Assembly
+from histo_monai.data.readers.registry import DATASETS
+from histo_monai.training.embedding import Embedding, embed
+from histo_monai.utils.errors import InputError
+from histo_monai.evaluation.recommendation import read_recommendation
+from histo_monai.data.index.candidates import Search, draw_candidates, slides_to_search
+from histo_monai.pipeline.params import Params, load_params
+from histo_monai.pipeline.provenance import check_slides
+from histo_monai.reports.suggestions import MAX_SHOWN, suggested
+from histo_monai.utils.roles import FINETUNED, STUDENT
+from histo_monai.slides import open_slide
+from histo_monai.slides.annotations import Region, write_geojson
+from histo_monai.utils.storage import check_own_folder, claim, own_folder
+from histo_monai.data.tables.columns import read_surveyed_slides
+from histo_monai.data.tables.tasks import training_mpp
+
+_LOG = logging.getLogger(__name__)
+
+TABLE, MOSAIC = "suggestions.csv", "suggestions.png"
+PER_SLIDE = 500
+_NAME = "suggestion"
+
+
+def run(
+    method: str | None,
+    encoder: int | None,
+    student: str | None,
+    seed: int | None,
+    num: int,
+    side_um: float | None,
+    folder: str | None,
+) -> None:
+    """Write <folder>: <slide_id>.geojson of each slide with a suggestion, suggestions.csv and .png, the record.
+
+    Args:
+        method: of the models; None, with the next three: those of the run that `compare` recommends.
+        encoder: seed of its pretraining.
+        seed: of the model, and of the draw of candidates where a slide has more than 500.
+        num: how many regions; fewer, with a warning, where no more differ.
+        side_um: of the squares; None: of the patches that the model sees.
+        folder: None: data/suggestions/<run>.
+
+    Raises:
+        InputError: the models or the slides cannot be used, or nothing is worth a suggestion.
+        OutputError: the folder holds anything but suggestions as they were written, or another process writes them.
+    """
+    if num < 1:
+        raise InputError(f"--num is {num}; expected at least 1")
+    if side_um is not None and not 0 < side_um < math.inf:
+        raise InputError(f"--side-um is {side_um:g}; expected a positive number of µm")
+    of_run = _run(method, encoder, student, seed)
+    target = Path(folder).absolute() if folder else paths.DATA / "suggestions" / of_run.name
+    params = load_params(paths.PARAMS)
+    inputs = _inputs(params)
+    check_own_folder(target, inputs)
+    with claim(target, target.with_name(f".{target.name}.lock")), own_folder(target, inputs) as draft:
+        summary = _suggest(draft, of_run, num, side_um)
+    _LOG.info("%s written: %s", target, summary)
+
+
+def _run(method: str | None, encoder: int | None, student: str | None, seed: int | None) -> Run:
+    """The run that is asked for, or else the recommended one."""
+    given = (method, encoder, seed, student)
+    if method is not None and encoder is not None and seed is not None and student is not None:
+        return Run(method, encoder, seed, student)
+    if given != (None, None, None, None):
+        raise InputError(
+            "--method and --seed: one is missing. Fix: give both, or no run at all for the recommended one"
+        )
+    found = read_recommendation(paths.CHOSEN)
+    _LOG.info("run: that of %s, recommended by %s", found["model"], paths.CHOSEN)
+    return Run(found["method"], found["encoder"], found["seed"], found["student"])
+
+
+def _inputs(params: Params) -> list[Path]:
+    """Tables, outlines and whatever else somebody has put beside them."""
+    roots = {paths.dataset_folder(params.source, name) for name in (params.dataset, params.corpus)}
+    return [path for root in sorted(roots) for part in ("*", "annotations/*") for path in root.glob(part)]
+
+
+def _suggest(draft: Path, run: Run, num: int, side_um: float | None) -> str:
+    """Write the files; what there is to say of them."""
+    assembly = Assembly.read()
+    task = assembly.task
+    models = assembly.load_run(run)
+    search = _search(assembly, side_um)
+    candidates = _candidates(assembly, search, run.derived_seed)
+    check_slides([candidates, assembly.patches])
+    look = partial(embed, models=models, task=task, features_of=STUDENT)
+    embedding = look(assembly.in_order(candidates).loader)
+    labeled = look(assembly.in_order(assembly.labeled(run.derived_seed)).loader)
+    uncertainty = _uncertainty(embedding)
+    chosen = choose_diverse(
+        embedding.features,
+        uncertainty,
+        num,
+        labeled_features=labeled.features,
+        fields=_fields(candidates.assign(mpp=search.side_um / candidates["side_px"])),
+        labeled_fields=_fields(_taken(assembly.patches, candidates)),
+        most_per_slide=_most_per_slide(num, candidates["slide_id"].nunique()),
+    )
+    if not len(chosen):
+        raise InputError(f"none of {len(candidates)} candidates is both uncertain and unlike what is labeled")
+    if len(chosen) < num:
+        _LOG.warning(
+            "%d suggestions of %d: the other candidates are certain, or like these", len(chosen), num
+        )
+    rows = candidates.iloc[chosen].reset_index(drop=True)
+    shown, _ = assembly.in_order(rows[:MAX_SHOWN]).some(MAX_SHOWN)
+    table = _table(rows, uncertainty[chosen], embedding, chosen, search.side_um, task.classes)
+    field_um = search.patch_px * search.mpp
+    corners = _bounds_corners(rows)
+    _write(draft, table, corners, shown.squeeze(1).numpy(), task.classes, field_um)
+    return (
+        f"{len(table)} regions on {table['slide_id'].nunique()} of {candidates['slide_id'].nunique()} slides with "
+        f"{len(candidates)} candidates"
+    )
+
+
+def _most_per_slide(num: int, num_slides: int) -> int:
+    """Twice the even share, or a sixth where that is more: many slides, and not each one to be opened for one field."""
+    return max(math.ceil(2 * num / num_slides), math.ceil(num / 6))
+
+
+def _bounds_corners(rows: pd.DataFrame) -> dict[str, tuple[int, int]]:
+    """Slide -> corner of its bounds, QuPath's origin."""
+    corners = {}
+    slides = rows.drop_duplicates("slide_id")
+    for slide_id, path, mpp in zip(slides["slide_id"], slides["path"], slides["slide_mpp"], strict=True):
+        with open_slide(path, float(mpp)) as slide:
+            corners[str(slide_id)] = slide.bounds_yx
+    return corners
+
+
+def _write(
+    folder: Path,
+    table: pd.DataFrame,
+    corners: Mapping[str, tuple[int, int]],
+    patches: NDArray[np.uint8],
+    classes: Sequence[str] | None,
+    field_um: float,
+) -> None:
+    table.to_csv(folder / TABLE, index=False)
+    for slide_id, of_slide in table.groupby("slide_id"):
+        regions = _regions(of_slide, classes)
+        write_geojson(folder / f"{slide_id}.geojson", regions, bounds_yx=corners[str(slide_id)])
+    picture = suggested(patches, table["slide_id"].tolist(), _in_words(table, classes), field_um)
+    image.imsave(folder / MOSAIC, picture)
+
+
+def _search(assembly: Assembly, side_um: float | None) -> Search:
+    params = assembly.params
+    mpp = training_mpp(assembly.patches, params.patch_px)
+    if mpp is None:
+        raise InputError(
+            f"{paths.PATCHES_CSV}: the training patches have no resolution, or not one, so that slides cannot be "
+            "looked at in the same; give all of them the same field in µm (column mpp)"
+        )
+    field_um = params.patch_px * mpp
+    side_um = field_um if side_um is None else side_um
+    least = {"of a patch that the model sees": field_um}
+    least |= DATASETS[params.dataset].least_outline_um(params.labels_section, params.patch_px)
+    for what, least_um in least.items():
+        if side_um < least_um * (1 - 1e-6):
+            raise InputError(
+                f"a square of {side_um:g} µm does not hold the {least_um:g} µm {what}; raise --side-um to that"
+            )
+    return Search(
+        patch_px=params.patch_px,
+        mpp=mpp,
+        side_um=side_um,
+        tissue_mpp=params.index.tissue_mpp,
+        min_tissue_fraction=params.index.min_tissue_fraction,
+        per_slide=PER_SLIDE,
+    )
+
+
+def _candidates(assembly: Assembly, search: Search, seed: int) -> pd.DataFrame:
+    """Fields of the slides that more labels would be trained on."""
+    params, patches = assembly.params, assembly.patches
+    slides = read_surveyed_slides(paths.SLIDES_CSV)
+    within_patients = DATASETS[params.dataset].validation_within_patients(params.labels_section)
+    others = ("test",) if within_patients else ("validation", "test")
+    kept_apart = patches[patches["split"].isin(others)]
+    root = paths.dataset_folder(params.source, params.corpus)
+    manifest = DATASETS[params.corpus].pretraining_slides(root, params.corpus_section)
+    if params.is_validation_separate:
+        kept_apart = pd.concat([kept_apart, manifest[manifest["split"] == "validation"]])
+    shared_ids = params.corpus == params.dataset
+    searched = slides_to_search(slides, patches, kept_apart, shared_ids=shared_ids)
+    return draw_candidates(searched, search, seed=seed, processes=assembly.environment.cpus)
+
+
+def _uncertainty(embedding: Embedding) -> NDArray[np.float64]:
+    """Of classes: the student's indecision; of scores: how far student and fine-tuned model are apart."""
+    student, finetuned = embedding.predictions[STUDENT], embedding.predictions[FINETUNED]
+    if student.shape[1] > 1:
+        return indecision(student)
+    return disagreement(student[:, 0], finetuned[:, 0])
+
+
+def _taken(patches: pd.DataFrame, candidates: pd.DataFrame) -> pd.DataFrame:
+    """The squares of searched slides that have a label, whether `alpha` lets it be used or not."""
+    mpp_of = candidates.drop_duplicates("path").set_index("path")["slide_mpp"]
+    taken = patches[patches["y"].notna() & patches["path"].isin(mpp_of.index)]
+    return taken.assign(slide_mpp=taken["path"].map(mpp_of))
+
+
+def _fields(rows: pd.DataFrame) -> Fields:
+    return Fields(
+        slide_ids=np.array([os.path.realpath(path) for path in rows["path"]], object),
+        centers_yx=rows[["y", "x"]].to_numpy(np.float64),
+        sides_px=(rows["side_px"] * rows["mpp"] / rows["slide_mpp"]).to_numpy(np.float64),
+    )
+
+
+def _table(
+    rows: pd.DataFrame,
+    uncertainty: NDArray[np.float64],
+    embedding: Embedding,
+    chosen: NDArray[np.int64],
+    side_um: float,
+    classes: Sequence[str] | None,
+) -> pd.DataFrame:
+    """suggestions.csv: one row per suggestion, in rank order; positions in level-0 pixels of the canvas."""
+    places = {
+        "rank": np.arange(1, len(rows) + 1),
+        **{name: rows[name].to_numpy() for name in ("slide_id", "path")},
+        **{name: rows[name].round(2).to_numpy() for name in ("y", "x")},
+        "side_px": (side_um / rows["slide_mpp"]).round(2).to_numpy(),
+        "uncertainty": uncertainty.round(6),
+    }
+    predictions = {
+        f"{model}_{label}" if label else model: values[chosen, k].astype(np.float64).round(6)
+        for model, values in embedding.predictions.items()
+        for k, label in enumerate(classes or [""])
+    }
+    return pd.DataFrame(places | predictions)
+
+
+def _regions(table: pd.DataFrame, classes: Sequence[str] | None) -> list[Region]:
+    """Squares without a class, for somebody to give them one."""
+    columns = {f"probability {name}": f"{STUDENT}_{name}" for name in classes or ()}
+    columns = columns or {"score": STUDENT, "score before consistency training": FINETUNED}
+    regions = []
+    for row in table.to_dict("records"):
+        half = row["side_px"] / 2
+        top, left, bottom, right = row["y"] - half, row["x"] - half, row["y"] + half, row["x"] + half
+        corners = np.array([(top, left), (top, right), (bottom, right), (bottom, left)])
+        measurements = {"uncertainty": row["uncertainty"]} | {name: row[of] for name, of in columns.items()}
+        regions.append(
+            Region(
+                corners,
+                label="",
+                name=f"{_NAME} {row['rank']}",
+                measurements=measurements,
+            )
+        )
+    return regions
+
+
+def _in_words(table: pd.DataFrame, classes: Sequence[str] | None) -> list[str]:
+    if classes is None:
+        return [f"{score:.2f}" for score in table[STUDENT]]
+    predictions = table[[f"{STUDENT}_{name}" for name in classes]].to_numpy()
+    return [
+        f"{classes[k]} {row[k]:.2f}" for row, k in zip(predictions, predictions.argmax(axis=1), strict=True)
+    ]

@@ -1,0 +1,209 @@
+"""Fine-tuning as params ask for it: an encoder and a fraction of the labels -> a model of the task."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from histo_monai.pipeline.context import Assembly, TrainingRows, schedule_of
+from histo_monai.training.fit import Records
+from histo_monai.finetuning.depth import choose_stages
+from histo_monai.finetuning.linear_start import probe_head
+from histo_monai.training.prediction import take_statistics
+from histo_monai.finetuning.trainer import FinetuneResult, Picture, Tuning, finetune
+from histo_monai.evaluation.cross_validation import CrossValidated, cross_validate
+from histo_monai.data.loaders.labeled import LabeledLoader
+from histo_monai.data.loaders.streams import for_statistics, shuffled
+from histo_monai.models.encoder import Encoder
+from histo_monai.models.task_model import TaskModel, describe_task_model, first_stages, from_encoder
+from histo_monai.pipeline.params.sections import FinetuneRecipe, TrainingParams
+from histo_monai.utils.randomness import derive_seed
+from histo_monai.data.tables.label_folds import LabelFolds
+from histo_monai.data.tables.tasks import dependence_groups, training_mpp
+
+_LOG = logging.getLogger(__name__)
+
+
+def finetune_encoder(
+    assembly: Assembly,
+    encoder: Path,
+    rows: TrainingRows,
+    *,
+    seed: int,
+    picture: Picture,
+    records: Records,
+    selected: float | None = None,
+) -> tuple[TaskModel, dict[str, Any], FinetuneResult]:
+    """A pretrained encoder and rows with labels -> a model of the task, its description, and the course.
+
+    Args:
+        encoder: encoder.safetensors of a pretraining.
+        rows: what is trained on, and what selects a candidate.
+        seed: of everything random in it.
+
+    Raises:
+        InputError: see `from_encoder`; or the loss is not finite.
+    """
+    section = assembly.params.finetune_section(assembly.task.kind)
+    schedule = schedule_of(section)
+    predicted = assembly.params.evaluate.batch_size
+    statistics = for_statistics(assembly.reading, rows.train, section.batchnorm_patches, predicted, seed)
+    model, description = _start(assembly, encoder, rows, section, statistics, seed)
+    result = finetune(
+        model,
+        assembly.task,
+        shuffled(
+            assembly.reading,
+            rows.labeled,
+            section.batch_size,
+            seed=seed,
+            purpose="labeled",
+            num_batches=schedule.steps_per_epoch,
+        ),
+        assembly.validation(rows.validation),
+        schedule=schedule,
+        seed=seed,
+        picture=picture,
+        records=records,
+        tuning=_tuning(section),
+        statistics=statistics,
+        selected=selected,
+    )
+    params = assembly.params
+    described = describe_task_model(
+        description,
+        classes=assembly.task.classes,
+        patch_px=params.patch_px,
+        mpp=training_mpp(assembly.patches, params.patch_px),
+    )
+    return model, described | {"dataset": params.dataset, "alpha": params.alpha}, result
+
+
+@dataclass(frozen=True)
+class Finetuning:
+    """All trainings of one fine-tuning: with all labels, and without those of each fold.
+
+    Attributes:
+        assembly: the experiment.
+        encoder: encoder.safetensors of a pretraining.
+        rows: what it learns from.
+        folds: of the patients.
+        seed: of everything random in it.
+        picture: draws some validation patches.
+        records: fold, None for all labels, and candidate -> where traces are left.
+    """
+
+    assembly: Assembly
+    encoder: Path
+    rows: TrainingRows
+    folds: LabelFolds
+    seed: int
+    picture: Picture
+    records: Callable[[int | None, float | None], Records]
+
+    def train(
+        self, fold: int | None = None, candidate: float | None = None
+    ) -> tuple[TaskModel, dict[str, Any], FinetuneResult]:
+        """Fine-tune with all labels, or without those of a fold; see `finetune_encoder`."""
+        return finetune_encoder(
+            self.assembly,
+            self.encoder,
+            self.rows if fold is None else self.rows.without(self.folds, fold),
+            seed=self.seed if fold is None else derive_seed(self.seed, "fold", fold),
+            picture=self.picture,
+            records=self.records(fold, candidate),
+            selected=candidate,
+        )
+
+    def cross_validate(
+        self,
+    ) -> tuple[CrossValidated[TaskModel, FinetuneResult] | None, list[dict[str, Any]]]:
+        """Models without each fold, and their descriptions; None where there are no folds."""
+        if not self.folds.num:
+            _LOG.warning("%s", self.folds.why_none)
+            return None, []
+        described: list[dict[str, Any]] = []
+
+        def train(fold: int) -> tuple[TaskModel, FinetuneResult]:
+            model, description, result = self.train(fold)
+            described.append(description)
+            return model, result
+
+        rank = self.assembly.task.objective.rank
+        validated = cross_validate(self.folds, self.rows.labeled, train, self.assembly.predictions, rank)
+        return validated, described
+
+    def candidate(self, validated: CrossValidated[Any, Any] | None) -> float | None:
+        """What the final model is trained to be: None where separate validation patches select it."""
+        if len(self.rows.validation):
+            return None
+        if validated is None:
+            return without_validation(self.assembly.params.finetune_section(self.assembly.task.kind))
+        _LOG.info("cross-validation on %d labels selects %g", len(self.rows.labeled), validated.selected)
+        return validated.selected
+
+
+def _start(
+    assembly: Assembly,
+    encoder: Path,
+    rows: TrainingRows,
+    section: TrainingParams | FinetuneRecipe,
+    statistics: LabeledLoader | None,
+    seed: int,
+) -> tuple[TaskModel, dict[str, Any]]:
+    """The model before its first step, and the description of what it came from."""
+    task = assembly.task
+    torch.manual_seed(derive_seed(seed, "initialisation"))
+    model, description = from_encoder(encoder, task.num_outputs)
+    if not isinstance(section, FinetuneRecipe):
+        return model, description
+    labeled, groups = assembly.in_order(rows.labeled), dependence_groups(rows.labeled)
+    if section.choose_stages:
+        stages, chosen = choose_stages(model, task, labeled, groups, statistics)
+        if chosen:
+            _LOG.info("stages of the encoder that are kept: %s: %s", stages or "all", chosen.as_dict())
+        if stages is not None:
+            model, description = first_stages(model, description, stages)
+    if section.probe:
+        probed = probe_head(model, task, labeled, groups, statistics)
+        if probed:
+            _LOG.info("the head starts as a linear model of the labels: %s", probed.as_dict())
+    return model, description
+
+
+def _tuning(section: TrainingParams | FinetuneRecipe) -> Tuning:
+    if not isinstance(section, FinetuneRecipe):
+        return Tuning(plain_share=section.plain_share)
+    return Tuning(section.trunk_rate, section.plain_share, section.stain, section.decay, section.start_shares)
+
+
+def frozen_encoder(assembly: Assembly, encoder: Path, rows: TrainingRows, *, seed: int) -> Encoder:
+    """A pretrained encoder with the batch statistics that fine-tuning starts from.
+
+    Args:
+        encoder: encoder.safetensors of a pretraining.
+        rows: those of the fine-tuning.
+        seed: that of the fine-tuning.
+
+    Raises:
+        InputError: see `from_encoder`.
+    """
+    section = assembly.params.finetune_section(assembly.task.kind)
+    size = assembly.params.evaluate.batch_size
+    statistics = for_statistics(assembly.reading, rows.train, section.batchnorm_patches, size, seed)
+    model, _ = from_encoder(encoder, assembly.task.num_outputs)
+    if statistics:
+        take_statistics(model, assembly.task, statistics)
+    return model.encoder
+
+
+def without_validation(section: TrainingParams | FinetuneRecipe) -> float:
+    """The candidate where the labels cannot be cross-validated: of a recipe the middle point, else the last epoch."""
+    if isinstance(section, FinetuneRecipe):
+        return sorted(section.start_shares)[len(section.start_shares) // 2]
+    return float(section.epochs)

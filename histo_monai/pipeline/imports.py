@@ -1,0 +1,192 @@
+"""The files of the package that a stage imports, found in the source: nothing is imported to find them.
+
+They are what DVC watches (the stage `code` writes their digests) and what a killed training must share with the one
+that goes on after it. An import inside a function counts, as it is there for speed only; one under `if TYPE_CHECKING`
+does not, as it never runs. What is loaded by a name that only a run knows, as the methods of pretraining are, is not
+seen: whoever loads it names it as a further root.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from histo_monai.utils.settings.own_methods import OWN_METHODS
+
+PACKAGE = Path(__file__).resolve().parent
+COMMAND_LINE = f"{PACKAGE.name}.__main__"
+
+
+def stage_module(stage: str) -> str:
+    """Name of the module that the command line runs for a stage."""
+    return f"{PACKAGE.name}.stages.{stage}"
+
+
+def stage_sha256(stage: str, *loaded: str) -> str:
+    """Digest of the code that a stage runs, with the modules that it loads by name (see `modules_sha256`)."""
+    return modules_sha256(COMMAND_LINE, stage_module(stage), *loaded)
+
+
+def modules_sha256(*modules: str) -> str:
+    """Digest of the files of modules and of all that they import from this package (see `imported_files`)."""
+    digest = hashlib.sha256()
+    for path in imported_files(modules):
+        name = path.relative_to(PACKAGE).as_posix() if path.is_relative_to(PACKAGE) else path.name
+        digest.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def imported_files(modules: Iterable[str]) -> list[Path]:
+    """Files of these modules and of all that they import from this package, as far as it goes, sorted.
+
+    Those of packages on the way are among them, since they run first, and files of data that lie beside a module and
+    are named in it. Left out are modules that hold words alone, and the package's own, which holds a version.
+
+    Args:
+        modules: dotted names. Files below the project's `own_methods/` are followed like files of the package. Another
+            module from outside the package is loaded already; it brings its own file, and what it imports from here.
+
+    Raises:
+        ModuleNotFoundError: a module has no file.
+    """
+    reached: dict[str, _Source] = {}
+    waiting = [part for module in modules for part in _with_packages(module)]
+    while waiting:
+        module = waiting.pop()
+        if module not in reached:
+            reached[module] = source = _Source.read(module)
+            waiting.extend(source.imports())
+    kept = [
+        source for module, source in reached.items() if module != PACKAGE.name and source.facts.holds_code
+    ]
+    return sorted({source.path for source in kept}.union(*(source.data() for source in kept)))
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What the text of a module tells.
+
+    Attributes:
+        imported: for each import statement that can run: dots before the name, the name, and names taken from it.
+        holds_code: whether it holds anything but words.
+    """
+
+    imported: tuple[tuple[int, str, tuple[str, ...]], ...]
+    holds_code: bool
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A module as it is written.
+
+    Attributes:
+        module: dotted name.
+        path: its file.
+        facts: of its text.
+    """
+
+    module: str
+    path: Path
+    facts: _Facts
+
+    @classmethod
+    def read(cls, module: str) -> _Source:
+        path = _file_of(module)
+        return cls(module, path, _facts(path.read_bytes()))
+
+    def imports(self) -> set[str]:
+        """Modules of this package that it imports itself, and the packages that they lie in."""
+        found: set[str] = set()
+        package = self.module if self.path.name == "__init__.py" else self.module.rpartition(".")[0]
+        for level, name, taken in self.facts.imported:
+            base = importlib.util.resolve_name("." * level + name, package) if level else name
+            parts = [f"{base}.{part}" for part in taken]
+            for each in (base, *(part for part in parts if _is_ours(part) and _place(part))):
+                found.update(_with_packages(each) if _is_ours(each) else ())
+        return found
+
+    def data(self) -> set[Path]:
+        """Files beside it, not of Python, whose names it holds."""
+        files = {file for file in self.path.parent.iterdir() if file.suffix not in ("", ".py")}
+        constants = _constants(self.path.read_bytes()) if files else frozenset()
+        return {file for file in files if file.name in constants}
+
+
+@functools.cache
+def _facts(content: bytes) -> _Facts:
+    tree = ast.parse(content)
+    imported: list[tuple[int, str, tuple[str, ...]]] = []
+    for node in _import_statements(tree):
+        if isinstance(node, ast.Import):
+            imported += [(0, alias.name, ()) for alias in node.names]
+        else:
+            imported.append((node.level, node.module or "", tuple(alias.name for alias in node.names)))
+    words = (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) for node in tree.body)
+    return _Facts(tuple(imported), not all(words))
+
+
+@functools.cache
+def _constants(content: bytes) -> frozenset[object]:
+    """Those that stand in a text; a walk through all of it, for the few modules that data lie beside."""
+    return frozenset(node.value for node in ast.walk(ast.parse(content)) if isinstance(node, ast.Constant))
+
+
+def _import_statements(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
+    """At any depth, those that can run."""
+    for child in _that_run(node):
+        if isinstance(child, ast.Import | ast.ImportFrom):
+            yield child
+        elif isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+            yield from _import_statements(child)
+
+
+def _that_run(node: ast.AST) -> Iterable[ast.AST]:
+    if isinstance(node, ast.If):
+        test = node.test
+        name = test.id if isinstance(test, ast.Name) else test.attr if isinstance(test, ast.Attribute) else ""
+        if name == "TYPE_CHECKING":
+            return node.orelse
+    return ast.iter_child_nodes(node)
+
+
+def _is_ours(module: str) -> bool:
+    return module.split(".", 1)[0] in (PACKAGE.name, OWN_METHODS)
+
+
+def _with_packages(module: str) -> list[str]:
+    """`a.b.c` -> a, a.b, a.b.c; of a module from outside, itself alone."""
+    if not _is_ours(module):
+        return [module]
+    parts = module.split(".")
+    names = [".".join(parts[: end + 1]) for end in range(len(parts))]
+    # Folders of a project's own methods have no `__init__.py`.
+    return names if parts[0] == PACKAGE.name else [name for name in names if name == module or _place(name)]
+
+
+def _place(module: str) -> Path | None:
+    """File of a module of ours; None where there is none."""
+    root = Path() if module.split(".", 1)[0] == OWN_METHODS else PACKAGE.parent
+    path = root.joinpath(*module.split("."))
+    for file in (path / "__init__.py", path.with_suffix(".py")):
+        if file.is_file():
+            return file
+    return None
+
+
+def _file_of(module: str) -> Path:
+    if _is_ours(module):
+        found = _place(module)
+    else:
+        file = getattr(sys.modules.get(module), "__file__", None)
+        found = Path(file) if file else None
+    if found is None:
+        raise ModuleNotFoundError(
+            f"{module}: no file of the package, and of no module that is loaded", name=module
+        )
+    return found

@@ -1,0 +1,115 @@
+"""The text of params.yaml -> plain values, by the very reader that DVC has, so that its record is what ran."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, Event, ScalarEvent
+
+from histo_monai.utils.settings.reader import ParamsError
+from histo_monai.utils.storage import InputFileError, read_text
+
+NO_PROJECT = "run from the project's root, or make a project: histo-monai init FOLDER"
+"""What mends a params.yaml that is not here."""
+_LIMIT = 2**18
+_DEEPEST = 20
+_MOST = 10_000
+_DVC_READS_BY = "safe"  # dvc.utils.serialize._yaml.parse_yaml; tests/pipeline/test_params.py compares the two
+
+
+def read_tree(path: Path) -> object:
+    """The values of a params file: YAML 1.2, as DVC reads it.
+
+    Refused beside what is not YAML: a key that stands twice, tags and merge keys; what is larger than 256 KiB, nested
+    deeper than 20, or stands for more than 10,000 values: with aliases a file of a kilobyte can stand for gigabytes.
+
+    Raises:
+        ParamsError: one line with the file, the place and what to write.
+    """
+    try:
+        text = read_text(path, _LIMIT)
+    except InputFileError as error:
+        where = "" if path.exists() else f"; {NO_PROJECT}"
+        raise ParamsError(f"{error}{where}") from None
+    try:
+        return copy.deepcopy(_parsed(text))
+    except ParamsError as error:
+        raise ParamsError(f"{path}, {error}") from None
+    except MarkedYAMLError as error:
+        place = "" if error.problem_mark is None else f", line {error.problem_mark.line + 1}"
+        raise ParamsError(f"{path}{place}: not YAML that DVC reads: {_one_line(error.problem)}") from None
+    except (YAMLError, ValueError) as error:  # ValueError: a date or a number that is none
+        raise ParamsError(f"{path}: not YAML that DVC reads: {_one_line(error)}") from None
+
+
+@functools.lru_cache(maxsize=4)  # a command reads the file, and so does its stage
+def _parsed(text: str) -> object:
+    _check_plain(text)
+    return YAML(typ=_DVC_READS_BY).load(text)
+
+
+@dataclass
+class _Node:
+    """What has been read of a value.
+
+    Attributes:
+        anchor: its name for aliases, None without.
+        size: values in it and itself, aliases written out.
+        depth: of the values in it, aliases written out.
+    """
+
+    anchor: str | None
+    size: int = 1
+    depth: int = 0
+
+
+def _check_plain(text: str) -> None:
+    """Go through the file without building anything from it.
+
+    Raises:
+        ParamsError: begins with the line.
+    """
+    open_nodes, anchored = [_Node(None)], dict[str, _Node]()
+    for event in YAML(typ=_DVC_READS_BY).parse(text):
+        what = _forbidden(event)
+        if isinstance(event, AliasEvent):
+            node = anchored.get(event.anchor)
+            what = what if node else f"the alias *{event.anchor} refers to itself or to nothing"
+            _add(node or _Node(None), open_nodes)
+        elif isinstance(event, CollectionStartEvent):
+            open_nodes.append(_Node(event.anchor))
+        elif isinstance(event, (ScalarEvent, CollectionEndEvent)):
+            node = open_nodes.pop() if isinstance(event, CollectionEndEvent) else _Node(event.anchor)
+            _add(node, open_nodes)
+            if node.anchor is not None:
+                anchored[node.anchor] = node
+        if len(open_nodes) + open_nodes[-1].depth > _DEEPEST:
+            what = f"nested deeper than {_DEEPEST}; params have sections, values and lists of them"
+        if open_nodes[-1].size > _MOST:
+            what = f"more than {_MOST} values, aliases written out; params have some hundred"
+        if what is not None:
+            raise ParamsError(f"line {event.start_mark.line + 1}: {what}")
+
+
+def _add(node: _Node, open_nodes: list[_Node]) -> None:
+    around = open_nodes[-1]
+    around.size += node.size
+    around.depth = max(around.depth, node.depth + 1)
+
+
+def _forbidden(event: Event) -> str | None:
+    if getattr(event, "value", None) == "<<":
+        return "merge keys (<<) are not read; write the values out"
+    tag = getattr(event, "tag", None)
+    if tag is not None:
+        return f"tags ({tag}) are not read; write a plain value"
+    return None
+
+
+def _one_line(problem: object) -> str:
+    return " ".join(str(problem).split())[:300]

@@ -1,0 +1,281 @@
+"""Where a result comes from: code, params, what was read, package versions; and digests of what was written.
+
+One record of all stages. It holds nothing that differs between two runs of one commit: no time, no name of a machine or
+user, no path outside the project. So a run that was killed and went on still ends in the same bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from histo_monai import __version__
+from histo_monai.pipeline import paths
+from histo_monai.pipeline.environment import code_version
+from histo_monai.utils.errors import InputError
+from histo_monai.pipeline.params import Params
+from histo_monai.utils.process.precision import asked_precision
+from histo_monai.utils.settings.own_methods import OWN_METHODS
+from histo_monai.utils.settings.reader import as_tree
+from histo_monai.utils.storage import (RECORD_SEAL, file_sha256, identify, identify_slide, read_json, sealed, write_json)
+from histo_monai.utils.storage.shapes import COUNT, SHA256
+from histo_monai.utils.storage.shapes import FILES as FILES_SHAPE
+from histo_monai.data.tables.manifests import first_five
+
+FILES = "files"
+"""Key of a record: the digests of the files that it lists."""
+
+PROVENANCE_SHAPE = {
+    "git_commit": (str, None),
+    "git_dirty": (bool, None),
+    "code_sha256": str,
+    "params_sha256": (str, None),
+    "inputs": {str: SHA256},
+    "slides": {str: SHA256},
+    "images?": {"num_files": COUNT, "sha256": SHA256},
+    "packages": {str: (str, None)},
+    "precision?": str,
+}
+"""Shape of the result of `made_from`, see `utils.storage.shapes`."""
+
+RECORD_SHAPE = {
+    FILES: FILES_SHAPE,
+    "provenance?": PROVENANCE_SHAPE,
+    "slide?": {"path": str, "size": COUNT, "mtime_ns": int, "sample_sha256": SHA256},
+}
+"""Shape of metrics.json and of the records of `utils.storage.outputs`."""
+
+PACKAGES = (
+    *("torch", "torchvision", "monai", "pytorch-ignite", "cucim", "openslide-python", "numpy", "pandas"),
+    *(
+        "scipy",
+        "scikit-learn",
+        "scikit-image",
+        "opencv-python-headless",
+        "pillow",
+        "tifffile",
+        "safetensors",
+        "timm",
+    ),
+)
+_CUCIM = ("cucim-cu13", "cucim-cu12", "cucim")  # one library, named after the CUDA that it was built for
+_WITHOUT_IDS = (f"{paths.INDEX.as_posix()}/", f"{paths.DATA.as_posix()}/models/", f"{OWN_METHODS}/")
+_THREADS = 8
+
+
+def made_from(
+    params: Params | None,
+    files: Iterable[Path] = (),
+    slides: Sequence[pd.DataFrame] = (),
+    images: pd.DataFrame | None = None,
+    *,
+    as_indexed: bool = True,
+) -> dict[str, Any]:
+    """The record of a stage, made before it reads: what its results are made from.
+
+    Args:
+        params: As they were read; None where nothing was, and params_sha256 is None.
+        files: Tables, models and outlines that the stage reads, each recorded by its SHA-256.
+        slides: Tables of slides, or of patches, some of which may be squares of slides: slides are recorded by id, each
+            by a digest of samples (`storage.identify_slide`), since many are gigabytes.
+        as_indexed: Compare the slides with those that `data/index` was made from, see `check_slides`.
+        images: Table of patches; those that are whole images are recorded in one digest, as there may be 100,000.
+
+    Returns:
+        For JSON: `git_commit` (the last that changed code, params or pipeline), `git_dirty` (whether these differ from
+        it), both None outside git; `code_sha256`; `params_sha256`; `inputs`, path -> SHA-256; `slides`, id -> digest;
+        `images`; `packages`, name -> version, None where it is not there; `precision`, where one is asked for
+        (`utils.process.precision`).
+
+    Raises:
+        InputError: What is to be recorded is not there, or a slide is another than `data/index` was made from.
+        OSError: It cannot be read.
+    """
+    version, precision = code_version(), asked_precision()
+    file_paths = sorted(set(files))
+    digests = _in_threads(_sha256, file_paths)
+    of_slides = _slide_digests(slides)
+    if as_indexed:
+        _compare_with_index(of_slides)
+    return {
+        "git_commit": version.commit,
+        "git_dirty": version.is_dirty,
+        "code_sha256": version.sha256,
+        "params_sha256": None if params is None else params_sha256(params),
+        "inputs": dict(zip(map(portable, file_paths), digests, strict=True)),
+        "slides": dict(sorted(zip(of_slides["slide_id"], of_slides["digest"], strict=True))),
+        **({} if images is None else {"images": image_digest(images)}),
+        "packages": package_versions(),
+        **({"precision": precision} if precision else {}),
+    }
+
+
+def without_ids(provenance: Mapping[str, Any]) -> dict[str, Any]:
+    """The record as a model carries it, which may leave the house: what is named by slides is a number and a digest."""
+    kept: dict[str, str] = {}
+    named: dict[str, str] = dict(provenance["slides"])
+    for path, digest in provenance["inputs"].items():
+        (kept if path.startswith(_WITHOUT_IDS) else named)[path] = digest
+    digest = hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()
+    return {**provenance, "inputs": kept, "slides": {"num_files": len(named), "sha256": digest}}
+
+
+def write_metrics(
+    folder: Path,
+    metrics: Mapping[str, Any],
+    provenance: Mapping[str, Any],
+    summary: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a stage's last two files: summary.json, the numbers that `dvc metrics show` prints, and metrics.json.
+
+    metrics.json holds all metrics, the provenance, and the SHA-256 of every other file in the folder (`files`).
+
+    Args:
+        folder: All else in it is written.
+        metrics: Any JSON.
+        summary: Numbers; None writes no summary.json.
+    """
+    if summary is not None:
+        write_json(folder / paths.SUMMARY, summary)
+    record = {**metrics, "provenance": dict(provenance), FILES: output_digests(folder)}
+    write_json(folder / paths.METRICS, sealed(record, RECORD_SEAL))
+
+
+def output_digests(folder: Path) -> dict[str, str]:
+    """Path below the folder -> SHA-256, of every file but metrics.json itself."""
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    file_paths = sorted(path for path in files if path != folder / paths.METRICS)
+    digests = _in_threads(_sha256, file_paths)
+    return {path.relative_to(folder).as_posix(): digest for path, digest in zip(file_paths, digests, strict=True)}
+
+
+def check_slides(slides: Sequence[pd.DataFrame]) -> None:
+    """Compare slides with those that `data/index` was made from; what is missing is left to who reads it.
+
+    Raises:
+        InputError: One was replaced or changed since: its centers, squares and outlines are of another. Names up to
+            five.
+    """
+    there = [table[[Path(path).exists() for path in table["path"]]] for table in slides]
+    _compare_with_index(_slide_digests(there))
+
+
+def _slide_digests(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Slides of tables with `slide_id` and `path`: these, `digest` of samples, and `content` as the index read it.
+
+    Each id comes once, as the last table has it; `content` is empty where the table does not hold it.
+    """
+    parts = []
+    for table in tables:
+        rows = table[table["y"].notna()] if "y" in table else table
+        known = rows.reindex(columns=["slide_id", "path", "content"], fill_value="")
+        parts.append(known.drop_duplicates("slide_id", keep="last"))
+    if not parts:
+        return pd.DataFrame(columns=["slide_id", "path", "content", "digest"])
+    slides = pd.concat(parts).drop_duplicates("slide_id", keep="last")
+    file_paths = [Path(path) for path in slides["path"]]
+    return slides.assign(digest=_in_threads(_slide_sha256, file_paths))
+
+
+def _compare_with_index(slides: pd.DataFrame) -> None:
+    path = paths.INDEX / paths.METRICS
+    if slides.empty or not path.is_file():
+        return
+    record = read_json(path, "run `dvc repro index` again", {"provenance?": {"slides": {str: SHA256}}})
+    recorded = record.get("provenance", {}).get("slides", {})
+    before = pd.Series(recorded, dtype=str).reindex(slides["slide_id"])
+    before = slides["content"].where(slides["content"] != "", before.to_numpy())
+    odd = slides["path"][before.notna() & (before != slides["digest"])].tolist()
+    if odd:
+        raise InputError(
+            f"{len(odd)} slides are not those that {paths.INDEX} was made from, so that its places are of others: "
+            f"{first_five(odd)}; put them back, or run `dvc repro index` again"
+        )
+
+
+def image_digest(patches: pd.DataFrame) -> dict[str, Any]:
+    """Number of the files that hold the patches which are whole images, a zip being one, and a digest of them all."""
+    names = patches.loc[patches["y"].isna(), "path"].unique()
+    files = sorted({_file_of(Path(name)) for name in names})
+    digest = hashlib.sha256()
+    for path, of_file in zip(files, _in_threads(_sample_sha256, files), strict=True):
+        digest.update(f"{portable(path)} {of_file}\n".encode())
+    return {"num_files": len(files), "sha256": digest.hexdigest()}
+
+
+def params_sha256(params: Params) -> str:
+    """A digest of all values, whatever their order and the comments in the file."""
+    return hashlib.sha256(json.dumps(as_tree(params), sort_keys=True).encode()).hexdigest()
+
+
+def package_versions() -> dict[str, str | None]:
+    """What computes, and its versions; None where it is not installed."""
+    versions: dict[str, str | None] = {"python": platform.python_version(), "histo_monai": __version__}
+    for name in PACKAGES:
+        known = (_version(each) for each in (_CUCIM if name == "cucim" else (name,)))
+        versions[name] = next((version for version in known if version), None)
+    return versions
+
+
+def portable(path: Path) -> str:
+    """A path as records write it: relative to the project's root; of what lies outside, the name alone."""
+    plain = Path(os.path.normpath(path))
+    here = Path.cwd()
+    if plain.is_absolute() and plain.is_relative_to(here):
+        plain = plain.relative_to(here)
+    return plain.name if plain.is_absolute() or plain.parts[:1] == ("..",) else plain.as_posix()
+
+
+@functools.cache  # Reading them takes longer than many a stage's own work on small data.
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _file_of(path: Path) -> Path:
+    """The file itself, or the zip that the path leads through."""
+    return next((place for place in (path, *path.parents) if place.is_file()), path)
+
+
+def _sample_sha256(path: Path) -> str:
+    with _named(path):
+        return identify(path).sample_sha256
+
+
+def _slide_sha256(path: Path) -> str:
+    with _named(path):
+        return identify_slide(path).sample_sha256
+
+
+def _sha256(path: Path) -> str:
+    with _named(path):
+        return file_sha256(path)
+
+
+@contextlib.contextmanager
+def _named(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise InputError(
+            f"{path}: no such file; run the stage that makes it, `dvc pull`, or check the path in the manifest"
+        ) from None
+
+
+def _in_threads(digest: Callable[[Path], str], file_paths: Sequence[Path]) -> list[str]:
+    """Digests in the order of the paths; hashing and reading give way to other threads."""
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return list(pool.map(digest, file_paths))

@@ -1,0 +1,205 @@
+"""Stage `check`: is all there that the stages to come will need? A page to look at before any training."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib import image
+
+from histo_monai.pipeline import paths
+from histo_monai.pipeline.paths import Run
+from histo_monai.pipeline.environment import num_cpus
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.process.processes import map_over_processes
+from histo_monai.data.index.foresight import (Ahead, MapsAhead, problems_ahead, remarks_ahead, slides_too_coarse)
+from histo_monai.pipeline.params import Params, load_params
+from histo_monai.pipeline.provenance import made_from, write_metrics
+from histo_monai.reports.check.page import Checked, check_page
+from histo_monai.reports.check.survey import SCORED, Survey, class_colors
+from histo_monai.slides import open_slide
+from histo_monai.utils.storage import read_json, whole_folder, write_json
+from histo_monai.data.tables.columns import read_centers, read_surveyed_slides, read_whole_slides
+from histo_monai.data.tables.manifests import first_five
+from histo_monai.data.tables.patches import read_patches
+from histo_monai.data.tables.slide_classes import classes_to_learn
+
+_LOG = logging.getLogger(__name__)
+
+PAGE, PICTURES, PASSED = "index.html", "slides", "passed.json"
+CONTROL = "supervised"
+"""The student that learns nothing from patches without labels."""
+NO_FEATURES = "or let no encoder look at slides (whole_slides.methods: [])"
+NO_LABELS = (
+    "no patch is labeled: slides can be pretrained on (dvc repro pretrain), and nothing can be fine-tuned"
+)
+_LITTLE_TISSUE = 0.005
+"""Least tissue fraction of a slide: below it, `check` warns and shows the picture."""
+_SIDE_PX = 640
+"""Longer side of a slide's picture, at most."""
+
+
+def run() -> None:
+    """Write data/check: index.html, slides/, metrics.json; passed.json where later stages will find what they need.
+
+    Raises:
+        InputError: they will not; the page is there all the same.
+    """
+    params = load_params(paths.PARAMS)
+    slides, whole = read_surveyed_slides(paths.SLIDES_CSV), read_whole_slides(paths.WHOLE_SLIDES_CSV)
+    patches, centers = read_patches(paths.PATCHES_CSV), read_centers(paths.CENTERS_CSV)
+    warnings = read_json(paths.LABELS_JSON, "run `dvc repro index` again", {"warnings": [str]})[
+        "warnings"
+    ]
+    tables = [paths.SLIDES_CSV, paths.CENTERS_CSV, paths.WHOLE_SLIDES_CSV, paths.LABELS_JSON]
+    tables += [paths.PATCHES_CSV, paths.UNLABELED_CSV]
+    provenance = made_from(params, tables, [slides, whole])
+    ahead = _ahead(params, len(read_patches(paths.UNLABELED_CSV)))
+    every = _every_slide(slides, whole)
+    colors = class_colors(sorted(set(patches["label"]) - {""}))
+    with whole_folder(paths.CHECK) as draft:
+        (draft / PICTURES).mkdir()
+        shown = _shown(every, params.check.num_pictures)
+        surveys = _surveys(every, centers, patches, params.index.tissue_mpp, colors)
+        pictures = [draft / PICTURES / f"{i}.jpg" for i in range(len(every))]
+        in_full = [i in shown for i in range(len(every))]
+        processes = num_cpus()
+        looks = list(
+            map_over_processes(
+                _look, surveys, pictures, in_full, processes=processes, title="slides", unit="slide"
+            )
+        )
+        every["mpp"] = [mpp for mpp, _ in looks]
+        bare = [i for i, (_, tissue) in enumerate(looks) if tissue < _LITTLE_TISSUE]
+        shown = sorted({*shown, *bare})
+        finest = every.set_index("path")["mpp"].reindex(whole["path"]).tolist()
+        problems = problems_ahead(patches, whole, finest, ahead) if len(patches) else []
+        remarks = remarks_ahead(patches, whole, ahead) if len(patches) else []
+        too_coarse, about_slides = _learned_from_slides(params, whole, finest, no_patches=patches.empty)
+        problems, remarks = [*problems, *too_coarse], [*remarks, *about_slides]
+        remarks += [*_unmapped(params, whole), *_bare(every.iloc[bare])]
+        remarks += warnings
+        named = {every["slide_id"][i]: f"{PICTURES}/{i}.jpg" for i in shown}
+        page = check_page(Checked(problems, remarks, every, named, centers, patches, colors))
+        (draft / PAGE).write_text(page, encoding="utf-8")
+        if not problems:
+            write_json(draft / PASSED, {"passed": True})
+        write_metrics(draft, {"problems": problems, "remarks": remarks}, provenance)
+    for line in remarks:
+        _LOG.warning("%s", line)
+    if problems:
+        more = f" ({len(problems) - 1} more: {paths.CHECK / PAGE})" if len(problems) > 1 else ""
+        raise InputError(f"{problems[0]}{more}")
+    _LOG.info("%s: all is there; look at %s", paths.CHECK, paths.CHECK / PAGE)
+
+
+def _ahead(params: Params, num_unlabeled: int) -> Ahead:
+    section, mapping = params.heatmap_section, params.mapping
+    seeds = {Run("", encoder, seed).derived_seed: None for encoder, seed in params.repeats}
+    maps = None
+    if section is not None and all(mapping):
+        where, folds = f"heatmap.{params.dataset}", params.cross_validation.num_folds
+        maps = MapsAhead(where, section.positive, section.stride_um, folds)
+    teaches = any(student != CONTROL for student in params.students)
+    ignore = tuple(name for name in params.methods if params.pretrain.methods[name].ignores_stains)
+    return Ahead(params.patch_px, params.alpha, tuple(seeds), maps, teaches, num_unlabeled, ignore)
+
+
+def _learned_from_slides(
+    params: Params, whole: pd.DataFrame, finest: Sequence[float], *, no_patches: bool
+) -> tuple[list[str], list[str]]:
+    """Why slides could not be seen by an encoder; and what a reader must know of their labels."""
+    methods = [method for method in params.methods if params.learns_from_slides(method)]
+    classes, why = classes_to_learn(whole)
+    if why or not methods:
+        reasons = [why] if why and methods and (whole["label"] != "").any() else []
+        return [], reasons + [NO_LABELS] * no_patches
+    mpp = params.embed.mpp or min(params.corpus_section.mpps)
+    problems = slides_too_coarse(whole, finest, mpp, "features of slides (embed.mpp)", NO_FEATURES)
+    if not no_patches:
+        return problems, []
+    known = whole[whole["label"] != ""]
+    tested = int((known["split"] == "test").sum())
+    kept = (
+        f"tested on {tested} of them" if tested else "none is kept for a test: the column split names those"
+    )
+    return problems, [
+        f"no patch is labeled: the labels of {len(known)} slides ({', '.join(classes)}) are what is learned from, and "
+        f"{kept}"
+    ]
+
+
+def _unmapped(params: Params, whole: pd.DataFrame) -> list[str]:
+    """Maps that are asked for, of models that are not made."""
+    asked = params.whole_slides
+    if whole.empty or params.dataset not in params.heatmap.datasets or not (asked.methods and asked.students):
+        return []
+    if all(params.mapping):
+        return []
+    return [
+        f"no slide will be mapped: whole_slides asks for {', '.join(asked.methods)} with {', '.join(asked.students)}, "
+        f"and methods are {', '.join(params.methods)}, students {', '.join(params.students)}"
+    ]
+
+
+def _every_slide(slides: pd.DataFrame, whole: pd.DataFrame) -> pd.DataFrame:
+    """Slides of the corpus and of the dataset, each file once; `label` empty where there is none."""
+    columns = ["slide_id", "path", "patient_id", "mpp", "split", "label"]
+    every = pd.concat([whole, slides.assign(label="")])[columns]
+    return every.drop_duplicates("path", ignore_index=True)
+
+
+def _shown(every: pd.DataFrame, num: int) -> list[int]:
+    """The first of each split in turn."""
+    turn = every.groupby("split").cumcount()
+    return sorted(turn.sort_values(kind="stable").index[:num].tolist())
+
+
+def _surveys(
+    every: pd.DataFrame,
+    centers: pd.DataFrame,
+    patches: pd.DataFrame,
+    tissue_mpp: float,
+    colors: Mapping[str, str],
+) -> list[Survey]:
+    of_slide = dict(iter(centers.groupby("slide_id")))
+    squares = patches[patches["y"].notna()]
+    labeled = dict(iter(squares.groupby("path")))
+    surveys = []
+    for slide_id, path, mpp in zip(every["slide_id"], every["path"], every["mpp"], strict=True):
+        drawn = labeled.get(path, squares.iloc[:0])
+        by_color = {
+            colors.get(str(label), SCORED): (
+                rows[["y", "x"]].to_numpy(np.float64),
+                float((rows["side_px"] * rows["mpp"]).median()),
+            )
+            for label, rows in drawn.groupby("label")
+        }
+        places = of_slide.get(slide_id, centers.iloc[:0])[["y", "x"]].to_numpy(np.float64)
+        surveys.append(
+            Survey(Path(path), None if np.isnan(mpp) else float(mpp), tissue_mpp, places, by_color)
+        )
+    return surveys
+
+
+def _look(survey: Survey, picture: Path, is_shown: bool) -> tuple[float, float]:
+    """µm/px of a slide and the fraction of it that is tissue; its picture, if it is shown or has next to no tissue."""
+    with open_slide(survey.path, survey.mpp) as slide:
+        tissue = survey.tissue(slide)
+        fraction = float(tissue.mean())
+        if is_shown or fraction < _LITTLE_TISSUE:
+            image.imsave(picture, survey.drawn(slide, slide.thumbnail_mpp(_SIDE_PX), tissue))
+        return slide.mpp, fraction
+
+
+def _bare(slides: pd.DataFrame) -> list[str]:
+    if slides.empty:
+        return []
+    names = first_five([str(name) for name in slides["slide_id"]])
+    return [
+        f"{len(slides)} slides show next to no tissue (less than {_LITTLE_TISSUE:.1%}): {names}; look at their "
+        "pictures: what is not pale there counts as tissue, and only that is mapped"
+    ]

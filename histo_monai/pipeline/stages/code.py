@@ -1,0 +1,85 @@
+"""Stage `code`: the package -> data/code/<stage>.json, the digest of every file that a stage runs.
+
+A stage depends on its file here, so that a change of code runs again what it reaches and nothing else, DVC keeps one
+line for it instead of a hundred, and a project needs no copy of the package. Methods and datasets have files of their
+own, which dvc.yaml names where it uses them. `data/code/pretext/${item.method}.json` and
+`data/code/semisupervised/${item.student}.json` hold the method's file, which may lie in the project's `own_methods/`,
+and all that it imports.
+`data/code/datasets/${dataset}` holds the files of the dataset's folder; what they import from elsewhere is in the
+stage's file, for all datasets together.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from histo_monai.pipeline import paths
+from histo_monai.data.readers.registry import DATASETS
+from histo_monai.pipeline.imports import COMMAND_LINE, PACKAGE, imported_files, stage_module
+from histo_monai.pretraining import PRETEXTS
+from histo_monai.semisupervised import METHODS
+from histo_monai.utils.storage import file_sha256, whole_folder, write_json
+
+_LOG = logging.getLogger(__name__)
+
+DATASET_FOLDER, COHORT = "datasets", "data/simulated/cohorts/cohort.py"
+METHOD_FOLDERS = {"pretext": PRETEXTS, "semisupervised": METHODS}
+"""Packages of methods, a file each; a stage that imports the `protocol.py` of one loads its methods by name."""
+
+
+def run() -> None:
+    """Write data/code: path -> SHA-256 for each stage, for each method, and for each file of a dataset.
+
+    A file keeps its bytes where no change reaches its stage, method or dataset.
+    """
+    with whole_folder(paths.CODE) as draft:
+        for path in sorted((PACKAGE / "stages").glob("[!_]*.py")):
+            if path != Path(__file__):
+                write_json(draft / f"{path.stem}.json", _digests(code_of(path.stem)))
+        for package, methods in METHOD_FOLDERS.items():
+            (draft / package).mkdir()
+            for name in methods:
+                files = imported_files([methods.module(name)])
+                write_json(draft / package / f"{name}.json", _digests(files))
+        for folder in _dataset_folders():
+            for path in _files(folder):
+                digest = draft / path.relative_to(PACKAGE).with_name(f"{path.name.removesuffix('.py')}.json")
+                digest.parent.mkdir(parents=True, exist_ok=True)
+                write_json(digest, _digests([path]))
+    _LOG.info("%s written", paths.CODE)
+
+
+def code_of(stage: str) -> list[Path]:
+    """Files of the package that a stage runs, whichever methods and dataset are in use, without the files of these."""
+    files = set(imported_files([COMMAND_LINE, stage_module(stage)]))
+    if PACKAGE / DATASET_FOLDER / "protocol.py" in files:
+        for folder in _dataset_folders():
+            files |= {path for path in imported_files(_modules(folder)) if folder not in path.parents}
+    if PACKAGE / COHORT in files:
+        simulated = [dataset.phantom.partition(":")[0] for dataset in DATASETS.values() if dataset.phantom]
+        files.update(imported_files(simulated))
+    return sorted(files)
+
+
+def _dataset_folders() -> list[Path]:
+    return [PACKAGE / DATASET_FOLDER / name for name in DATASETS]
+
+
+def _files(folder: Path) -> list[Path]:
+    """Of a dataset: its code, and what lies beside it."""
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc")
+
+
+def _digests(files: Iterable[Path]) -> dict[str, str]:
+    return {_name(file): file_sha256(file) for file in files}
+
+
+def _modules(folder: Path) -> Iterator[str]:
+    for path in sorted(folder.rglob("*.py")):
+        yield _name(path).removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+
+
+def _name(path: Path) -> str:
+    return (path.relative_to(PACKAGE.parent) if path.is_absolute() else path).as_posix()

@@ -1,0 +1,199 @@
+"""Stage `consistency`: model and unlabeled patches -> a student."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import ignite.distributed as idist
+import numpy as np
+import torch
+from matplotlib import image
+
+from histo_monai.pipeline import paths
+from histo_monai.pipeline.paths import Run
+from histo_monai.pipeline.context import (Assembly, TrainingRows, label_counts, validation_metrics, write_fold_models)
+from histo_monai.training.events import write_end
+from histo_monai.training.fit import Records
+from histo_monai.training.ranks import run_in_ranks
+from histo_monai.training.resume import fingerprint
+from histo_monai.semisupervised.teaching.neighbors import Weighing
+from histo_monai.semisupervised.teaching.trainer import StudentResult
+from histo_monai.pipeline.environment import read_environment
+from histo_monai.evaluation.choice import Choice, choose
+from histo_monai.evaluation.cross_validation import CrossValidated
+from histo_monai.pipeline.skip import NO_PATCHES, has_patches, leave_empty
+from histo_monai.models.checkpoint import save_model
+from histo_monai.models.task_model import TaskModel
+from histo_monai.pipeline.params import Params, load_params
+from histo_monai.pipeline.params.selection import selected
+from histo_monai.training.pictures.predictions import weak_and_strong
+from histo_monai.pipeline.provenance import made_from, without_ids, write_metrics
+from histo_monai.utils.randomness import derive_seed
+from histo_monai.utils.roles import FINETUNED, STUDENT
+from histo_monai.semisupervised import METHODS
+from histo_monai.utils.storage import whole_folder, write_json
+from histo_monai.data.tables.label_folds import LabelFolds, read_folds
+from histo_monai.data.tables.predictions import read_predictions
+from histo_monai.pipeline.teaching import Teaching, student_code
+
+_LOG = logging.getLogger(__name__)
+
+PARAM_NAMES = (
+    "dataset",
+    "alpha",
+    "mu",
+    "n_aug",
+    "patch_px",
+    "cross_validation",
+    "whole_slides",
+    "consistency.recipe",
+    "consistency.strong",
+    "consistency.methods.${item.student}",
+    "consistency.paper",
+    "evaluate",
+)
+"""What decides the result, as in dvc.yaml."""
+_FILES = (paths.MODEL, paths.CHOICE, paths.CURVES, paths.PAIRS)
+
+
+def run(method: str, encoder: int, student: str, seed: int) -> None:
+    """Write data/models/<run>/student: model, folds/, choice, metrics, summary, curves.csv, pairs.png.
+
+    Without separate validation patches the labels select by cross-validation, in the folds of the fine-tuning: each
+    student starts from the model of its fold. Empty where no patch is labeled.
+    """
+    of_run = Run(method, encoder, seed, student)
+    params = load_params(paths.PARAMS)
+    if not has_patches():
+        leave_empty(of_run.student_folder, params, NO_PATCHES, files=_FILES, folders=(paths.FOLDS,))
+        return
+    run_in_ranks(_train, of_run, params, **read_environment().in_ranks)
+
+
+def _start_path(run: Run, fold: int | None) -> Path:
+    return run.models[FINETUNED] if fold is None else run.folds[FINETUNED] / paths.fold_model(fold)
+
+
+def _train(device: torch.device, of_run: Run, params: Params) -> None:
+    """In each process; the first chooses and writes."""
+    assembly = Assembly.of(params, device)
+    rows = assembly.rows(of_run.derived_seed, with_unlabeled=True)
+    folds_csv = of_run.folds[FINETUNED] / paths.FOLDS_CSV
+    folds = read_folds(folds_csv)
+    is_counted = rows.validation.empty
+    if not is_counted and not params.is_mapped_by(of_run.method, of_run.encoder, of_run.student):
+        folds = LabelFolds({})
+    starts = [_start_path(of_run, fold) for fold in (None, *range(folds.num))]
+    read = [paths.PATCHES_CSV, paths.UNLABELED_CSV, folds_csv, *starts]
+    read += METHODS.own_files(of_run.student)
+    provenance = made_from(params, read, [rows.unlabeled, rows.validation])
+    teaching = _teaching(assembly, of_run, rows, folds, read)
+    weighing = teaching.weigh()
+    validated, described = teaching.cross_validate(weighing)
+    model, description, result = teaching.train(weighing, candidate=teaching.candidate(validated))
+    if idist.get_rank() > 0:
+        return
+    measured = validated.validation if validated and is_counted else result.validation
+    curves = validated.curves if validated and is_counted else result.curves
+    choice = _choose(teaching, of_run, model, validated)
+    metrics = {
+        **validation_metrics(measured),
+        **label_counts(rows),
+        "num_unlabeled": len(rows.unlabeled),
+        "num_folds": len(described),
+        "start_share": float(result.is_start) if result.line is None else result.line.start_weight,
+        "student_chosen": int(choice.chosen == STUDENT),
+    }
+    about = _about(assembly, of_run, metrics, provenance)
+    with whole_folder(of_run.student_folder) as folder:
+        save_model(folder / paths.MODEL, model.state_dict(), {**description, **about})
+        of_folds = [{**of_fold, **about} for of_fold in described]
+        names = assembly.task.classes
+        write_fold_models(folder / paths.FOLDS, STUDENT, folds, rows.labeled, validated, of_folds, names)
+        write_json(folder / paths.CHOICE, choice.as_dict() | {"start_share": metrics["start_share"]})
+        paths.write_curves(folder / paths.CURVES, curves, _columns(curves, measured))
+        image.imsave(folder / paths.PAIRS, result.picture)
+        write_metrics(folder, metrics, provenance, summary=metrics)
+    write_end(_events(of_run), assembly.hyperparameters(of_run), metrics)
+    for fold in (None, *range(folds.num)):
+        _checkpoint(of_run, fold).unlink(missing_ok=True)
+    _LOG.info("%s written: %s", of_run.student_folder, ", ".join(f"{k} {v:g}" for k, v in metrics.items()))
+
+
+def _teaching(
+    assembly: Assembly, of_run: Run, rows: TrainingRows, folds: LabelFolds, read: list[Path]
+) -> Teaching:
+    """All trainings of the run; `read`: files that they are made from."""
+    values = [*of_run, selected(assembly.params, PARAM_NAMES, of_run.method, of_run.student)]
+
+    def records(fold: int | None, candidate: float | None, weighing: Weighing | None) -> Records:
+        key = [*values, fold, candidate, weighing]
+        code = student_code("consistency", of_run.student)
+        return Records(_events(of_run, fold), _checkpoint(of_run, fold), fingerprint(key, read, code))
+
+    return Teaching(
+        assembly,
+        of_run.student,
+        lambda fold: assembly.load(_start_path(of_run, fold)),
+        rows,
+        folds,
+        derive_seed(of_run.derived_seed, "consistency"),
+        partial(weak_and_strong, classes=assembly.task.classes),
+        records,
+    )
+
+
+def _about(
+    assembly: Assembly, of_run: Run, metrics: Mapping[str, float], provenance: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What the JSON beside a student says beside the description of the fine-tuned model."""
+    params = assembly.params
+    settings = dataclasses.asdict(params.consistency.methods[of_run.student])
+    return {
+        "stage": "consistency",
+        "mu": params.mu,
+        "n_aug": params.n_aug,
+        "metrics": metrics,
+        "params": dataclasses.asdict(params.student_section(of_run.student, assembly.task.kind)),
+        "semisupervised": {"method": of_run.student, **settings},
+        "provenance": without_ids(provenance),
+    }
+
+
+def _choose(
+    teaching: Teaching,
+    of_run: Run,
+    model: TaskModel,
+    validated: CrossValidated[TaskModel, StudentResult] | None,
+) -> Choice:
+    """Student or fine-tuned model, by separate validation patches or by the labels of the folds."""
+    assembly, rows = teaching.assembly, teaching.rows
+    task, seed = assembly.task, assembly.params.evaluate.seed
+    if len(rows.validation):
+        start, student = (
+            assembly.predictions(one, rows.validation) for one in (teaching.start(None)[0], model)
+        )
+        return choose(start, student, task, rows.validation, seed=seed)
+    if validated is None:
+        return Choice(FINETUNED, "", None, "the labels cannot be cross-validated")
+    table = read_predictions(of_run.folds[FINETUNED] / paths.PREDICTIONS)
+    finetuned = table.predictions[FINETUNED].reshape(len(table.rows), -1).astype(np.float32)
+    return choose(finetuned, validated.predictions, task, rows.labeled, seed=seed)
+
+
+def _events(of_run: Run, fold: int | None = None) -> Path:
+    return paths.tensorboard_folder("consistency", paths.training_name(of_run, fold))
+
+
+def _checkpoint(of_run: Run, fold: int | None = None) -> Path:
+    return paths.checkpoint_path(f"consistency-{paths.training_name(of_run, fold)}")
+
+
+def _columns(curves: list[dict[str, float]], measured: Mapping[str, float]) -> list[str] | None:
+    """Those of curves without an epoch; others bring their own."""
+    return None if curves else ["epoch", "lr", *(f"validation_{name}" for name in measured)]

@@ -1,0 +1,234 @@
+"""Stage `evaluate`: two models, cheap arms -> metrics, pictures."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib import image
+
+from histo_monai.pipeline import paths
+from histo_monai.pipeline.paths import Run
+from histo_monai.pipeline.context import Assembly, TrainingRows
+from histo_monai.finetuning.depth import WHOLE
+from histo_monai.training.task import Task
+from histo_monai.utils.errors import InputError
+from histo_monai.evaluation.baselines.predictions import Arms, predict_arms
+from histo_monai.evaluation.choice import read_choice
+from histo_monai.evaluation.cross_validation import in_order_of_rows
+from histo_monai.evaluation.estimates import (Estimates, Predictions, differences, estimate, predict_splits)
+from histo_monai.pipeline.finetuning import frozen_encoder
+from histo_monai.pipeline.skip import NO_PATCHES, has_patches, leave_empty
+from histo_monai.data.loaders.labeled import LabeledLoader, spread
+from histo_monai.pipeline.params import Params, load_params
+from histo_monai.training.pictures.predictions import answers
+from histo_monai.pipeline.provenance import made_from, write_metrics
+from histo_monai.utils.randomness import derive_seed
+from histo_monai.reports import figures
+from histo_monai.utils.roles import FINETUNED, MODELS, STUDENT
+from histo_monai.utils.storage import read_json, whole_folder
+from histo_monai.data.tables.label_folds import LabelFolds, read_folds
+from histo_monai.data.tables.predictions import predictions_table, read_predictions, write_predictions
+from histo_monai.data.tables.tasks import dependence_groups, of_one_group, split_rows
+
+_LOG = logging.getLogger(__name__)
+
+SPLITS = ("validation", "test")
+NUM_BINS = 10
+NUM_SHOWN = 24
+HEADLINES = ("accuracy", "icc", "icc_a", "icc_b")
+"""What summary.json tells of each split, and `dvc metrics show` prints; everything else is in metrics.json."""
+
+
+def run(method: str, encoder: int, student: str, seed: int) -> None:
+    """Write data/evaluation/<run>: predictions.csv, metrics.json, summary.json, plots/.
+
+    Without separate validation patches, those of validation are the labeled ones, each predicted by models that were
+    trained without its patient. Empty where no patch is labeled.
+
+    Raises:
+        InputError: no patch is tested on, and the labels cannot be cross-validated.
+    """
+    of_run = Run(method, encoder, seed, student)
+    params = load_params(paths.PARAMS)
+    if not has_patches():
+        files, folders = (paths.PREDICTIONS,), (paths.PLOTS,)
+        leave_empty(of_run.evaluation, params, NO_PATCHES, files=files, folders=folders)
+        return
+    assembly = Assembly.of(params)
+    task, given = assembly.task, assembly.rows(of_run.derived_seed, with_unlabeled=False)
+    of_folds = [folder / paths.PREDICTIONS for folder in of_run.folds.values()]
+    folds = (
+        read_folds(of_run.folds[STUDENT] / paths.FOLDS_CSV) if given.validation.empty else LabelFolds({})
+    )
+    rows = {"validation": given.validation, "test": split_rows(assembly.patches, "test")}
+    read = [
+        paths.PATCHES_CSV,
+        paths.LABELS_JSON,
+        *of_run.models.values(),
+        of_run.choice,
+        of_run.encoder_path,
+        *(of_folds if folds.num else ()),
+    ]
+    provenance = made_from(params, read, [*rows.values(), given.labeled])
+    models = assembly.load_run(of_run)
+    choice = read_choice(of_run.choice)
+    rows = {split: table for split, table in rows.items() if len(table)}
+    loaders = {split: assembly.in_order(table) for split, table in rows.items()}
+    networks = predict_splits(models, task, loaders)
+    arms = _baselines(assembly, of_run, given, loaders, networks)
+    predictions = {split: {**networks[split], **arms.predictions[split]} for split in networks}
+    if folds.num:
+        rows = {"validation": given.labeled, **rows}
+        loaders = {"validation": assembly.in_order(given.labeled), **loaders}
+        out_of_fold = _out_of_fold(assembly, of_run, given, folds)
+        predictions = {"validation": out_of_fold, **predictions}
+    if not rows:
+        raise InputError(
+            f"{paths.PATCHES_CSV}: no patch is tested on, and the labels cannot be cross-validated, so nothing can "
+            "be measured. Fix: name patients to test on in the column split, or label patches of more patients"
+        )
+    metrics = _metrics(params, task, rows, predictions, choice, arms)
+    with whole_folder(of_run.evaluation) as draft:
+        write_predictions(
+            draft / paths.PREDICTIONS,
+            [
+                predictions_table(rows[split].assign(split=split), of_split, task.classes)
+                for split, of_split in predictions.items()
+            ],
+        )
+        last = next(split for split in reversed(SPLITS) if split in predictions)
+        _draw(draft / paths.PLOTS, task, rows[last], loaders[last], predictions[last])
+        write_metrics(draft, metrics, provenance, summary=summarize(metrics))
+    for name, value in summarize(metrics).items():
+        _LOG.info("%s: %s", name, ", ".join(f"{model} {x:.3f}" for model, x in value.items()))
+
+
+def _baselines(
+    assembly: Assembly,
+    of_run: Run,
+    given: TrainingRows,
+    loaders: Mapping[str, LabeledLoader],
+    networks: Mapping[str, Predictions],
+    fold: int | None = None,
+) -> Arms:
+    """Fast baselines that learn from the labels of the run, or from those outside a fold."""
+    model = of_run.models[FINETUNED] if fold is None else of_run.folds[FINETUNED] / paths.fold_model(fold)
+    depth = assembly.load(model)[0].encoder.stages
+    seed = derive_seed(of_run.derived_seed, "finetune")
+    encoder = frozen_encoder(
+        assembly, of_run.encoder_path, given, seed=seed if fold is None else derive_seed(seed, "fold", fold)
+    )
+    return predict_arms(
+        encoder,
+        assembly.task,
+        assembly.in_order(given.labeled),
+        dependence_groups(given.labeled),
+        loaders,
+        networks,
+        WHOLE if depth is None else encoder.ends[depth - 1],
+    )
+
+
+def _out_of_fold(assembly: Assembly, of_run: Run, given: TrainingRows, folds: LabelFolds) -> Predictions:
+    """Predictions of the labeled patches by models and baselines that were trained without their patients."""
+    fold_of = folds.of(given.labeled)
+    both = {
+        name: _read_out_of_fold(folder / paths.PREDICTIONS, name, given.labeled)
+        for name, folder in of_run.folds.items()
+    }
+    of_folds: list[Predictions] = []
+    for fold in range(folds.num):
+        rows = given.without(folds, fold)
+        loaders = {"validation": assembly.in_order(rows.validation)}
+        networks = {"validation": {name: values[fold_of == fold] for name, values in both.items()}}
+        of_folds.append(_baselines(assembly, of_run, rows, loaders, networks, fold).predictions["validation"])
+    names = of_folds[0]
+    return both | {name: in_order_of_rows(fold_of, [of_fold[name] for of_fold in of_folds]) for name in names}
+
+
+def _read_out_of_fold(path: Path, name: str, labeled: pd.DataFrame) -> np.ndarray:
+    table = read_predictions(path)
+    if table.rows["patch_id"].tolist() != labeled["patch_id"].tolist():
+        raise InputError(f"{path}: other patches than the labeled ones of the run; run its stage again")
+    return table.predictions[name].reshape(len(labeled), -1)
+
+
+def _metrics(
+    params: Params,
+    task: Task,
+    rows: Mapping[str, pd.DataFrame],
+    predictions: Mapping[str, Predictions],
+    choice: Mapping[str, Any],
+    arms: Arms,
+) -> dict[str, Any]:
+    """What metrics.json holds."""
+    metrics: dict[str, Any] = {
+        "choice": choice,
+        "arms": {name: chosen.as_dict() for name, chosen in arms.chosen.items()},
+    }
+    for split, of_split in predictions.items():
+        estimates = estimate(task, rows[split], of_split, seed=params.evaluate.seed)
+        estimates["chosen"] = estimates[choice["chosen"]]
+        estimates |= differences(task, rows[split], of_split, seed=params.evaluate.seed)
+        metrics[split] = _plain(estimates)
+    metrics["warnings"] = [
+        *_warnings(paths.LABELS_JSON),
+        *(warning for split, table in rows.items() for warning in of_one_group(table, split)),
+    ]
+    return metrics
+
+
+def summarize(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """The headline of every split: {"test_accuracy": {"student": 0.9, ...}, ...}."""
+    return {
+        f"{split}_{name}": {
+            model: of_model[name]["value"]
+            for model, of_model in metrics[split].items()
+            if name in of_model and "_minus_" not in model
+        }
+        for split in SPLITS
+        if split in metrics
+        for name in HEADLINES
+        if name in metrics[split][STUDENT]
+    }
+
+
+def _plain(estimates: Estimates) -> dict[str, dict[str, Any]]:
+    return {
+        model: {name: value.as_dict() for name, value in of_model.items()}
+        for model, of_model in estimates.items()
+    }
+
+
+def _warnings(path: Path) -> list[str]:
+    mend = "run the index stage again"
+    warnings: list[str] = read_json(path, mend, {"warnings": [str]})["warnings"]
+    return warnings
+
+
+def _draw(
+    folder: Path, task: Task, rows: pd.DataFrame, loader: LabeledLoader, predictions: Predictions
+) -> None:
+    """The pictures that `dvc plots show` opens: of the fine-tuned model and of the student."""
+    folder.mkdir()
+    both = {name: predictions[name] for name in MODELS}
+    targets = loader.targets.numpy()
+    if task.classes:
+        decided = {name: values.argmax(axis=1) for name, values in both.items()}
+        image.imsave(folder / "confusion.png", figures.confusion(targets, decided, task.classes))
+        image.imsave(folder / "reliability.png", figures.reliability_diagram(targets, both, NUM_BINS))
+    else:
+        raters = {f"pathologist {rater.upper()}": rows[f"rater_{rater}"].to_numpy() for rater in "ab"}
+        if rows["rater_a"].isna().any():
+            raters = {"score": targets}
+        for name, values in both.items():
+            image.imsave(folder / f"scores_{name}.png", figures.scores(values[:, 0], raters))
+    patches, wanted = loader.some(NUM_SHOWN)
+    answered = both[STUDENT][spread(len(rows), NUM_SHOWN)]
+    picture = answers(patches.squeeze(1).numpy(), answered, wanted.tolist(), task.classes)
+    image.imsave(folder / paths.ANSWERS, picture)

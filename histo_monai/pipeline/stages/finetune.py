@@ -1,0 +1,164 @@
+"""Stage `finetune`: an encoder and a fraction of the labels -> a model of the task."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import ignite.distributed as idist
+import numpy as np
+import torch
+from matplotlib import image
+
+from histo_monai.pipeline import paths
+from histo_monai.pipeline.paths import Run
+from histo_monai.pipeline.context import (Assembly, TrainingRows, label_counts, validation_metrics, write_fold_models)
+from histo_monai.training.events import write_end
+from histo_monai.training.fit import Records
+from histo_monai.training.ranks import run_in_ranks
+from histo_monai.training.resume import fingerprint
+from histo_monai.pipeline.environment import read_environment
+from histo_monai.pipeline.finetuning import Finetuning
+from histo_monai.pipeline.skip import NO_PATCHES, has_patches, leave_empty
+from histo_monai.pipeline.imports import stage_sha256
+from histo_monai.models.checkpoint import save_model
+from histo_monai.pipeline.params import Params, load_params
+from histo_monai.pipeline.params.selection import selected
+from histo_monai.training.pictures.predictions import answers
+from histo_monai.pipeline.provenance import made_from, without_ids, write_metrics
+from histo_monai.utils.randomness import derive_seed
+from histo_monai.utils.roles import FINETUNED
+from histo_monai.utils.storage import whole_folder
+from histo_monai.data.tables.label_folds import LabelFolds
+
+_LOG = logging.getLogger(__name__)
+
+PARAM_NAMES = (
+    "dataset",
+    "alpha",
+    "patch_px",
+    "cross_validation",
+    "whole_slides",
+    "finetune.recipe",
+    "finetune.paper",
+    "evaluate.batch_size",
+)
+"""What decides the result, as in dvc.yaml."""
+
+
+def run(method: str, encoder: int, seed: int) -> None:
+    """Write data/models/<run>/finetuned: model, folds/, metrics.json, summary.json, curves.csv, answers.png.
+
+    Without separate validation patches the labels select by cross-validation, patients apart, and the model learns from
+    all of them afterwards. folds/ holds its models, which map the slides that they have not learned from. Empty where
+    no patch is labeled.
+    """
+    of_run = Run(method, encoder, seed)
+    params = load_params(paths.PARAMS)
+    if not has_patches():
+        files = (paths.MODEL, paths.CURVES, paths.ANSWERS)
+        leave_empty(of_run.finetuned, params, NO_PATCHES, files=files, folders=(paths.FOLDS,))
+        return
+    run_in_ranks(_train, of_run, params, **read_environment().in_ranks)
+
+
+class _Course(NamedTuple):
+    """What is shown of a training: measured on patches that it did not learn from, where there are any."""
+
+    validation: Mapping[str, float]
+    curves: list[dict[str, float]]
+    picture: np.ndarray
+
+
+def _train(device: torch.device, of_run: Run, params: Params) -> None:
+    """In each process; the first writes."""
+    assembly = Assembly.of(params, device)
+    rows = assembly.rows(of_run.derived_seed, with_unlabeled=False)
+    used = [rows.labeled, rows.validation]
+    provenance = made_from(params, [paths.PATCHES_CSV, of_run.encoder_path], used)
+    folds = assembly.folds(rows, of_run.derived_seed)
+    finetuning = _finetuning(assembly, of_run, rows, folds)
+    is_counted = rows.validation.empty
+    validated, described = (
+        finetuning.cross_validate() if is_counted or _is_mapped(params, of_run) else (None, [])
+    )
+    model, description, result = finetuning.train(candidate=finetuning.candidate(validated))
+    if idist.get_rank() > 0:
+        return
+    course = _Course(result.validation, result.curves, result.picture)
+    if is_counted and validated:
+        course = _Course(validated.validation, validated.curves, validated.results[0].picture)
+    metrics = {
+        **validation_metrics(course.validation),
+        "best_epoch": result.best_epoch,
+        **({} if result.line is None else {"start_share": result.line.start_weight}),
+        **label_counts(rows),
+        "num_folds": len(described),
+    }
+    about = {
+        "stage": "finetune",
+        "encoder_seed": of_run.encoder,
+        "seed": of_run.seed,
+        "metrics": metrics,
+        "params": dataclasses.asdict(params.finetune_section(assembly.task.kind)),
+        "provenance": without_ids(provenance),
+    }
+    with whole_folder(of_run.finetuned) as folder:
+        save_model(folder / paths.MODEL, model.state_dict(), {**description, **about})
+        of_folds = [{**of_fold, **about} for of_fold in described]
+        names = assembly.task.classes
+        write_fold_models(
+            folder / paths.FOLDS, FINETUNED, folds, rows.labeled, validated, of_folds, names
+        )
+        paths.write_curves(folder / paths.CURVES, course.curves, _columns(course))
+        image.imsave(folder / paths.ANSWERS, course.picture)
+        warnings = [folds.why_none] if is_counted and folds.why_none else []
+        write_metrics(folder, {**metrics, "warnings": warnings}, provenance, summary=metrics)
+    write_end(_events(of_run), assembly.hyperparameters(of_run), metrics)
+    for fold in (None, *range(folds.num)):
+        _checkpoint(of_run, fold).unlink(missing_ok=True)
+    _LOG.info(
+        "%s written: %s", of_run.finetuned, ", ".join(f"{name} {value:g}" for name, value in metrics.items())
+    )
+
+
+def _finetuning(assembly: Assembly, of_run: Run, rows: TrainingRows, folds: LabelFolds) -> Finetuning:
+    """All trainings of the run."""
+    values = [*of_run, selected(assembly.params, PARAM_NAMES)]
+    read = [paths.PATCHES_CSV, of_run.encoder_path]
+
+    def records(fold: int | None, candidate: float | None) -> Records:
+        key = fingerprint([*values, fold, candidate], read, stage_sha256("finetune"))
+        return Records(_events(of_run, fold), _checkpoint(of_run, fold), key)
+
+    return Finetuning(
+        assembly,
+        of_run.encoder_path,
+        rows,
+        folds,
+        derive_seed(of_run.derived_seed, "finetune"),
+        partial(answers, classes=assembly.task.classes),
+        records,
+    )
+
+
+def _events(of_run: Run, fold: int | None = None) -> Path:
+    return paths.tensorboard_folder("finetune", paths.training_name(of_run, fold))
+
+
+def _checkpoint(of_run: Run, fold: int | None = None) -> Path:
+    return paths.checkpoint_path(f"finetune-{paths.training_name(of_run, fold)}")
+
+
+def _columns(course: _Course) -> list[str] | None:
+    """Those of curves without an epoch; others bring their own."""
+    return None if course.curves else ["epoch", "lr", *(f"validation_{name}" for name in course.validation)]
+
+
+def _is_mapped(params: Params, of_run: Run) -> bool:
+    """Whether a student of this model maps slides: those that were learned from are mapped by the folds' models."""
+    return any(params.is_mapped_by(of_run.method, of_run.encoder, student) for student in params.students)

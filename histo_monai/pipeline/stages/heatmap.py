@@ -1,0 +1,194 @@
+"""Stage `heatmap`: models and slides -> maps, overlays, detections."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import logging
+import shutil
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib import image
+from numpy.typing import NDArray
+
+from histo_monai.pipeline import paths
+from histo_monai.pipeline.paths import Run
+from histo_monai.pipeline.context import Assembly
+from histo_monai.wsi.inference.heatmaps import map_slides
+from histo_monai.wsi.inference.jobs import SlideJob
+from histo_monai.wsi.inference.models import MapPlan, mapped_classes, patches_mpp
+from histo_monai.training.resume import fingerprint
+from histo_monai.pipeline.environment import torchrun_rank
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.process.processes import map_over_processes
+from histo_monai.pipeline.skip import has_patches
+from histo_monai.pipeline.imports import modules_sha256
+from histo_monai.wsi.heatmaps.heatmap import SEEN
+from histo_monai.pipeline.params import Params, load_params
+from histo_monai.pipeline.provenance import check_slides, made_from, write_metrics
+from histo_monai.reports.maps.mosaic import map_mosaic
+from histo_monai.reports.maps.of_slide import row_title, write_maps_of_slide
+from histo_monai.reports.maps.slide_maps import MapStyle
+from histo_monai.utils.roles import FINETUNED, MODELS, STUDENT
+from histo_monai.utils.storage import whole_folder
+from histo_monai.data.tables.columns import read_whole_slides
+from histo_monai.data.tables.label_folds import read_folds
+
+_LOG = logging.getLogger(__name__)
+
+TUMOR = "tumor"
+MOSAIC, NUM_IN_MOSAIC = "mosaic.png", 8
+
+
+def run(method: str, encoder: int, student: str, seed: int) -> None:
+    """Write data/heatmaps/<run>: slides.csv, scores/, finetuned/, student/, plots/, metrics.
+
+    Slides of patients that were learned from are mapped by models without their fold; with `heatmap.seen`, columns that
+    end in `_seen` hold what the models that were trained on them say. A run that was killed goes on after its last
+    finished slide.
+
+    Raises:
+        InputError: a model or slide cannot be used, or the patches have no one resolution.
+    """
+    of_run = Run(method, encoder, seed, student)
+    params = load_params(paths.PARAMS)
+    slides = read_whole_slides(paths.WHOLE_SLIDES_CSV)
+    folder = of_run.heatmaps
+    if not params.is_mapped_by(method, encoder, student) or slides.empty or not has_patches():
+        with whole_folder(folder) as draft:
+            _make_folders(draft)
+            (draft / paths.SCORES).mkdir()
+            slides.iloc[:0].to_csv(draft / paths.MAPPED_CSV, index=False)
+            counts = {"slides": 0, "cells": 0}
+            write_metrics(draft, counts, made_from(params, [paths.WHOLE_SLIDES_CSV]), summary=counts)
+        _LOG.info("%s: no slide is mapped", folder)
+        return
+    assembly = Assembly.of(params)
+    environment = assembly.environment
+    folds_csv = of_run.folds[STUDENT] / paths.FOLDS_CSV
+    fold_of = read_folds(folds_csv).of_slides(slides)
+    jobs = _jobs(of_run, slides, fold_of, params.heatmap.seen)
+    settings, classes = _settings(of_run, assembly)
+    stage = f"heatmap-{of_run.name}"
+    files = sorted({path for job in jobs for path in job.models.values()})
+    decided_by = [dataclasses.asdict(settings), classes]
+    key = fingerprint(decided_by, [paths.WHOLE_SLIDES_CSV, *files], modules_sha256(map_slides.__module__))
+    done = paths.unfinished_folder(stage) / key[:16]
+    check_slides([slides])
+    map_slides(
+        jobs,
+        settings,
+        classes,
+        done,
+        **environment.sharing,
+    )
+    if torchrun_rank() > 0:  # Started by torchrun: the first process writes.
+        return
+    outlines = [Path(name) for name in slides["annotation"] if name]
+    tables = [paths.PATCHES_CSV, paths.WHOLE_SLIDES_CSV]
+    provenance = made_from(params, [*tables, folds_csv, *files, *outlines], [slides])
+    with whole_folder(folder) as draft:
+        _make_folders(draft)
+        (draft / paths.SCORES).mkdir()
+        for job, suffix in itertools.product(jobs, (".csv", ".json")):
+            shutil.copy(done / f"{job.slide_id}{suffix}", draft / paths.SCORES)
+        mapped = _write_maps(draft, slides, params, classes, environment.cpus)
+        mapped.to_csv(draft / paths.MAPPED_CSV, index=False)
+        counts = {"slides": len(mapped), "cells": int(mapped["num_cells"].sum())}
+        write_metrics(draft, counts, provenance, summary=counts)
+    shutil.rmtree(paths.unfinished_folder(stage), ignore_errors=True)
+    _LOG.info("%s written: %d slides, %d cells", folder, counts["slides"], counts["cells"])
+
+
+def _make_folders(folder: Path) -> None:
+    for name in (*MODELS, paths.PLOTS):
+        (folder / name).mkdir()
+
+
+def _jobs(run: Run, slides: pd.DataFrame, fold_of: NDArray[np.int64], by_seen: bool) -> list[SlideJob]:
+    """Slides with the models that map them; `fold_of`: of each slide, -1 for those that nothing was learned from."""
+    last, folds = run.models, run.folds
+    columns = (slides["slide_id"], slides["path"], slides["mpp"], fold_of.tolist())
+    jobs = []
+    for slide_id, path, mpp, fold in zip(*columns, strict=True):
+        models = dict(last)
+        if fold >= 0:
+            models = {name: folds[name] / paths.fold_model(fold) for name in MODELS}
+            lacking = [(name, path) for name, path in models.items() if not path.is_file()]
+            if lacking:
+                name, missing = lacking[0]
+                stage = "finetune" if name == FINETUNED else "consistency"
+                raise InputError(
+                    f"{folds[STUDENT] / paths.FOLDS_CSV}: slide {slide_id} is of fold {fold}, and {missing} is "
+                    f"missing; run `dvc repro {stage}` again"
+                )
+            models |= {f"{name}{SEEN}": path for name, path in last.items() if by_seen}
+        jobs.append(SlideJob(slide_id, Path(path), None if np.isnan(mpp) else float(mpp), models))
+    return jobs
+
+
+def _settings(run: Run, assembly: Assembly) -> tuple[MapPlan, tuple[str, ...]]:
+    """How slides are mapped, and the classes whose probabilities are: of two the positive one, else all."""
+    params, section = assembly.params, assembly.params.heatmap_section
+    assert section is not None
+    path = run.models[FINETUNED]
+    _, description = assembly.load(path)
+    mpp = patches_mpp(description, path)
+    settings = MapPlan(
+        patch_px=params.patch_px,
+        mpp=mpp,
+        stride_um=params.patch_px * mpp if section.stride_um is None else section.stride_um,
+        tissue_mpp=params.index.tissue_mpp,
+        min_tissue_fraction=params.heatmap.min_tissue_fraction,
+        batch_size=params.evaluate.batch_size,
+    )
+    known = description["classes"]
+    try:
+        mapped = mapped_classes(known, section.positive if known else None)
+    except InputError as error:
+        raise InputError(f"heatmap.{params.dataset}.positive: {error}") from None
+    return settings, mapped if len(known or ()) < 3 else tuple(known)
+
+
+def _write_maps(
+    folder: Path, slides: pd.DataFrame, params: Params, classes: tuple[str, ...], processes: int
+) -> pd.DataFrame:
+    """Everything that is drawn from the scores; the table of slides with the number of their cells."""
+    section = params.heatmap
+    style = MapStyle(
+        classes, section.overlay_mpp, section.region_threshold, **dataclasses.asdict(section.detection)
+    )
+    shown = _for_mosaic(slides)
+    rows: list[dict[str, Any]] = slides.to_dict("records")  # type: ignore[assignment]
+    work = partial(write_maps_of_slide, folder=folder, scores=folder / paths.SCORES, style=style)
+    jobs = (rows, [i in shown for i in range(len(rows))])
+    done = list(
+        map_over_processes(work, *jobs, processes=processes, title="maps", unit="slide", start="spawn")
+    )
+    titles = ["slide", "reference", *MODELS]
+    kept = list(range(len(titles)))
+    if (
+        not (slides["annotation"] != "").any() and not slides["exhaustive"].any()
+    ):  # Nobody has outlined anything.
+        kept = [0, *range(2, len(titles))]
+    pictures = [(row_title(rows[i]), [done[i][1][column] for column in kept]) for i in shown]
+    titles = [titles[column] for column in kept]
+    picture = map_mosaic(pictures, titles, quantity=style.quantity, classes=style.classes)
+    image.imsave(folder / paths.PLOTS / MOSAIC, picture)
+    return slides.assign(num_cells=[num for num, _ in done])
+
+
+def _for_mosaic(slides: pd.DataFrame) -> list[int]:
+    """Test slides first; of each split those with tumor, macro- before micrometastases."""
+    order = pd.DataFrame(
+        {
+            "split": slides["split"].map({"test": 0, "validation": 1, "train": 2}),
+            "label": slides["label"] != TUMOR,
+            "size": slides["size"].map({"macro": 0, "micro": 1}).fillna(2),
+        }
+    ).sort_values(["split", "label", "size"], kind="stable")
+    return [int(i) for i in order.index[:NUM_IN_MOSAIC]]

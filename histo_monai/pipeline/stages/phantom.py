@@ -1,0 +1,31 @@
+"""Stage `phantom`: the simulated cohort, in the official layout of its dataset."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+
+from histo_monai.pipeline import paths
+from histo_monai.data.readers.registry import DATASETS
+from histo_monai.pipeline.environment import num_cpus
+from histo_monai.pipeline.params import load_params
+from histo_monai.data.simulated import CohortSize, write_cohort
+from histo_monai.pipeline.provenance import made_from, write_metrics
+from histo_monai.utils.settings.registry import loaded
+from histo_monai.utils.storage import whole_folder
+
+_LOG = logging.getLogger(__name__)
+
+
+def run() -> None:
+    """Write data/phantom/<dataset> for the dataset and the corpus of params.yaml; nothing where the source is raw."""
+    params = load_params(paths.PARAMS)
+    with whole_folder(paths.PHANTOM) as folder:
+        if params.source == "raw":
+            _LOG.info("source is raw: nothing to simulate")
+            return
+        for name in sorted({params.dataset, params.corpus}):
+            cohort = loaded(DATASETS[name].phantom)
+            size = CohortSize(**dataclasses.asdict(params.phantom))
+            write_cohort(folder / name, cohort, size, num_cpus())
+        write_metrics(folder, {}, made_from(params))

@@ -1,0 +1,237 @@
+"""Semi-supervised training as params ask for it: a fine-tuned model and unlabeled patches -> a student."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+import torch
+
+from histo_monai.pipeline.context import Assembly, TrainingRows, schedule_of
+from histo_monai.training.fit import Records
+from histo_monai.semisupervised.teaching.class_proportions import adapt, shares_of
+from histo_monai.semisupervised.teaching.neighbors import Weighing, combine, see, weigh_by
+from histo_monai.semisupervised.teaching.trainer import PairPicture, StudentResult, train_student
+from histo_monai.semisupervised.teaching.view_predictions import NUM_PATCHES, predicted_by_views
+from histo_monai.evaluation.cross_validation import CrossValidated, cross_validate
+from histo_monai.pipeline.imports import stage_sha256
+from histo_monai.data.loaders.labeled import HiddenLabels, LabeledLoader
+from histo_monai.data.loaders.streams import for_statistics, two_streams
+from histo_monai.models.task_model import TaskModel
+from histo_monai.utils.randomness import derive_seed
+from histo_monai.semisupervised import METHODS
+from histo_monai.semisupervised.protocol import SemiSupervised
+from histo_monai.data.tables.label_folds import LabelFolds
+from histo_monai.data.tables.tasks import training_mpp
+
+_LOG = logging.getLogger(__name__)
+
+
+def teach_student(
+    assembly: Assembly,
+    student: str,
+    model: TaskModel,
+    rows: TrainingRows,
+    *,
+    seed: int,
+    picture: PairPicture,
+    records: Records,
+    selected: float | None = None,
+    weighing: Weighing | None = None,
+) -> StudentResult:
+    """A fine-tuned model and unlabeled patches -> a student, in `model`.
+
+    Args:
+        student: name of the semi-supervised method.
+        rows: what is trained on, and measured after each epoch.
+        seed: of everything random in it.
+        picture: draws weak and strong pairs.
+        weighing: of a patch and its neighbors in pseudo labels; None: validation patches decide.
+
+    Raises:
+        InputError: the loss is not finite.
+    """
+    params = assembly.params
+    section = params.student_section(student, assembly.task.kind)
+    settings = params.consistency.methods[student]
+    schedule = schedule_of(section)
+    statistics = for_statistics(
+        assembly.reading, rows.unlabeled, section.batchnorm_patches, params.evaluate.batch_size, seed
+    )
+    shares = shares_of(model, assembly.task, statistics) if statistics and section.keep_shares else None
+    start = copy.deepcopy(model)
+    guesses: torch.Tensor | None = None
+    if settings.asks_neighbors:
+        if statistics is not None:
+            adapt(model, assembly.task, statistics, shares)
+        weighing = weighing or weigh_neighbors(assembly, [(model, rows.validation)])
+        guesses = _pseudo_labels(assembly, model, rows.unlabeled, weighing)
+    method = _method(assembly, student, model)
+    labeled, unlabeled = two_streams(
+        assembly.reading,
+        rows.labeled,
+        rows.unlabeled,
+        section.batch_size,
+        mu=params.mu,
+        seed=seed,
+        num_batches=schedule.steps_per_epoch,
+        chances=None if guesses is None else method.chances(guesses),
+    )
+    if schedule.epochs:
+        _log_predicted(method, assembly, unlabeled)
+    return train_student(
+        method,
+        assembly.task,
+        labeled,
+        unlabeled,
+        assembly.validation(rows.validation),
+        hidden=HiddenLabels.of(rows.unlabeled, rows.labeled, assembly.task.classes),
+        guesses=guesses,
+        schedule=schedule,
+        seed=seed,
+        picture=picture,
+        records=records,
+        statistics=statistics,
+        shares=shares,
+        start=start,
+        start_shares=section.start_shares,
+        selects_epoch=settings.keeps_best_epoch,
+        selected=selected,
+    )
+
+
+@dataclass(frozen=True)
+class Teaching:
+    """All trainings of one student: with all labels, and without those of each fold.
+
+    Attributes:
+        assembly: the experiment.
+        student: name of the semi-supervised method.
+        start: fold, None for all labels -> the fine-tuned model and its description.
+        rows: what it learns from.
+        folds: of the patients, those of the fine-tuning.
+        seed: of everything random in it.
+        picture: draws weak and strong pairs.
+        records: fold, candidate, weights of pseudo labels -> where traces are left.
+    """
+
+    assembly: Assembly
+    student: str
+    start: Callable[[int | None], tuple[TaskModel, dict[str, Any]]]
+    rows: TrainingRows
+    folds: LabelFolds
+    seed: int
+    picture: PairPicture
+    records: Callable[[int | None, float | None, Weighing | None], Records]
+
+    def train(
+        self, weighing: Weighing | None, fold: int | None = None, candidate: float | None = None
+    ) -> tuple[TaskModel, dict[str, Any], StudentResult]:
+        """Teach with all labels, or without those of a fold; see `teach_student`."""
+        model, description = self.start(fold)
+        result = teach_student(
+            self.assembly,
+            self.student,
+            model,
+            self.rows if fold is None else self.rows.without(self.folds, fold),
+            seed=self.seed if fold is None else derive_seed(self.seed, "fold", fold),
+            picture=self.picture,
+            records=self.records(fold, candidate, weighing),
+            selected=candidate,
+            weighing=weighing,
+        )
+        return model, description, result
+
+    def weigh(self) -> Weighing | None:
+        """How much neighbors count, by labels that the models of the folds have not learned from.
+
+        None where separate validation patches decide, or the method asks no neighbors.
+        """
+        settings = self.assembly.params.consistency.methods[self.student]
+        if not settings.asks_neighbors or len(self.rows.validation):
+            return None
+        folds = range(self.folds.num)
+        looks = [(self.start(fold)[0], self.rows.without(self.folds, fold).validation) for fold in folds]
+        return weigh_neighbors(self.assembly, looks)
+
+    def cross_validate(
+        self, weighing: Weighing | None
+    ) -> tuple[CrossValidated[TaskModel, StudentResult] | None, list[dict[str, Any]]]:
+        """Students without each fold, and their descriptions; None where there are no folds."""
+        if not self.folds.num:
+            return None, []
+        described: list[dict[str, Any]] = []
+
+        def train(fold: int) -> tuple[TaskModel, StudentResult]:
+            model, description, result = self.train(weighing, fold)
+            described.append(description)
+            return model, result
+
+        rank = self.assembly.task.objective.rank
+        validated = cross_validate(self.folds, self.rows.labeled, train, self.assembly.predictions, rank)
+        return validated, described
+
+    def candidate(self, validated: CrossValidated[Any, Any] | None) -> float | None:
+        """What the final student is trained to be: None where separate validation patches select it."""
+        if len(self.rows.validation):
+            return None
+        if validated is None:
+            return without_validation(self.assembly, self.student)
+        _LOG.info("cross-validation on %d labels selects %g", len(self.rows.labeled), validated.selected)
+        return validated.selected
+
+
+def weigh_neighbors(assembly: Assembly, looks: Sequence[tuple[TaskModel, pd.DataFrame]]) -> Weighing:
+    """How much a patch and its neighbors count in pseudo labels, see `semisupervised.teaching.neighbors.weigh_by`."""
+    weighing = weigh_by(looks, assembly.task, assembly.reading, assembly.params.evaluate.batch_size)
+    _LOG.info("pseudo-label weights: self=%g neighbors=%g", *weighing)
+    return weighing
+
+
+def without_validation(assembly: Assembly, student: str) -> float:
+    """The candidate where the labels cannot be cross-validated: the model that the student would start from.
+
+    A method with one candidate takes that one.
+    """
+    section = assembly.params.student_section(student, assembly.task.kind)
+    if assembly.params.consistency.methods[student].keeps_best_epoch:
+        return 0.0
+    return section.start_shares[0] if len(section.start_shares) == 1 else 1.0
+
+
+def _pseudo_labels(
+    assembly: Assembly, model: TaskModel, rows: pd.DataFrame, weighing: Weighing
+) -> torch.Tensor:
+    """What a model says of patches and their neighbors, see `semisupervised.teaching.neighbors`; (n, K)."""
+    size = assembly.params.evaluate.batch_size
+    return combine(see(model, assembly.task, assembly.reading, rows, size), weighing, assembly.task.classes)
+
+
+def _method(assembly: Assembly, student: str, model: TaskModel) -> Any:
+    """The semi-supervised method of a name, which starts from a model."""
+    params = assembly.params
+    return METHODS[student](
+        model=model,
+        objective=assembly.task.objective,
+        patch_px=params.patch_px,
+        mpp=training_mpp(assembly.patches, params.patch_px),
+        n_aug=params.n_aug,
+        recipe=params.student_section(student, assembly.task.kind),
+        settings=params.consistency.methods[student],
+    )
+
+
+def _log_predicted(method: SemiSupervised, assembly: Assembly, unlabeled: LabeledLoader) -> None:
+    """What the model that the student starts from predicts of weak and of strong views."""
+    predicted = predicted_by_views(method, assembly.task, unlabeled.some(NUM_PATCHES)[0])
+    for name, figures in predicted.items():
+        _LOG.info("before training: predicted %s: weak=%.3f strong=%.3f", name, *figures)
+
+
+def student_code(stage: str, student: str) -> str:
+    """Digest of the code that a stage runs with a semi-supervised method, which it loads by name."""
+    return stage_sha256(stage, METHODS[student].__module__)

@@ -1,0 +1,18 @@
+"""Pretraining methods behind one protocol: a file each, with settings in `settings.py`, loaded by name.
+
+A new method is one file with a class that follows `protocol.Pretext`, its settings, and one line here.
+"""
+
+from histo_monai.utils.settings.registry import Registry
+
+PRETEXTS = Registry.of_package(
+    "histo_monai.pretraining",
+    "PretextSettings",
+    random="Random",
+    pretrained="Pretrained",
+    vae="VAE",
+    moco="MoCo",
+    rsp="RSP",
+    rsp_moco="RSPMoCo",
+)
+"""Name in `methods` of params.yaml -> class, see `protocol.Pretext`."""

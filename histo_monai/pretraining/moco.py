@@ -1,0 +1,175 @@
+"""Momentum contrast: which key shows the patch of the query? (He et al. 2020; the paper's appendix "MoCo")."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import nn
+
+from histo_monai.models.start import EncoderStart
+from histo_monai.training.pictures.patches import RIGHT, WRONG, Sheet
+from histo_monai.pretraining.contrastive_views import NUM_VALIDATION_VIEWS, ContrastiveViews
+from histo_monai.pretraining.momentum import (MomentumContrast, info_nce, other_keys_of_batch, positive_is_nearest)
+from histo_monai.pretraining.protocol import Task
+from histo_monai.pretraining.settings import MoCoSettings, PretextSettings
+from histo_monai.utils.randomness import Step, derive_seed
+
+Points = tuple[torch.Tensor, torch.Tensor]
+"""Queries and keys, Shape (n, 128) each."""
+
+
+class MoCo:
+    """Instance discrimination against a queue of keys, behind the `Pretext` protocol.
+
+    A sample is one patch at the finest resolution, seen twice; targets are the rows of the samples. A key enters the
+    queue after the step that it was the positive of, and an older key of the same patch does not count: the queue never
+    holds the positive as a negative. The last weights are kept, as He et al. do. While the key network moves fast, a
+    fresh positive is easily told from the older keys of the queue, so early training losses are low for no merit;
+    validation has other negatives (`measure`).
+
+    Args:
+        start: encoder, and the file that it starts from, if any.
+        patch_px: side of the patches that the trunk sees.
+        mpps: resolutions of the corpus, µm/px, finest first; only the finest is read.
+        augmentation_prob: not used: every view has all of `ContrastiveViews`.
+        settings: see `MoCoSettings`.
+
+    Raises:
+        ValueError: there is no resolution, or a number is outside its range.
+    """
+
+    Settings: ClassVar[type[PretextSettings]] = MoCoSettings
+    MEASURES: ClassVar[tuple[str, ...]] = ("loss", "accuracy")
+    KEEPS_BEST: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        *,
+        start: EncoderStart,
+        patch_px: int,
+        mpps: tuple[float, ...],
+        augmentation_prob: float,
+        settings: MoCoSettings,
+    ) -> None:
+        if not mpps:
+            raise ValueError("momentum contrast reads the finest resolution, got none")
+        if not settings.temperature > 0:
+            raise ValueError(f"the temperature is positive, got {settings.temperature}")
+        encoder = start.build(patch_px).encoder
+        self._network = MomentumContrast(encoder, settings.queue_size, settings.key_momentum)
+        self.epochs = settings.epochs
+        self.batch_size = settings.batch_size
+        self.patch_px = patch_px
+        self.mpps: tuple[float, ...] = mpps[:1]
+        self.temperature = settings.temperature
+        self._augment = ContrastiveViews(patch_px)
+        self._augment.set_random_state(derive_seed(0, "validation views"))
+        self._validation_views = self._augment.randomize(NUM_VALIDATION_VIEWS, 1)
+        self._sgd = partial(
+            torch.optim.SGD,
+            lr=settings.lr,
+            momentum=settings.momentum,
+            weight_decay=settings.weight_decay,
+            nesterov=True,
+        )
+
+    @property
+    def network(self) -> MomentumContrast:
+        """Query network, key network and queue."""
+        return self._network
+
+    def training_task(self, patches: torch.Tensor, rows: torch.Tensor, step: Step) -> Task:
+        """Two views of each patch, drawn anew."""
+        share, total = step.share(len(patches))
+        self._augment.set_random_state(step.derive_seed("augmentation"))
+        drawn = self._augment.randomize(total, patches.shape[1]).rows(share)
+        query, key = self._augment.apply(patches, drawn)
+        return Task((query.squeeze(1), key.squeeze(1)), rows)
+
+    def validation_task(self, patches: torch.Tensor, rows: torch.Tensor) -> Task:
+        """Two views of each patch, of a fixed set: row r is seen in number r mod 64."""
+        drawn = self._validation_views.numbers(rows.cpu() % NUM_VALIDATION_VIEWS)
+        query, key = self._augment.apply(patches, drawn)
+        return Task((query.squeeze(1), key.squeeze(1)), rows)
+
+    def measure(self, outputs: Points, task: Task) -> dict[str, torch.Tensor]:
+        """InfoNCE, and whether the positive ranks first.
+
+        In training the negatives are the keys of other patches in the queue. They are older than the positive, and a
+        network that moves fast tells them from it by that alone: in the first epoch on simulated slides up to nine of
+        ten positives ranked first while none was told from keys of its own age. So in evaluation mode the negatives
+        are the keys of the other patches of the batch, all made by the network as it is: the same pairs and the same
+        negatives after every epoch, on any number of processes.
+        """
+        queries, keys = outputs
+        if self.network.training:
+            negatives = self.network.queue.keys
+            valid = self.network.queue.negatives_of(task.targets)
+        else:
+            negatives, valid = other_keys_of_batch(keys, task.targets)
+        return {
+            "loss": info_nce(queries, keys, negatives, temperature=self.temperature, valid=valid),
+            "accuracy": positive_is_nearest(queries.detach(), keys, negatives, valid=valid),
+        }
+
+    def optimizer(self, network: nn.Module) -> torch.optim.Optimizer:
+        """SGD with Nesterov momentum, over the query network."""
+        return self._sgd([parameter for parameter in network.parameters() if parameter.requires_grad])
+
+    def after_step(self, outputs: Points, task: Task) -> None:
+        """The key network follows; the keys of the step enter the queue."""
+        self.network.follow()
+        self.network.enqueue(outputs[1], task.targets)
+
+    def encoder_state(self) -> dict[str, torch.Tensor]:
+        """The trunk of the query network: fine-tuning drops the projection."""
+        return {f"encoder.{name}": value for name, value in self.network.query.encoder.state_dict().items()}
+
+    def description(self) -> Mapping[str, Any]:
+        """Architecture, resolution and normalization of the encoder."""
+        encoder = self.network.query.encoder
+        return encoder.description(
+            architecture=f"{encoder.name} trunk", head="linear", patch_px=self.patch_px, mpps=self.mpps
+        )
+
+    def picture(self, outputs: Points, task: Task) -> np.ndarray:
+        """Each patch's two views, and the key of the batch that is nearest to its query."""
+        queries, keys = outputs
+        query_views, key_views = (views.float().cpu().numpy() for views in task.inputs)
+        return mosaic_of_matches(query_views, key_views, (queries @ keys.T).float().cpu().numpy())
+
+
+def mosaic_of_matches(
+    queries: np.ndarray, keys: np.ndarray, similarities: np.ndarray, num: int = 8, columns: int = 2
+) -> np.ndarray:
+    """The view of the query, that of its own key, and that of the key nearest to the query among those given.
+
+    Args:
+        queries: Shape (n, 3, P, P), float32, 0..1.
+        keys: the same; row i shows the patch of query i.
+        similarities: Shape (n, n): cosine of each query (row) and each key; green frame where its own key is the
+            nearest, red where it is not.
+        num: how many queries to draw.
+        columns: queries side by side.
+
+    Returns:
+        Shape (H, W, 3), uint8.
+    """
+    num = min(num, len(queries))
+    sheet = Sheet(-(-num // columns), columns * 3, side_in=1.4)
+    for i in range(num):
+        nearest = int(similarities[i].argmax())
+        row, column = divmod(i, columns)
+        views = (
+            (queries[i], "query"),
+            (keys[i], f"its key, cosine {similarities[i, i]:.3f}"),
+            (keys[nearest], f"nearest key, cosine {similarities[i, nearest]:.3f}"),
+        )
+        for place, (view, words) in enumerate(views):
+            frame = RIGHT if nearest == i else WRONG
+            sheet.show((row, 3 * column + place), view, words, frame=frame)
+    return sheet.pixels()

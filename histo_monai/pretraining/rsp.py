@@ -1,0 +1,73 @@
+"""Resolution sequence prediction: in which of 3! orders do three concentric patches stand? (paper, section 3.1)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import nn
+
+from histo_monai.models.start import EncoderStart
+from histo_monai.training.lookahead import Lookahead
+from histo_monai.pretraining.orders import ORDERS, OrderPrediction
+from histo_monai.pretraining.protocol import Task
+from histo_monai.pretraining.settings import OrderSettings, PretextSettings, RSPSettings
+from histo_monai.utils.randomness import Step
+from histo_monai.utils.transfer import sent
+from histo_monai.transforms.views import PretrainAugmentation
+
+
+class RSP(OrderPrediction):
+    """Resolution sequence prediction, the paper's pretext task, behind the `Pretext` protocol.
+
+    Training shows each triple in one order, drawn anew for every sample and epoch. Validation shows it in all six.
+
+    Args:
+        start: encoder, and the file that it starts from, if any; a pair MLP in the file is loaded, too.
+        patch_px: side of the patches that the trunk sees.
+        mpps: the three resolutions, µm/px, finest first.
+        augmentation_prob: see `PretrainAugmentation`.
+        settings: see `OrderSettings`.
+
+    Raises:
+        ValueError: there are not three resolutions.
+    """
+
+    Settings: ClassVar[type[PretextSettings]] = RSPSettings
+
+    def __init__(
+        self,
+        *,
+        start: EncoderStart,
+        patch_px: int,
+        mpps: tuple[float, ...],
+        augmentation_prob: float,
+        settings: OrderSettings,
+    ) -> None:
+        super().__init__(start=start, patch_px=patch_px, mpps=mpps)
+        self.epochs = settings.epochs
+        self.batch_size = settings.batch_size
+        self._augment = PretrainAugmentation(patch_px, prob=augmentation_prob)
+        self._settings = settings
+
+    def training_task(self, patches: torch.Tensor, rows: torch.Tensor, step: Step) -> Task:
+        """Augment, and draw one order per triple."""
+        share, total = step.share(len(patches))
+        self._augment.set_random_state(step.derive_seed("augmentation"))
+        drawn = self._augment.randomize(total, patches.shape[1]).rows(share)
+        views = self._augment.apply(patches, drawn)
+        orders = step.generator("order").integers(len(ORDERS), size=total)[share]
+        shown = sent(torch.from_numpy(orders), patches.device).unsqueeze(1)
+        return Task((views, shown), shown)
+
+    def optimizer(self, network: nn.Module) -> torch.optim.Optimizer:
+        """SGD with Nesterov momentum, inside Lookahead."""
+        settings, lookahead = self._settings, self._settings.lookahead
+        sgd = torch.optim.SGD(
+            [parameter for parameter in network.parameters() if parameter.requires_grad],
+            lr=settings.lr,
+            momentum=settings.momentum,
+            weight_decay=settings.weight_decay,
+            nesterov=True,
+        )
+        return Lookahead(sgd, steps=lookahead.steps, slow_step=lookahead.slow_step)

@@ -1,0 +1,1 @@
+"""The trainer of semi-supervised methods, and what it does before and after the steps."""

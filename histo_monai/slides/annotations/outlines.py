@@ -1,0 +1,46 @@
+"""Outlines of a slide, whichever tool drew them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.files.trees import read_bytes, split_archive, unpacked_size
+from histo_monai.slides.annotations import (CANVAS, Frame, Region, asap_regions, parse_asap_xml, read_geojson)
+from histo_monai.slides.annotations.content import check_size, read_content
+from histo_monai.slides.annotations.frames import moved
+
+
+def read_annotation(path: Path) -> bytes:
+    """The content of an annotation file, on disk or in a zip.
+
+    Raises:
+        InputError: it cannot be read, is empty or larger than any annotation; names it.
+    """
+    if split_archive(path)[0] is None:
+        return read_content(path)
+    check_size(path, unpacked_size(path))
+    return read_bytes(path)
+
+
+def read_regions(path: str | Path, frame: Frame) -> list[Region]:
+    """The regions of an annotation file: ASAP's XML (in a zip too) or QuPath's GeoJSON, by the suffix.
+
+    Where some have a class, those without one are none: nobody has labeled them. What has no area is left out,
+    and logged.
+
+    Args:
+        frame: Coordinate frame of its slide.
+
+    Raises:
+        InputError: the suffix is another, or the file is not what it says; names it.
+    """
+    path = Path(path)
+    if path.suffix.lower() == ".xml":
+        drawn = asap_regions(parse_asap_xml(read_annotation(path), path))
+        regions, _ = moved(drawn, (), frame.corner(path, CANVAS))
+    elif path.suffix.lower() == ".geojson":
+        regions = read_geojson(path, frame=frame)[0]
+    else:
+        raise InputError(f"{path}: outlines are read from .xml (ASAP) and .geojson (QuPath)")
+    return [one for one in regions if one.label] or regions

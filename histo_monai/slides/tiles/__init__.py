@@ -1,0 +1,1 @@
+"""The regular cells of a slide: which hold tissue, and their pixels block by block."""

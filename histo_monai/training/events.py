@@ -1,0 +1,207 @@
+"""Trainings as TensorBoard shows them: event files while they run, hyperparameters and final measures when they end.
+
+| tag | what | points |
+|---|---|---|
+| `<measure>/train`, `<measure>/validation` | means over an epoch, as in curves.csv: loss, accuracy, ... | epochs |
+| `loss/batch` | of one batch | every tenth step |
+| `pretext_<measure>/...` | the same of a pretraining, whose losses are of another size | the same |
+| `learning_rate/<group>` | of a group of the optimizer's parameters; with two, of the head and of the trunk | epochs |
+| `images_per_second` | trained on, reading included, validation not | epochs |
+| `pictures/answers`, `pictures/pairs` | validation patches with answers; weak and strong views of a student | epochs |
+| `final/validation_<measure>` | of the weights that were kept, as in metrics.json | one |
+
+A measure has one tag whatever the training, so that one chart holds fine-tunings and students. Steps are the
+optimizer's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ignite.distributed as idist
+import numpy as np
+import torch
+from ignite.engine import Engine, Events
+from ignite.handlers import Timer
+
+from histo_monai.utils.storage import disk_full_in_words
+
+_STAGES = ("pretrain", "finetune", "consistency")
+_FIRST = ("stage", "method", "student", "alpha", "mu")
+"""Hyperparameters that TensorBoard shows without being asked."""
+_MEASURES = ("accuracy", "absolute_error", "loss")
+"""Final measures that are columns beside them."""
+_OF_END = ".end"
+"""Ends the name of the file that a finished training adds."""
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    """What trainings are compared by; a number is None and a text empty where a training has none such.
+
+    Attributes:
+        stage: one of `_STAGES`.
+        dataset: of the labels; for a pretraining, the corpus.
+        method: of the pretraining.
+        student: the semi-supervised method.
+        encoder: seed of the pretraining.
+        seed: of what follows it.
+        alpha, mu, n_aug, patch_px: as in params.yaml.
+        epochs, batch_size, lr: of this training.
+    """
+
+    stage: str
+    dataset: str
+    method: str
+    encoder: int
+    patch_px: int
+    student: str = ""
+    seed: int | None = None
+    alpha: float | None = None
+    mu: int | None = None
+    n_aug: int | None = None
+    epochs: int | None = None
+    batch_size: int | None = None
+    lr: float | None = None
+
+    def with_schedule(self, section: object) -> Hyperparameters:
+        """With epochs, batch_size and lr, as far as a section of params has them."""
+        names = (name for name in ("epochs", "batch_size", "lr") if hasattr(section, name))
+        return dataclasses.replace(self, **{name: getattr(section, name) for name in names})
+
+
+def attach_tensorboard(
+    folder: Path,
+    trainer: Engine,
+    evaluator: Engine,
+    optimizer: torch.optim.Optimizer,
+    pictures: Mapping[str, Callable[[], np.ndarray]],
+    *,
+    prefix: str,
+    images_per_step: int,
+    first_step: int,
+) -> None:
+    """Write event files while a training runs; see the module's table.
+
+    Args:
+        folder: of the event files; made if missing.
+        trainer: its outputs are dicts of Shape (n,) tensors.
+        evaluator: has run when this handler of the trainer's EPOCH_COMPLETED is called.
+        optimizer: whose learning rates are drawn.
+        pictures: by name; each gives (H, W, 3) uint8 after validation.
+        prefix: before the names of measures.
+        images_per_step: of this process.
+        first_step: 1, or where a killed training goes on: what it had written from there on does not count.
+    """
+    from torch.utils.tensorboard import SummaryWriter  # where no network trains, it is not needed
+
+    writer = SummaryWriter(str(folder), purge_step=first_step if first_step > 1 else None)
+    timer = Timer(average=False)
+    timer.attach(
+        trainer, start=Events.EPOCH_STARTED, pause=Events.ITERATION_COMPLETED, resume=Events.GET_BATCH_STARTED
+    )
+
+    def log_batch(engine: Engine) -> None:
+        loss = float(engine.state.output["loss"].mean())
+        writer.add_scalar(f"{prefix}loss/batch", loss, engine.state.iteration)
+
+    def log_epoch(engine: Engine) -> None:
+        step = engine.state.iteration
+        for part, of_part in (("train", engine), ("validation", evaluator)):
+            for name, value in of_part.state.metrics.items():
+                writer.add_scalar(f"{prefix}{name}/{part}", value, step)
+        for number, group in enumerate(optimizer.param_groups):
+            writer.add_scalar(f"learning_rate/{number}", float(group["lr"]), step)
+        images = engine.state.epoch_length * images_per_step * idist.get_world_size()
+        writer.add_scalar("images_per_second", images / max(timer.value(), 1e-9), step)
+        for name, picture in pictures.items():
+            writer.add_image(f"pictures/{name}", picture(), step, dataformats="HWC")
+        writer.flush()
+
+    trainer.add_event_handler(Events.ITERATION_COMPLETED(every=10), log_batch)
+    trainer.add_event_handler(Events.EPOCH_COMPLETED, log_epoch)
+    trainer.add_event_handler(Events.COMPLETED, writer.close)
+
+
+def write_end(folder: Path, hyperparameters: Hyperparameters, metrics: Mapping[str, float]) -> None:
+    """Add to the event files of a training what TensorBoard's tab HPARAMS compares; once, however often it is called.
+
+    Args:
+        metrics: as in metrics.json; those whose names begin with "validation_" are written.
+
+    Raises:
+        DiskFullError: there is no room for it.
+    """
+    from torch.utils.tensorboard import FileWriter
+    from torch.utils.tensorboard.summary import scalar
+
+    for earlier in folder.glob(f"*{_OF_END}"):
+        earlier.unlink()
+    final = {f"final/{name}": value for name, value in metrics.items() if name.startswith("validation_")}
+    with (
+        writing_events(folder),
+        contextlib.closing(FileWriter(str(folder), filename_suffix=_OF_END)) as writer,
+    ):
+        for summary in (*_summaries(hyperparameters), *(scalar(*named) for named in final.items())):
+            writer.add_summary(summary)
+
+
+def _summaries(hyperparameters: Hyperparameters) -> Iterator[Any]:
+    """What TensorBoard's plugin reads: the columns, the values, and that the training has ended well.
+
+    Columns are those of the first run that it finds, so every training names all of them.
+    """
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.plugins.hparams import api_pb2, metadata
+    from tensorboard.plugins.hparams.plugin_data_pb2 import (
+        HParamsPluginData,
+        SessionEndInfo,
+        SessionStartInfo,
+    )
+
+    columns, start = api_pb2.Experiment(), SessionStartInfo()
+    for field in dataclasses.fields(hyperparameters):
+        value = getattr(hyperparameters, field.name)
+        kind = api_pb2.DATA_TYPE_STRING if field.type == "str" else api_pb2.DATA_TYPE_FLOAT64
+        column = columns.hparam_infos.add(name=field.name, type=kind, differs=field.name in _FIRST)
+        if field.name == "stage":
+            column.domain_discrete.extend(_STAGES)  # boxes to choose by
+        if isinstance(value, str):
+            start.hparams[field.name].string_value = value
+        elif value is not None:
+            start.hparams[field.name].number_value = value
+    for name in _MEASURES:
+        measure = api_pb2.MetricName(tag=f"final/validation_{name}")
+        columns.metric_infos.add(name=measure, display_name=name.replace("_", " "))
+    for tag, data in (
+        (metadata.EXPERIMENT_TAG, HParamsPluginData(experiment=columns)),
+        (metadata.SESSION_START_INFO_TAG, HParamsPluginData(session_start_info=start)),
+        (
+            metadata.SESSION_END_INFO_TAG,
+            HParamsPluginData(session_end_info=SessionEndInfo(status=api_pb2.STATUS_SUCCESS)),
+        ),
+    ):
+        about = metadata.create_summary_metadata(data)
+        yield Summary(value=[Summary.Value(tag=tag, metadata=about, tensor=metadata.NULL_TENSOR)])
+
+
+@contextlib.contextmanager
+def writing_events(folder: Path) -> Iterator[None]:
+    """Event files are written by a thread, whose error comes up in this one at its next call: there, and once.
+
+    Raises:
+        DiskFullError: there is no room for them.
+    """
+    print_error = threading.excepthook
+    threading.excepthook = lambda error: None if isinstance(error.exc_value, OSError) else print_error(error)
+    try:
+        with disk_full_in_words(folder):
+            yield
+    finally:
+        threading.excepthook = print_error

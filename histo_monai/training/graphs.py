@@ -1,0 +1,181 @@
+"""Passes of encoders that a GPU is asked for as a whole: CUDA graphs.
+
+A small batch's pass is some hundred kernels, and asking for them one by one takes longer than computing them. A graph
+holds them all, of one encoder for one shape of batch: what it reads and writes lies where it lay when it was captured,
+so weights must be changed in place, as optimizers, moving averages and `load_state_dict` do.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import ignite.distributed as idist
+import torch
+from torch import nn
+
+from histo_monai.models.encoder import Encoder
+from histo_monai.utils.process.forks import leave_garbage_to_parents
+
+leave_garbage_to_parents()
+
+_log = logging.getLogger(__name__)
+
+Pass = Callable[[torch.Tensor], torch.Tensor]
+"""Patches -> features."""
+MOST_GRAPHS = 4
+"""Of an encoder: each keeps the memory of its activations."""
+
+
+@dataclass
+class _Captured:
+    """A graph, and whether the gradients of its last pass are still to come: then it must not run again."""
+
+    run: Pass
+    is_waiting: bool = False
+
+    def __call__(self, patches: torch.Tensor) -> torch.Tensor:
+        features = self.run(patches).clone()  # the graph's own are overwritten by its next pass
+        if features.requires_grad:
+            self.is_waiting = True
+            features.register_hook(self._done)
+        return features
+
+    def _done(self, gradient: torch.Tensor) -> None:
+        self.is_waiting = False
+
+
+class EncoderGraphs:
+    """Within it (`with`), encoders of a network run as graphs, where they can; nothing is left of it afterwards.
+
+    They can on a GPU, in a training by one process. A graph is captured when a kind of batch comes for the second time:
+    of one shape and precision, with or without gradients, and modules in the same modes.
+    """
+
+    def __init__(self, network: nn.Module, device: torch.device) -> None:
+        is_able = device.type == "cuda" and idist.get_world_size() == 1
+        self._encoders = [part for part in network.modules() if isinstance(part, Encoder)] if is_able else []
+        self._captured: dict[Encoder, dict[Hashable, _Captured | None]] = {
+            part: {} for part in self._encoders
+        }
+        # To find them takes longer than to look at them.
+        self._parts = {part: (list(part.modules()), list(part.parameters())) for part in self._encoders}
+
+    def __enter__(self) -> None:
+        for encoder in self._encoders:
+            for captured in self._captured[encoder].values():
+                if captured:
+                    captured.is_waiting = False
+            self._replace(encoder)
+
+    def __exit__(self, *_: object) -> None:
+        for encoder in self._encoders:
+            del encoder.forward
+
+    def _replace(self, encoder: Encoder) -> None:
+        vars(encoder)["forward"] = partial(self._features, encoder)
+
+    def _features(self, encoder: Encoder, patches: torch.Tensor) -> torch.Tensor:
+        """By a graph, or else as ever."""
+        known, key = self._captured[encoder], _kind(*self._parts[encoder], patches)
+        if key not in known:
+            known[key] = None
+        elif known[key] is None and self._may_capture(encoder, patches):
+            known[key] = self._capture(encoder, patches)
+        captured = known[key]
+        if captured is None or captured.is_waiting:
+            return type(encoder).forward(encoder, patches)
+        return captured(patches)
+
+    def _may_capture(self, encoder: Encoder, patches: torch.Tensor) -> bool:
+        num = sum(captured is not None for captured in self._captured[encoder].values())
+        return num < MOST_GRAPHS and not patches.requires_grad
+
+    def _capture(self, encoder: Encoder, patches: torch.Tensor) -> _Captured | None:
+        """A graph of this kind of batch; None, and a line, where there can be none: it is not tried again."""
+        del encoder.forward
+        before = [buffer.clone() for buffer in encoder.buffers()]
+        try:
+            run = captured_pass(encoder, patches)
+        except RuntimeError as error:
+            reason = str(error).splitlines()[0]
+            _log.warning("%s is asked for kernel by kernel, which takes longer: %s", encoder.name, reason)
+            self._encoders.remove(encoder)
+            return None
+        finally:
+            # Passes that prepare a capture have moved the statistics of batch-norms. `data`: whoever is still to go
+            # back through an earlier pass finds what it left.
+            for buffer, value in zip(encoder.buffers(), before, strict=True):
+                buffer.data.copy_(value)
+        self._replace(encoder)
+        return _Captured(run)
+
+
+def captured_pass(encoder: Encoder, patches: torch.Tensor) -> Pass:
+    """A CUDA graph of an encoder, in the precision and with the gradients of now.
+
+    Args:
+        encoder: moved by what prepares the capture: the caller has to put back its buffers.
+        patches: a batch like those that will come; not changed.
+
+    Raises:
+        RuntimeError: it does something that a graph cannot hold, or there is too little memory.
+    """
+    # What a capture leaves of autograd belongs to its stream, and others wait for that: nothing is wrong.
+    torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
+    own = patches.detach().clone(memory_format=torch.preserve_format)
+    kind, is_enabled = torch.get_autocast_dtype("cuda"), torch.is_autocast_enabled("cuda")
+    with _beside_other_threads(), torch.autocast("cuda", dtype=kind, enabled=is_enabled, cache_enabled=False):
+        if torch.is_grad_enabled() and any(weight.requires_grad for weight in encoder.parameters()):
+            torch.cuda.make_graphed_callables(encoder, (own,))
+            run: Any = encoder.forward
+            del encoder.forward
+            return run
+        return _without_gradients(encoder, own)
+
+
+@contextmanager
+def _beside_other_threads() -> Iterator[None]:
+    """Captures within it leave other threads alone.
+
+    By default CUDA refuses what any thread asks for that does not belong into a graph: a loader's thread that takes
+    page-locked memory meanwhile spoils the capture and, with an error of its own, the training.
+    `make_graphed_callables` has no argument for it.
+    """
+    captured = torch.cuda.graph
+    vars(torch.cuda)["graph"] = partial(captured, capture_error_mode="thread_local")
+    try:
+        yield
+    finally:
+        vars(torch.cuda)["graph"] = captured
+
+
+def _without_gradients(encoder: Encoder, own: torch.Tensor) -> Pass:
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.no_grad(), torch.cuda.stream(stream):
+        for _ in range(2):
+            encoder(own)
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.no_grad(), torch.cuda.graph(graph):
+        features: torch.Tensor = encoder(own)
+
+    def run(patches: torch.Tensor) -> torch.Tensor:
+        own.copy_(patches)
+        graph.replay()
+        return features
+
+    return run
+
+
+def _kind(parts: Sequence[nn.Module], weights: Sequence[torch.Tensor], patches: torch.Tensor) -> Hashable:
+    """What must be the same for a graph to stand for a pass; of the parts and weights of an encoder."""
+    modes = tuple((part.training, getattr(part, "track_running_stats", None)) for part in parts)
+    learns = torch.is_grad_enabled() and tuple(weight.requires_grad for weight in weights)
+    precision = (torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda"))
+    return patches.shape, patches.stride(), patches.dtype, learns, modes, precision

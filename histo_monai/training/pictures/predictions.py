@@ -1,0 +1,88 @@
+"""Patches with predictions of them; for TensorBoard and `dvc plots`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from histo_monai.training.pictures.patches import PLAIN, RIGHT, WRONG, Sheet
+
+
+def answers(
+    patches: np.ndarray,
+    predictions: np.ndarray,
+    targets: Sequence[float],
+    classes: list[str] | None,
+    num: int = 24,
+    columns: int = 8,
+) -> np.ndarray:
+    """Patches with the true label and the predicted one; a green frame where they agree, a red one where not.
+
+    Args:
+        patches: Shape (n, 3, H, H), uint8.
+        predictions: Shape (n, K): probabilities of the classes, or the score.
+        classes: names; None for scores, which have no frame of right or wrong.
+
+    Returns:
+        Shape (H, W, 3), uint8.
+    """
+    num = min(num, len(patches))
+    sheet = Sheet(-(-num // columns), columns, lines=2)
+    for i in range(num):
+        predicted = _in_words(predictions[i], classes)
+        patch, place = patches[i] / 255, divmod(i, columns)
+        if classes is None:
+            sheet.show(place, patch, f"is {targets[i]:.2f}\nsaid {predicted}")
+            continue
+        true = _short(classes[int(targets[i])])
+        right = int(np.argmax(predictions[i])) == int(targets[i])
+        sheet.show(
+            place,
+            patch,
+            f"is {true}\nsaid {predicted}",
+            color="black" if right else WRONG,
+            frame=RIGHT if right else WRONG,
+        )
+    return sheet.pixels()
+
+
+def weak_and_strong(
+    weak: np.ndarray,
+    strong: np.ndarray,
+    teacher: np.ndarray,
+    student: np.ndarray,
+    classes: list[str] | None,
+) -> np.ndarray:
+    """Pairs of views: above what the teacher saw and predicted, below what the student saw and predicted.
+
+    Args:
+        weak: Shape (n, 3, P, P), float32, 0..1.
+        strong: of the same images.
+        teacher: predictions of the weak views, Shape (n, K).
+        student: predictions of the strong views, Shape (n, K).
+        classes: names; None for scores.
+
+    Returns:
+        Shape (H, W, 3), uint8; green frames where the two agree on the class, red ones where not.
+    """
+    sheet = Sheet(2, max(len(weak), 2), lines=2)
+    for i in range(len(weak)):
+        agree = int(np.argmax(teacher[i])) == int(np.argmax(student[i]))
+        color = PLAIN if classes is None else RIGHT if agree else WRONG
+        for row, (who, views, predictions) in enumerate(
+            (("teacher", weak, teacher), ("student", strong, student))
+        ):
+            sheet.show((row, i), views[i], f"{who}\n{_in_words(predictions[i], classes)}", frame=color)
+    return sheet.pixels()
+
+
+def _in_words(prediction: np.ndarray, classes: list[str] | None) -> str:
+    if classes is None:
+        return f"{float(prediction[0]):.2f}"
+    best = int(np.argmax(prediction))
+    return f"{_short(classes[best])} {prediction[best]:.2f}"
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 16 else f"{name[:15]}…"

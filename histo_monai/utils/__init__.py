@@ -1,0 +1,1 @@
+"""Files, processes, settings, errors: no module here knows of slides or networks."""

@@ -1,0 +1,82 @@
+"""One process at a time: an advisory lock on what is being written."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from histo_monai.utils.storage.atomic import check_replaceable
+from histo_monai.utils.storage.errors import OutputError
+from histo_monai.utils.storage.outputs import check_folder
+
+
+@contextmanager
+def claim(folder: Path, lock: Path, *, replaces: bool = True) -> Iterator[None]:
+    """Hold `folder` for this process until the block ends; checked before any work that ends in writing it.
+
+    The lock is a file with the number of the process that holds it. The kernel gives it back when that process ends,
+    however it ends, so a file that was left behind stops nobody.
+
+    Args:
+        folder: What this process is going to write.
+        lock: The file; there while it is held.
+        replaces: The folder is going to be replaced as a whole; else files are written into it.
+
+    Raises:
+        OutputError: Another process holds it (names it), or the folder is to be replaced and cannot be, see
+            `check_replaceable`.
+    """
+    if replaces:
+        check_replaceable(folder)
+    made = [place for place in lock.parents if not place.exists()]
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    handle = _locked(lock, folder)
+    try:
+        os.ftruncate(handle, 0)
+        os.write(handle, str(os.getpid()).encode())
+        yield
+    finally:
+        lock.unlink(missing_ok=True)
+        os.close(handle)
+        with contextlib.suppress(OSError):  # A command that was refused leaves no folder behind.
+            for place in made:
+                place.rmdir()
+
+
+@contextmanager
+def claim_users_folder(folder: Path, lock: str, unfinished: str) -> Iterator[None]:
+    """Hold a folder that a user may have files in: nobody else writes there, and its place for drafts is ours.
+
+    Args:
+        folder: Need not be there.
+        lock: Name of the file in it, see `claim`.
+        unfinished: Name of the folder in it for what is not finished.
+
+    Raises:
+        OutputError: See `claim`, `check_folder` and `check_replaceable`.
+    """
+    check_folder(folder)
+    with claim(folder, folder / lock, replaces=False):
+        check_replaceable(folder / unfinished)
+        yield
+
+
+def _locked(lock: Path, folder: Path) -> int:
+    while True:
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.read(handle, 32).decode("ascii", "replace").strip() or "unknown"
+            os.close(handle)
+            raise OutputError(
+                f"{folder}: already being written, by process {holder}; wait for it, or end it"
+            ) from None
+        # The holder before may have unlinked the file between our opening and our locking it.
+        if lock.exists() and os.stat(lock).st_ino == os.fstat(handle).st_ino:
+            return handle
+        os.close(handle)

@@ -1,0 +1,75 @@
+"""A bounded number of open files per process."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Generic, Protocol, TypeVar
+
+from histo_monai.utils.errors import InputError
+
+
+class Handle(Protocol):
+    """What is open until it is closed."""
+
+    def close(self) -> None:
+        """Give the file back."""
+
+
+Key = TypeVar("Key", bound=Hashable)
+Opened = TypeVar("Opened", bound=Handle)
+
+
+class HandlePool(Generic[Key, Opened]):
+    """Keeps the handles used last open, and never more than a set number.
+
+    A handle opened before a fork must not be read in the child (the two would share one file position and
+    one set of locks), so handles belong to the process that opened them and a child starts with none.
+    Pickles as its settings, without handles.
+
+    Raises:
+        InputError: `max_open` is less than 1.
+    """
+
+    def __init__(self, max_open: int) -> None:
+        if max_open < 1:
+            raise InputError(f"max_open must be at least 1, got {max_open}")
+        self.max_open = max_open
+        self._pid = os.getpid()
+        self._handles: OrderedDict[Key, Opened] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._own())
+
+    def get(self, key: Key, opener: Callable[[], Opened]) -> Opened:
+        """The open handle of a key; opens it, and closes the one used longest ago, where need be.
+
+        It stays valid until `max_open` others have been asked for.
+        """
+        handles = self._own()
+        if key in handles:
+            handles.move_to_end(key)
+            return handles[key]
+        while len(handles) >= self.max_open:
+            handles.popitem(last=False)[1].close()
+        handles[key] = opener()
+        return handles[key]
+
+    def close(self) -> None:
+        """Close all handles of this process."""
+        handles = self._own()
+        while handles:
+            handles.popitem()[1].close()
+
+    def _own(self) -> OrderedDict[Key, Opened]:
+        if self._pid != os.getpid():
+            # The parent's handles are kept, not closed: closing would act on what the parent still reads.
+            self._inherited, self._handles, self._pid = self._handles, OrderedDict(), os.getpid()
+        return self._handles
+
+    def __getstate__(self) -> dict[str, int]:
+        return {"max_open": self.max_open}
+
+    def __setstate__(self, state: dict[str, int]) -> None:
+        self.__init__(**state)  # type: ignore[misc]

@@ -1,0 +1,1 @@
+"""Whole slides: heat-maps, diagnoses, multiple-instance learning, suggestions, export."""

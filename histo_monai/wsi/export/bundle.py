@@ -1,0 +1,120 @@
+"""A fine-tuned model or a student -> a MONAI bundle: a folder that `monai.bundle` runs; and back."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from histo_monai.wsi.inference.models import patches_mpp
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.escapes import markdown
+from histo_monai.wsi.export.metadata import inference, metadata
+from histo_monai.models.card import CARD_SHAPE, model_facts
+from histo_monai.models.checkpoint import read_description
+from histo_monai.models.task_model import from_task_model
+from histo_monai.utils.storage import own_folder, write_json
+
+METADATA, INFERENCE = Path("configs/metadata.json"), Path("configs/inference.json")
+WEIGHTS, DESCRIPTION = Path("models/model.pt"), Path("models/model.json")
+CARD, LICENSE = Path("docs/README.md"), Path("docs/license.txt")
+
+
+def write_bundle(model: Path, folder: Path, look: Mapping[str, float | int], authors: str) -> None:
+    """Write a bundle; the folder appears whole or not at all.
+
+    Args:
+        model: model.safetensors of a fine-tuned model or a student.
+        folder: not there yet, or an export of before.
+        look: tissue_mpp, min_tissue_fraction and batch_size of maps.
+        authors: as they want to be named.
+
+    Raises:
+        InputError: the model cannot be used, or does not tell the µm/px of its patches.
+        OutputError: the folder holds what was not written so.
+    """
+    name = folder.absolute().name
+    if "#" in name or not name.isprintable():
+        raise InputError(
+            f"{folder}: MONAI cannot open a bundle whose name holds '#' or a control character; rename it"
+        )
+    network, about = from_task_model(model)
+    patches_mpp(about, model)
+    beside = model.with_suffix(".json")
+    whole = read_description(beside, {**CARD_SHAPE, "dataset": str, "stage": str})
+    with own_folder(folder, [model, beside]) as draft:
+        for part in ("configs", "models", "docs"):
+            (draft / part).mkdir()
+        write_json(draft / METADATA, metadata(about, authors))
+        write_json(draft / INFERENCE, inference(about, look))
+        torch.save(network.state_dict(), draft / WEIGHTS)
+        shutil.copyfile(beside, draft / DESCRIPTION)
+        for path, text in ((CARD, _card(whole, name)), (LICENSE, _license(whole))):
+            (draft / path).write_text(text, encoding="utf-8", errors="backslashreplace")
+
+
+def _license(about: Mapping[str, Any]) -> str:
+    started_from = about["encoder"]["weights"]
+    if not started_from:
+        return "The weights were trained from random ones; their authors state the license.\n"
+    return f"The weights started from a file under this license: {started_from['license'] or 'not stated'}\n"
+
+
+def _card(about: Mapping[str, Any], name: str) -> str:
+    facts = "\n".join(f"| {key} | {markdown(value)} |" for key, value in model_facts(about).items())
+    return f"""# {markdown(name)}
+
+| | |
+|---|---|
+{facts}
+
+## Map a slide
+    pip install './histo_monai[export]'
+    {run_command(name)} --slide ./slide.svs
+
+writes `eval/slide.csv` in the bundle (scores of cells and where they lie) and `slide.tif` (a map that opens over the
+slide in QuPath). `--mpp 0.25` for slides that do not tell their resolution, `--stride_um` for smaller cells,
+`--output_dir` for another place. MONAI runs an argument that begins with `$` as code and reads `@` and `%` as
+references: begin paths with `./` or `/`.
+
+## Back
+`histo-monai import BUNDLE --folder model` gives `model.safetensors`, as it was exported, or as MONAI has trained it
+since.
+
+## Limits
+The scores are those of patches of this size and resolution; from other resolutions they mean nothing.
+{_LIMIT[bool(about["classes"])]}
+"""
+
+
+_LIMIT = {
+    True: "Probabilities are not calibrated unless the results of its project say so.",
+    False: "Scores are cut to 0..1.",
+}
+
+
+def run_command(bundle: str) -> str:
+    """The shell command that runs a bundle, without the slide; after `./` MONAI reads no name as code or number."""
+    root = bundle if Path(bundle).is_absolute() else f"./{bundle}"
+    config = shlex.quote(f"{root}/{INFERENCE}")
+    return f"python -m monai.bundle run --config_file {config} --bundle_root {shlex.quote(root)}"
+
+
+def check_bundle(folder: Path) -> None:
+    """Refuse what `write_bundle` did not write.
+
+    Raises:
+        InputError: it is no bundle, or one of another project.
+    """
+    for needed in (METADATA, WEIGHTS):
+        if not (folder / needed).is_file():
+            raise InputError(f"{folder}: no bundle, it has no {needed}")
+    if not (folder / DESCRIPTION).is_file():
+        raise InputError(
+            f"{folder}: a bundle of another project, it has no {DESCRIPTION}; name its {WEIGHTS} as encoder.weights "
+            "(docs/encoders.md)"
+        )

@@ -1,0 +1,65 @@
+"""The bare trunk of an encoder, under the names that torchvision or timm give its tensors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import safetensors.torch
+
+from histo_monai.utils.errors import InputError
+from histo_monai.models.card import model_facts
+from histo_monai.models.encoder import ENCODERS
+from histo_monai.models.task_model import load_encoder
+from histo_monai.utils.storage import check_folder, check_outputs, whole_file
+
+
+def write_trunk(model: Path, path: Path) -> str:
+    """Write a trunk as safetensors; its header tells name, mean, std, side and µm/px of patches, and the model's card.
+
+    Args:
+        model: encoder.safetensors of a pretraining, or model.safetensors of a fine-tuned model or a student.
+        path: ends in .safetensors.
+
+    Returns:
+        Four lines of Python that load it without this package.
+
+    Raises:
+        InputError: the model cannot be used.
+        OutputError: the file is there already.
+    """
+    if path.suffix != ".safetensors":
+        raise InputError(f"{path}: expected a name that ends in .safetensors")
+    check_folder(path.parent)
+    check_outputs([path], [model], written={})
+    encoder, about = load_encoder(model)
+    if encoder.stages is not None:
+        raise InputError(
+            f"{model}: ends after stage {encoder.stages} of {encoder.name}, which neither torchvision nor timm builds; "
+            "export it as --onnx or --bundle"
+        )
+    state = {name: tensor.contiguous() for name, tensor in encoder.trunk.state_dict().items()}
+    told = {
+        "name": encoder.name,
+        "mean": json.dumps(about["encoder"]["mean"]),
+        "std": json.dumps(about["encoder"]["std"]),
+        "patch_px": str(about["patch_px"]),
+        "mpp": json.dumps(about.get("mpp") or about["mpps"]),
+        "card": json.dumps(model_facts(about), ensure_ascii=False),
+    }
+    with whole_file(path) as draft:
+        draft.write_bytes(safetensors.torch.save(state, metadata={"format": "pt", **told}))
+    mean, std = about["encoder"]["mean"], about["encoder"]["std"]
+    size = "" if encoder.any_size else f", img_size={encoder.img_px}"
+    build = f'timm.create_model("{encoder.name}", num_classes=0{size})'
+    if encoder.name in ENCODERS:
+        build = f'torchvision.models.get_model("{encoder.name}"); network.fc = torch.nn.Identity()'
+    return "\n".join(
+        [
+            f"network = {build}",
+            f"network.load_state_dict(safetensors.torch.load_file({json.dumps(str(path))}))",
+            f"mean, std = (torch.tensor(x).view(3, 1, 1) for x in ({mean}, {std}))",
+            f"features = network.eval()((patches - mean) / std)  # RGB, 0..1, (n, 3, {about['patch_px']}, "
+            f"{about['patch_px']}) -> (n, {encoder.num_features})",
+        ]
+    )

@@ -1,0 +1,141 @@
+"""Predictions of models for the tissue of one slide, cell by cell, and how they lie on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.files.csv_values import read_varied_csv
+from histo_monai.slides.tiles.grid import Grid
+from histo_monai.wsi.heatmaps.origin import CSV_SHA256, MADE_FROM, Origin
+from histo_monai.slides.annotations import CANVAS
+from histo_monai.utils.storage import (RECORD_SEAL, file_sha256, read_json, sealed, whole_file, write_json)
+from histo_monai.utils.storage.shapes import COUNT, POSITIVE
+
+PLACE_COLUMNS = ("row", "column", "y", "x", "tissue")
+"""Columns of a csv of scores before those of the models: cell, its center in level-0 pixels, its tissue fraction."""
+
+
+def column_of(model: str, label: str = "") -> str:
+    """Name of the column with a model's values: that of the model, and of the class where several are mapped."""
+    return f"{model}:{label}" if label else model
+
+
+_SHAPE = {
+    "stride_um": POSITIVE,
+    "slide_mpp": POSITIVE,
+    "size_yx": [COUNT],
+    "models": [str],
+    "num_cells": COUNT,
+}
+
+SEEN = "_seen"
+"""Ends the name of a column that holds predictions of a model for a slide that it was trained on."""
+
+
+@dataclass(frozen=True)
+class Heatmap:
+    """One value per model for each cell that was looked at.
+
+    Attributes:
+        grid: Where the cells lie.
+        cells: Shape (n, 2), int64, (row, column), each once, in the order of rows and then columns.
+        tissue: Shape (n,), float32, part of each cell that is tissue, 0..1.
+        values: Column (`column_of`) -> shape (n,), float32, 0..1: probability of a class, or a score.
+    """
+
+    grid: Grid
+    cells: NDArray[np.int64]
+    tissue: NDArray[np.float32]
+    values: Mapping[str, NDArray[np.float32]]
+
+    def raster(self, column: str) -> NDArray[np.float32]:
+        """The map as a picture of one pixel per cell, shape `grid.shape`, float32; NaN where nothing was looked at."""
+        raster = np.full(self.grid.shape, np.nan, np.float32)
+        raster[tuple(self.cells.T)] = self.values[column]
+        return raster
+
+    def column(self, model: str, label: str) -> str:
+        """The column with what a model says of a class, or with all that it says where but one is mapped."""
+        return model if model in self.values else column_of(model, label)
+
+
+def write_heatmap(path: Path, heatmap: Heatmap, origin: Origin | None = None) -> None:
+    """Write a csv of scores and beside it the same name with `.json`, the grid; each appears whole or not at all.
+
+    The json is written last: where it stands, the csv is complete. It holds the SHA-256 of the csv, and its own.
+    Columns: `PLACE_COLUMNS` and those of the values; centers with two decimals, values with six digits.
+
+    Args:
+        path: The csv. A json that is there already goes first, so that it never stands beside another csv.
+        origin: What it was made from, for the json.
+    """
+    path.with_suffix(".json").unlink(missing_ok=True)
+    centers = heatmap.grid.centers_yx(heatmap.cells).round(2)
+    columns = [*heatmap.cells.T, *centers.T, np.round(heatmap.tissue.astype(np.float64), 4)]
+    table = pd.DataFrame(dict(zip(PLACE_COLUMNS, columns, strict=True)))
+    texts = {name: [f"{value:.6g}" for value in values] for name, values in heatmap.values.items()}
+    with whole_file(path) as draft:
+        table.assign(**texts).to_csv(draft, index=False)
+    grid = heatmap.grid
+    about = {
+        "stride_um": grid.stride_um,
+        "slide_mpp": grid.slide_mpp,
+        "size_yx": list(grid.size_yx),
+        "origin": CANVAS,
+        "bounds_yx": list(grid.bounds_yx),
+        "models": list(heatmap.values),
+        "num_cells": len(heatmap.cells),
+        **({MADE_FROM: origin.as_dict()} if origin else {}),
+        CSV_SHA256: file_sha256(path),
+    }
+    write_json(path.with_suffix(".json"), sealed(about, RECORD_SEAL))
+
+
+def read_heatmap(path: str | Path) -> Heatmap:
+    """Read what `write_heatmap` wrote.
+
+    Raises:
+        InputError: a file is missing, or is not what `write_heatmap` writes.
+    """
+    path = Path(path)
+    try:
+        about = read_json(path.with_suffix(".json"), "it describes the scores", _SHAPE)
+        table = read_varied_csv(path, stage="heatmap")
+        models = list(about["models"])
+        wanted = [*PLACE_COLUMNS, *models]
+        if list(table.columns) != wanted or len(table) != about["num_cells"]:
+            raise InputError(f"columns or rows differ from what {path.with_suffix('.json').name} tells")
+        height, width = (int(side) for side in about["size_yx"])
+        top, left = (int(place) for place in about.get("bounds_yx", (0, 0)))  # earlier maps do not state it
+        grid = Grid(float(about["stride_um"]), float(about["slide_mpp"]), (height, width), (top, left))
+        _check_rows(table, grid, models)
+    except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
+        what = " ".join(str(error).split())
+        raise InputError(f"{path}: not a table of scores ({what}); run the heatmap stage again") from None
+    return Heatmap(
+        grid,
+        table[["row", "column"]].to_numpy(np.int64),
+        table["tissue"].to_numpy(np.float32),
+        {name: table[name].to_numpy(np.float32) for name in models},
+    )
+
+
+def _check_rows(table: pd.DataFrame, grid: Grid, models: Sequence[str]) -> None:
+    numbers = table.to_numpy(np.float64)
+    if not np.isfinite(numbers).all():
+        raise InputError("a value is missing or not a number")
+    shares = table[["tissue", *models]].to_numpy(np.float64)
+    if ((shares < 0) | (shares > 1)).any():
+        raise InputError("a value is not from 0 to 1")
+    cells = table[["row", "column"]].to_numpy(np.float64)
+    if ((cells < 0) | (cells >= grid.shape) | (cells % 1 != 0)).any():
+        raise InputError(f"a cell is none of the {grid.shape[0]} x {grid.shape[1]} of the slide")
+    if table.duplicated(["row", "column"]).any():
+        raise InputError("a cell stands in it twice")

@@ -1,0 +1,1 @@
+"""Models on whole slides: heat-maps and features, patch by patch."""

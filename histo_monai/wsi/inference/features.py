@@ -1,0 +1,117 @@
+"""A frozen encoder looks at slides: one vector for each patch of tissue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+
+from histo_monai.training.device import channels_last, precision
+from histo_monai.wsi.inference.jobs import SlideJob
+from histo_monai.wsi.inference.models import MapPlan
+from histo_monai.wsi.inference.slides import Advance
+from histo_monai.wsi.inference.stream import SlidePatches
+from histo_monai.utils.errors import InputError
+from histo_monai.wsi.heatmaps.origin import Origin, Origins, numeric_settings
+from histo_monai.wsi.inference.patch_features import PatchFeatures, read_made_from, write_features
+from histo_monai.models.encoder import Encoder
+from histo_monai.models.shared_trunk import folded
+from histo_monai.models.task_model import load_encoder
+
+ENCODER = "encoder"
+"""Name of the one model of a job."""
+
+
+class EncoderSight(NamedTuple):
+    """How an encoder has seen patches in its training.
+
+    Attributes:
+        patch_px: Side of a patch, px.
+        mpp: Resolution, µm/px: of several the finest; None where it is not known.
+    """
+
+    patch_px: int
+    mpp: float | None
+
+
+def sight_of(description: Mapping[str, Any]) -> EncoderSight:
+    """What the description of an encoder, of a fine-tuned model or of a student tells."""
+    if description["kind"] == "encoder":
+        return EncoderSight(description["patch_px"], min(description["mpps"]))
+    return EncoderSight(description["patch_px"], description["mpp"])
+
+
+def slide_features(
+    slide_path: Path,
+    mpp: float | None,
+    encoder: Encoder,
+    plan: MapPlan,
+    *,
+    device: torch.device,
+    workers: int,
+    advance: Advance = lambda done, total: None,
+) -> PatchFeatures:
+    """Look at every cell of a slide that holds tissue.
+
+    Args:
+        mpp: µm per level-0 pixel; None takes the file's own.
+        encoder: On `device`, in evaluation mode.
+        workers: Reading processes; 0 reads in this one.
+
+    Raises:
+        SlideError: The slide cannot be read, or not at this resolution.
+        InputError: The stride is no whole number of patch pixels, or the encoder gives NaN.
+    """
+    patches = SlidePatches.find(slide_path, mpp, plan)
+    features = np.empty((len(patches.cells), encoder.num_features), np.float32)
+    with torch.inference_mode(), precision(device):
+        for pixels, numbers in patches.batches(device, workers):
+            features[numbers] = encoder(pixels).float().cpu().numpy()
+            advance(len(numbers), len(features))
+    if not np.isfinite(features).all():
+        raise InputError(f"{slide_path}: the encoder gives numbers that are not finite; run its stage again")
+    return PatchFeatures(patches.grid, patches.cells, patches.tissue, features, plan.patch_px, plan.mpp)
+
+
+@dataclass(frozen=True)
+class FeatureWork:
+    """Features of slides, as `over_slides` makes them: <slide_id>.h5 (`wsi.inference.patch_features`).
+
+    Attributes:
+        plan: See `MapPlan`.
+    """
+
+    plan: MapPlan
+    suffix: ClassVar[str] = ".h5"
+
+    def origins(self, device: torch.device) -> Origins:
+        """No classes, and the plan's settings with the precision."""
+        return Origins((), {**asdict(self.plan), **numeric_settings(device)})
+
+    def load(self, models: Mapping[str, Path], device: torch.device) -> Encoder:
+        """The encoder of a job, its batch-norms folded."""
+        encoder = folded(load_encoder(models[ENCODER])[0])
+        encoder.to(device)
+        channels_last(encoder)
+        return encoder
+
+    def look(
+        self, job: SlideJob, networks: Encoder, *, device: torch.device, workers: int, advance: Advance
+    ) -> tuple[PatchFeatures, str]:
+        """See `slide_features`; and the encoder's name."""
+        found = slide_features(
+            job.path, job.mpp, networks, self.plan, device=device, workers=workers, advance=advance
+        )
+        return found, networks.name
+
+    def write(self, path: Path, found: tuple[PatchFeatures, str], origin: Origin) -> None:
+        """See `write_features`."""
+        write_features(path, found[0], encoder=found[1], origin=origin)
+
+    def made_from(self, path: Path) -> Mapping[str, Any] | None:
+        """See `read_made_from`."""
+        return read_made_from(path)

@@ -1,0 +1,128 @@
+"""Slides to map: named on the command line or in a table, and looked at before the first is mapped."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from histo_monai.wsi.inference.models import MapPlan
+from histo_monai.utils.errors import InputError
+from histo_monai.slides.tiles.cells import slide_grid
+from histo_monai.slides import SlideError, open_slide
+from histo_monai.slides.resolution import PLAUSIBLE_MPP
+from histo_monai.utils.storage import check_name, slide_files
+from histo_monai.data.tables.manifests import first_five, read_numbers, read_table
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class SlideJob:
+    """One slide to map.
+
+    Attributes:
+        slide_id: Stem of the files that are written.
+        path: The slide.
+        mpp: µm per level-0 pixel; None takes the file's own.
+        models: Column of the csv -> file of a fine-tuned model or student.
+    """
+
+    slide_id: str
+    path: Path
+    mpp: float | None
+    models: Mapping[str, Path]
+
+
+def listed_slides(manifest: str | None, mpp: float | None) -> list[tuple[str, float | None]]:
+    """Path and µm/px of each slide of a csv with a column path: its own, where it has a column mpp, else `mpp`.
+
+    Args:
+        manifest: the csv; None for none.
+        mpp: of slides that it does not tell, None where their files know.
+
+    Raises:
+        InputError: the file or the column is missing, or a value is no number; names file and row.
+    """
+    if manifest is None:
+        return []
+    path = Path(manifest)
+    table = read_table(path, needed=("path",))
+    mpps = read_numbers(path, table["mpp"], *PLAUSIBLE_MPP, "µm per pixel") if "mpp" in table else None
+    given = [float("nan")] * len(table) if mpps is None else mpps.tolist()
+    return [
+        (str(path.parent / name), mpp if np.isnan(own) else own)
+        for name, own in zip(table["path"], given, strict=True)
+    ]
+
+
+def named_jobs(
+    slides: Sequence[tuple[str, float | None]], models: Mapping[str, Path], mark: str
+) -> list[SlideJob]:
+    """A job for each slide, called as its file.
+
+    Args:
+        slides: path, and µm/px; None where the file knows.
+        mark: stands behind the name of a map, and no slide may have it; empty for none.
+
+    Raises:
+        InputError: two have one name, or one is called like a map.
+    """
+    low, high = PLAUSIBLE_MPP
+    jobs: dict[str, SlideJob] = {}
+    for name, mpp in slides:
+        if mpp is not None and not low <= mpp <= high:
+            raise InputError(
+                f"--mpp is {mpp:g}; expected the µm per pixel of a microscope, {low:g} to {high:g}"
+            )
+        path = Path(name)
+        if mark and path.stem.lower().endswith(mark):
+            raise InputError(f"{path}: is called like a map that this command writes; give it slides")
+        check_name(path.stem, f"{name!r}: the slide's name")
+        same = jobs.get(path.stem.casefold())
+        if same is not None:
+            raise InputError(
+                f"{path} and {same.path} have one name, and so would what is written; use two folders"
+            )
+        jobs[path.stem.casefold()] = SlideJob(f"{path.stem}{mark}", path, mpp, models)
+    return list(jobs.values())
+
+
+def files_read(jobs: Sequence[SlideJob]) -> list[Path]:
+    """All files of the slides, to protect from overwriting; for an unusable slide its named file alone."""
+    files: list[Path] = []
+    for job in jobs:
+        try:
+            files += slide_files(job.path)
+        except (OSError, InputError):
+            files.append(job.path)
+    return files
+
+
+def usable_jobs(jobs: Sequence[SlideJob], settings: MapPlan) -> tuple[list[SlideJob], list[str]]:
+    """Open every slide, so that what cannot be mapped is known before the first is.
+
+    Returns:
+        The jobs whose slides can, and a line for each of the others, which are logged.
+
+    Raises:
+        InputError: none can.
+    """
+    usable, bad = [], []
+    for job in jobs:
+        try:
+            with open_slide(job.path, job.mpp) as slide:
+                slide_grid(slide, settings.stride_um)
+                slide.level_for(settings.mpp)
+            usable.append(job)
+        except SlideError as error:
+            is_bare = job.mpp is None and "mpp" in str(error)
+            hint = "; --mpp gives it for all slides of a call, --manifest for each" if is_bare else ""
+            bad.append(f"{error}{hint}")
+            _LOG.error("%s", bad[-1])
+    if not usable:
+        raise InputError(first_five(bad))
+    return usable, bad

@@ -1,0 +1,105 @@
+"""An encoder with batch-norm statistics of the tissue that it looks at, as fine-tuned models have them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import ignite.distributed as idist
+import numpy as np
+import torch
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.optim.swa_utils import update_bn
+
+from histo_monai.training.device import precision, to_device
+from histo_monai.wsi.inference.jobs import SlideJob
+from histo_monai.wsi.inference.models import MapPlan
+from histo_monai.wsi.inference.stream import SlidePatches
+from histo_monai.training.ranks import note_step
+from histo_monai.slides.tiles.blocks import CellBlocks
+from histo_monai.models.checkpoint import load_model, save_model
+from histo_monai.models.encoder import Encoder
+from histo_monai.models.task_model import load_encoder
+from histo_monai.utils.randomness import generator
+from histo_monai.slides import open_slide
+
+_LOG = logging.getLogger(__name__)
+
+BATCHNORM = "batchnorm"
+"""Key of the description of an encoder whose statistics were taken anew."""
+_FEWEST = 2
+"""Patches that have a variance."""
+
+
+def has_batchnorm(encoder: Encoder) -> bool:
+    """Whether there are statistics to take."""
+    return any(isinstance(module, _BatchNorm) for module in encoder.modules())
+
+
+def write_adapted(
+    device: torch.device,
+    source: Path,
+    target: Path,
+    jobs: Sequence[SlideJob],
+    plan: MapPlan,
+    num: int,
+    seed: int,
+) -> None:
+    """Write an encoder whose batch-norm statistics are of tissue that is not augmented; its weights stay.
+
+    Those that a pretraining leaves are of augmented views. The first of several processes writes, the others wait.
+
+    Args:
+        target: the new file, with the number of patches and slides in its description.
+        jobs: slides whose tissue is shown, about equally many patches of each; labels are not looked at.
+        num: patches, at most.
+
+    Raises:
+        SlideError: a slide cannot be read.
+        InputError: the encoder cannot be used.
+    """
+    if idist.get_rank() == 0:
+        encoder, _ = load_encoder(source)
+        patches, num_slides = _tissue(jobs, plan, num, seed)
+        if len(patches) < _FEWEST:
+            _LOG.warning("%s: no tissue to take batch-norm statistics from; they stay as they are", source)
+            patches, num_slides = patches[:0], 0
+        else:
+            to_device(encoder, device)
+            with precision(device):
+                update_bn(_batches(patches, plan.batch_size, device), encoder)
+        state, description = load_model(source)
+        state |= {f"encoder.{name}": tensor for name, tensor in encoder.state_dict().items()}
+        about = {"num_patches": len(patches), "num_slides": num_slides, "mpp": plan.mpp}
+        target.parent.mkdir(parents=True, exist_ok=True)
+        save_model(target, state, {**description, BATCHNORM: about})
+    idist.barrier()
+
+
+def _tissue(jobs: Sequence[SlideJob], plan: MapPlan, num: int, seed: int) -> tuple[torch.Tensor, int]:
+    """Patches (n, 3, P, P), uint8, of all slides in random order; and of how many slides."""
+    order = generator(seed, "statistics", "slides").permutation(len(jobs))
+    chosen = [jobs[number] for number in order[:num]]
+    parts = [torch.empty(0, 3, plan.patch_px, plan.patch_px, dtype=torch.uint8)]
+    for job in chosen:
+        found = SlidePatches.find(job.path, job.mpp, plan)
+        random = generator(seed, "statistics", job.slide_id)
+        some = np.sort(random.permutation(len(found.cells))[: -(-num // len(chosen))])
+        with open_slide(job.path, job.mpp) as slide:
+            blocks = CellBlocks(slide, found.grid, found.cells[some], patch_px=plan.patch_px, mpp=plan.mpp)
+        parts += [torch.from_numpy(blocks[number][0]) for number in range(len(blocks))]
+        blocks.close()
+        note_step()
+    patches = torch.cat(parts)
+    mixed = generator(seed, "statistics", "patches").permutation(len(patches))[:num]
+    return patches[mixed], len(chosen)
+
+
+def _batches(patches: torch.Tensor, size: int, device: torch.device) -> Iterator[torch.Tensor]:
+    """Full batches, 0..1: the variance of all is the mean of theirs."""
+    size = min(size, len(patches))
+    for first in range(0, len(patches) - size + 1, size):
+        batch = patches[first : first + size].to(device)
+        yield batch.to(torch.float32, memory_format=torch.channels_last) / 255
+        note_step()

@@ -1,0 +1,107 @@
+"""The patches of a slide's tissue as batches on the device, whatever is computed of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import Dataset
+
+from histo_monai.wsi.inference.models import MapPlan
+from histo_monai.data.loaders.batches import EpochBatches
+from histo_monai.data.loaders.loaders import patch_loader
+from histo_monai.slides.tiles.blocks import CellBlocks
+from histo_monai.slides.tiles.cells import slide_grid, tissue_cells
+from histo_monai.slides.tiles.grid import Grid
+from histo_monai.slides import open_slide
+
+
+@dataclass(frozen=True)
+class SlidePatches:
+    """One patch around the middle of every cell that holds tissue.
+
+    Patches stream: at most 2 * workers + 3 blocks of patches are held at a time (32 MiB each, and while one is read a
+    field of up to 4096 x 4096 px), one batch on its way through the network, and 40 bytes per cell. Batches are filled
+    in the order of the blocks, so what they hold depends on the slide and the plan alone, not on `workers`.
+
+    Attributes:
+        grid: Where the cells lie.
+        cells: Shape (n, 2), int64, (row, column).
+        tissue: Shape (n,), float32, part of each cell that is tissue, 0..1.
+        blocks: The patches, block by block.
+        batch_size: Patches at a time.
+    """
+
+    grid: Grid
+    cells: NDArray[np.int64]
+    tissue: NDArray[np.float32]
+    blocks: CellBlocks
+    batch_size: int
+
+    @classmethod
+    def find(cls, path: Path, mpp: float | None, plan: MapPlan) -> Self:
+        """Look for tissue.
+
+        Args:
+            mpp: µm per level-0 pixel; None takes the file's own.
+            plan: How it is looked at.
+
+        Raises:
+            SlideError: The slide cannot be read, or not at this resolution.
+            InputError: The stride is no whole number of patch pixels.
+        """
+        with open_slide(path, mpp) as slide:
+            grid = slide_grid(slide, plan.stride_um)
+            cells, tissue = tissue_cells(slide, grid, plan.tissue_mpp, plan.min_tissue_fraction)
+            blocks = CellBlocks(slide, grid, cells, patch_px=plan.patch_px, mpp=plan.mpp)
+        return cls(grid, cells, tissue, blocks, plan.batch_size)
+
+    def batches(self, device: torch.device, workers: int) -> Iterator[tuple[torch.Tensor, NDArray[np.int64]]]:
+        """Patches (n, 3, P, P), float32, 0..1, channels last, on the device; and the numbers of their cells.
+
+        Args:
+            workers: Reading processes; 0 reads in this one.
+
+        Raises:
+            SlideError: The file is damaged.
+        """
+        order = EpochBatches(len(self.blocks), 1, seed=None)
+        loader = patch_loader(_BlockTensors(self.blocks), order, workers=workers, pin=device.type == "cuda")
+        try:
+            for patches, numbers in _batches(loader, self.batch_size, device):
+                pixels = patches.to(torch.float32, memory_format=torch.channels_last).mul_(1 / 255)
+                yield pixels, numbers.numpy()
+        finally:
+            self.blocks.close()
+
+
+class _BlockTensors(Dataset[Any]):
+    """Blocks as tensors."""
+
+    def __init__(self, blocks: CellBlocks) -> None:
+        self._blocks = blocks
+
+    def __getitems__(self, indices: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
+        (index,) = indices
+        patches, numbers = self._blocks[index]
+        return torch.from_numpy(patches), torch.from_numpy(numbers)
+
+
+def _batches(
+    blocks: Iterable[tuple[torch.Tensor, torch.Tensor]], size: int, device: torch.device
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Batches of `size`, the last one shorter, whatever the sizes of the blocks."""
+    left: list[tuple[torch.Tensor, torch.Tensor]] = []
+    for patches, numbers in blocks:
+        together = (*left, (patches.to(device, non_blocking=True), numbers))
+        pixels, which = (torch.cat(parts) for parts in zip(*together, strict=True))
+        whole = len(which) - len(which) % size
+        for first in range(0, whole, size):
+            yield pixels[first : first + size], which[first : first + size]
+        left = [(pixels[whole:].clone(), which[whole:])] if whole < len(which) else []
+    yield from left

@@ -1,0 +1,86 @@
+"""The features of slides, as a training asks for them: from memory where they fit, from their files where not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from histo_monai.utils.errors import InputError
+from histo_monai.wsi.inference.patch_features import FeatureFile
+
+MOST_BYTES = 2 * 2**30
+"""Of features that are kept in memory."""
+
+
+class Bags:
+    """One bag of features for each slide; empty where no tissue was found.
+
+    Args:
+        paths: files of features (`wsi.inference.patch_features`).
+        most_bytes: that are kept in memory; more are read anew each time.
+
+    Raises:
+        InputError: a file cannot be used, or has another number of features than the first; names it.
+    """
+
+    def __init__(self, paths: Sequence[Path], most_bytes: int = MOST_BYTES) -> None:
+        self.paths = list(paths)
+        sizes: list[tuple[int, int]] = []
+        for path in self.paths:
+            with FeatureFile(path) as file:
+                sizes.append((file.num_patches, file.num_features))
+        for path, (_, num_features) in zip(self.paths, sizes, strict=True):
+            if num_features != sizes[0][1]:
+                raise InputError(
+                    f"{path}: has {num_features} features a patch, {self.paths[0]} has {sizes[0][1]}; make both with "
+                    "one encoder"
+                )
+        self.sizes = [num for num, _ in sizes]
+        self.num_features = sizes[0][1] if sizes else 0
+        in_memory = 4 * sum(num * width for num, width in sizes) <= most_bytes
+        self._kept = [_read(path) for path in self.paths] if in_memory else None
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        """Features of the patches of a slide, shape (n, D), float32."""
+        return _read(self.paths[index]) if self._kept is None else self._kept[index]
+
+    def moments(self, which: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Mean and standard deviation of each feature over all patches of some slides, shapes (D,), float32.
+
+        A feature without spread has the standard deviation 1.
+        """
+        total = np.zeros(self.num_features)
+        squares = np.zeros(self.num_features)
+        num = 0
+        for index in which:
+            bag = self[index].numpy().astype(np.float64)
+            total += bag.sum(axis=0)
+            squares += np.square(bag).sum(axis=0)
+            num += len(bag)
+        mean = total / num
+        sd = np.sqrt(np.maximum(squares / num - np.square(mean), 0))
+        scale = np.where(sd > 1e-6 * (1 + np.abs(mean)), sd, 1.0)
+        return torch.from_numpy(mean).float(), torch.from_numpy(scale).float()
+
+    def summaries(self) -> dict[str, NDArray[np.float64]]:
+        """What is left of each slide without attention; NaN of an empty one.
+
+        Returns:
+            `mean`: of its features, shape (slides, D); `mean_and_sd`: and their standard deviations, (slides, 2 D).
+        """
+        none = np.full((1, self.num_features), np.nan)
+        bags = (self[i].numpy().astype(np.float64) if self.sizes[i] else none for i in range(len(self)))
+        both = np.stack([np.concatenate([bag.mean(axis=0), bag.std(axis=0)]) for bag in bags])
+        return {"mean": both[:, : self.num_features], "mean_and_sd": both}
+
+
+def _read(path: Path) -> torch.Tensor:
+    with FeatureFile(path) as file:
+        return torch.from_numpy(file.features())

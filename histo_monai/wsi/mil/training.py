@@ -1,0 +1,262 @@
+"""Slides and their labels -> attention pooling, cross-fitted: no network scores a slide whose label it has seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from ignite.engine import Engine, Events
+from numpy.typing import NDArray
+from torch.nn import functional as F
+
+from histo_monai.finetuning.learners import choose_model
+from histo_monai.evaluation.comparison.rows import ATTENTION, MOMENTS
+from histo_monai.training.handlers import StopWhenNotFinite
+from histo_monai.utils.errors import InputError
+from histo_monai.wsi.mil.bags import Bags
+from histo_monai.wsi.mil.network import AttentionPooling
+from histo_monai.wsi.mil.settings import MilSettings
+from histo_monai.models.checkpoint import load_model, save_model
+from histo_monai.utils.process.progress import progress
+from histo_monai.utils.randomness import derive_seed, generator
+from histo_monai.training.schedule import Schedule
+
+_WARMUP = 0.1
+
+
+@dataclass(frozen=True)
+class Slides:
+    """What is learned from.
+
+    Attributes:
+        bags: features of every slide, labeled or not.
+        labels: class of each by number; -1 where it is not known, or not to be looked at. Shape (n,), int64.
+        folds: of each labeled slide; -1 for the others. Shape (n,), int64.
+        groups: patient of each, or the slide itself. Shape (n,).
+        num_classes: K.
+    """
+
+    bags: Bags
+    labels: NDArray[np.int64]
+    folds: NDArray[np.int64]
+    groups: NDArray[Any]
+    num_classes: int
+
+
+@dataclass(frozen=True)
+class CrossFitted:
+    """What slides are taken for: those of a fold by the network without it, the others by the mean of all networks.
+
+    A slide without tissue is taken for each class as often as it is among those learned from.
+
+    Attributes:
+        networks: by number of the fold that they have not seen.
+        probabilities: name of an arm -> shape (n, K).
+        weights: of the patches of each slide, attention, sum 1: shape (patches,), float32.
+        curves: a row for each fold and epoch: fold, epoch, loss.
+        moments: what cross-validation chose for the linear model of all labeled slides.
+    """
+
+    networks: Mapping[int, AttentionPooling]
+    probabilities: Mapping[str, NDArray[np.float64]]
+    weights: Sequence[NDArray[np.float32]]
+    curves: Sequence[Mapping[str, float]]
+    moments: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Networks that are done, so that a killed run goes on after its last finished fold.
+
+    Attributes:
+        folder: of their files.
+        fingerprint: of everything that decides them; those under another are taught again.
+    """
+
+    folder: Path
+    fingerprint: str
+
+    def load(self, fold: int) -> tuple[dict[str, torch.Tensor], list[float]] | None:
+        """Weights and losses of a fold; None where they are not there, or were made from something else."""
+        try:
+            state, about = load_model(self._path(fold))
+        except InputError:
+            return None
+        return (state, list(about["losses"])) if about.get("fingerprint") == self.fingerprint else None
+
+    def save(self, fold: int, network: AttentionPooling, losses: Sequence[float]) -> None:
+        """Keep a network that has learned."""
+        about = {"fingerprint": self.fingerprint, "losses": list(losses)}
+        save_model(self._path(fold), network.state_dict(), about)
+
+    def _path(self, fold: int) -> Path:
+        return self.folder / f"{fold}.safetensors"
+
+
+def cross_fit(
+    slides: Slides, settings: MilSettings, *, seed: int, device: torch.device, kept: Kept | None = None
+) -> CrossFitted:
+    """Teach a network without each fold, and score every slide.
+
+    Args:
+        slides: labeled ones of every class in at least two folds, none of these empty.
+        kept: those that are done already; None keeps none.
+
+    Raises:
+        ArithmeticError: a loss is not finite; names epoch, iteration and what to change.
+    """
+    networks, curves = {}, []
+    for fold in sorted(set(slides.folds.tolist()) - {-1}):
+        done = kept.load(fold) if kept else None
+        if done is None:
+            learning = np.flatnonzero((slides.folds >= 0) & (slides.folds != fold))
+            network, losses = teach(
+                slides.bags,
+                learning,
+                slides.labels[learning],
+                slides.num_classes,
+                settings,
+                seed=derive_seed(seed, "fold", fold),
+                device=device,
+            )
+            if kept:
+                kept.save(fold, network, losses)
+        else:
+            network, losses = _new(slides.bags, slides.num_classes, settings), done[1]
+            network.load_state_dict(done[0])
+            network.to(device).eval().requires_grad_(False)
+        networks[fold] = network
+        curves += [{"fold": fold, "epoch": epoch, "loss": loss} for epoch, loss in enumerate(losses, start=1)]
+    known = np.flatnonzero(slides.folds >= 0)
+    attended, weights = _attend(slides, networks, device)
+    summed, chosen = _by_moments(slides, known)
+    bare = np.array(slides.bags.sizes) == 0
+    shares = np.bincount(slides.labels[known], minlength=slides.num_classes) / len(known)
+    for probabilities in (attended, summed):
+        probabilities[bare] = shares
+    return CrossFitted(networks, {ATTENTION: attended, MOMENTS: summed}, weights, curves, chosen)
+
+
+def teach(
+    bags: Bags,
+    which: NDArray[np.intp],
+    labels: NDArray[np.int64],
+    num_classes: int,
+    settings: MilSettings,
+    *,
+    seed: int,
+    device: torch.device,
+) -> tuple[AttentionPooling, list[float]]:
+    """A network that has learned from some slides; classes weigh alike, whatever their numbers.
+
+    Args:
+        bags: features.
+        labels: their classes by number, Shape (n,).
+        num_classes: K.
+        seed: of the initialization, of dropout, and of the orders.
+
+    Returns:
+        The network, in evaluation mode; and the mean loss of each epoch.
+
+    Raises:
+        ArithmeticError: see `cross_fit`.
+    """
+    torch.manual_seed(derive_seed(seed, "initialization"))
+    network = _new(bags, num_classes, settings)
+    network.mean, network.scale = bags.moments(which.tolist())
+    network.to(device).train()
+    schedule = Schedule(settings.epochs, "adamw", settings.lr, settings.weight_decay, warmup=_WARMUP)
+    optimizer = schedule.build_optimizer(network.parameters())
+    counts = np.bincount(labels, minlength=num_classes)
+    weight = torch.tensor(len(labels) / (num_classes * np.maximum(counts, 1)), dtype=torch.float32)
+    num_steps = settings.epochs * len(which)
+
+    def step(engine: Engine, place: int) -> dict[str, torch.Tensor]:
+        state = engine.state
+        rate = schedule.rate(epoch=state.epoch, step=state.iteration, num_steps=num_steps)
+        for group in optimizer.param_groups:
+            group["lr"] = settings.lr * rate
+        drawn = generator(seed, "patches", state.iteration)
+        bag = _some(bags[int(which[place])], settings.patches_per_step, drawn).to(device)
+        logits, _ = network(bag)
+        label = int(labels[place])
+        loss = weight[label] * F.cross_entropy(logits[None], torch.tensor([label], device=device))
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        return {"loss": loss.detach().view(1)}
+
+    trainer = Engine(step)
+    losses: list[float] = []
+    of_epoch: list[float] = []
+    StopWhenNotFinite().attach(trainer)
+    trainer.add_event_handler(
+        Events.ITERATION_COMPLETED, lambda: of_epoch.append(trainer.state.output["loss"].item())
+    )
+    for epoch in range(1, settings.epochs + 1):
+        order = generator(seed, "order", epoch).permutation(len(which)).tolist()
+        trainer.run(order, max_epochs=epoch, epoch_length=len(which))
+        losses.append(float(np.mean(of_epoch)))
+        of_epoch.clear()
+    return network.eval().requires_grad_(False), losses
+
+
+def _new(bags: Bags, num_classes: int, settings: MilSettings) -> AttentionPooling:
+    return AttentionPooling(bags.num_features, num_classes, hidden=settings.hidden, dropout=settings.dropout)
+
+
+def _some(bag: torch.Tensor, most: int, drawn: np.random.Generator) -> torch.Tensor:
+    if len(bag) <= most:
+        return bag
+    return bag[torch.from_numpy(np.sort(drawn.choice(len(bag), most, replace=False)))]
+
+
+def _attend(
+    slides: Slides, networks: Mapping[int, AttentionPooling], device: torch.device
+) -> tuple[NDArray[np.float64], list[NDArray[np.float32]]]:
+    """Probabilities and weights of all slides."""
+    probabilities, weights = [], []
+    for number in progress(range(len(slides.bags)), title="slides", unit="slide", leave=False):
+        fold = int(slides.folds[number])
+        asked = list(networks.values()) if fold < 0 else [networks[fold]]
+        bag = slides.bags[number].to(device)
+        with torch.inference_mode():
+            found = [network(bag) for network in asked]
+        if not len(bag):
+            probabilities.append(np.full(slides.num_classes, np.nan))
+            weights.append(np.empty(0, np.float32))
+            continue
+        of_slide = torch.stack([logits.double().softmax(dim=0) for logits, _ in found]).mean(dim=0)
+        probabilities.append(of_slide.cpu().numpy())
+        weights.append(torch.stack([each for _, each in found]).mean(dim=0).cpu().numpy())
+    return np.stack(probabilities), weights
+
+
+def _by_moments(slides: Slides, known: NDArray[np.intp]) -> tuple[NDArray[np.float64], Mapping[str, Any]]:
+    """The linear model, cross-fitted with the same folds; and what the one of all labeled slides has chosen."""
+    summaries = slides.bags.summaries()
+    found = np.empty((len(slides.bags), slides.num_classes))
+
+    def fitted(rows: NDArray[np.intp]) -> Any:
+        return choose_model(
+            {name: values[rows] for name, values in summaries.items()},
+            slides.labels[rows],
+            slides.groups[rows],
+            slides.num_classes,
+            names=tuple(summaries),
+            learners=("linear",),
+        )
+
+    for fold in sorted(set(slides.folds[known].tolist())):
+        held_out = known[slides.folds[known] == fold]
+        model = fitted(known[slides.folds[known] != fold]).model
+        found[held_out] = model.predict({name: values[held_out] for name, values in summaries.items()})
+    of_all = fitted(known)
+    others = np.flatnonzero((slides.folds < 0) & (np.array(slides.bags.sizes) > 0))
+    if len(others):
+        found[others] = of_all.model.predict({name: values[others] for name, values in summaries.items()})
+    return found, of_all.as_dict()

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from histo_monai.data.tables.columns import whole_slide_table
+from histo_monai.data.tables.folds import assign_folds, slides_to_fold, why_no_diagnosis
+from histo_monai.data.tables.patches import labeled_table
+
+
+def _slides(labels: str, patients: str = "") -> pd.DataFrame:
+    """One slide for each letter: t(umor) or n(ormal); `patients` gives a letter for each, or none."""
+    names = {"t": "tumor", "n": "normal", " ": ""}
+    rows = [
+        {
+            "slide_id": f"slide_{number}",
+            "path": "x.tif",
+            "label": names[letter],
+            "split": "train",
+            "patient_id": patients[number] if patients else "",
+        }
+        for number, letter in enumerate(labels)
+    ]
+    return whole_slide_table(rows)
+
+
+@pytest.mark.parametrize("num_folds", [2, 3, 5])
+def test_every_fold_has_its_share_of_slides_and_of_each_label(num_folds: int) -> None:
+    slides = _slides("ttttttttt" + "nnnnnnnnnnnn")
+    folds = assign_folds(slides, num_folds, np.random.default_rng(0))
+    counts = np.bincount(folds, minlength=num_folds)
+    assert counts.max() - counts.min() <= 1
+    for label in ("tumor", "normal"):
+        of_label = np.bincount(folds[slides["label"] == label], minlength=num_folds)
+        assert of_label.max() - of_label.min() <= 1
+
+
+def test_all_slides_of_a_patient_are_in_one_fold() -> None:
+    slides = _slides("tntntntnnnnn", "aabbccddeeff")
+    folds = assign_folds(slides, 3, np.random.default_rng(1))
+    assert (folds.groupby(slides["patient_id"]).nunique() == 1).all()
+
+
+def test_the_order_of_the_rows_does_not_matter() -> None:
+    slides = _slides("ttttnnnnnn")
+    folds = dict(zip(slides["slide_id"], assign_folds(slides, 3, np.random.default_rng(2)), strict=True))
+    turned = slides[::-1].reset_index(drop=True)
+    again = dict(zip(turned["slide_id"], assign_folds(turned, 3, np.random.default_rng(2)), strict=True))
+    assert folds == again
+
+
+def test_a_single_slide_of_a_label_cannot_be_held_out() -> None:
+    with pytest.raises(ValueError, match=r"1 training slide or patient is 'tumor'.*give two or more"):
+        assign_folds(_slides("tnnn"), 2, np.random.default_rng(0))
+
+
+def _patches(slide_ids: list[str], split: str = "train") -> pd.DataFrame:
+    rows = [
+        {
+            "patch_id": f"{name}-{split}",
+            "path": "x",
+            "side_px": 8,
+            "slide_id": name,
+            "split": split,
+            "label": "tumor",
+        }
+        for name in slide_ids
+    ]
+    return labeled_table(rows)
+
+
+def test_only_slides_that_patches_are_trained_on_are_folded() -> None:
+    slides = _slides("tntntn").assign(split=["train"] * 4 + ["test"] * 2)
+    trained_on = _patches(["slide_0", "slide_1"])
+    validated = _patches(["slide_2"], "validation")
+    slides_of_folds = slides_to_fold(slides, pd.concat([trained_on, validated]), "tumor")
+    assert slides_of_folds["slide_id"].tolist() == ["slide_0", "slide_1"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "positive", "classes", "why"),
+    [
+        ("nnnntn", "tumor", ["tumor"], "training slides are not known to be 'tumor' in part"),
+        ("    tn", "tumor", ["tumor"], r"\(0 of 4 have a label\)"),
+        ("tntntt", "tumor", ["tumor"], "test slides are not known"),
+        ("tntntn", "cancer", ["tumor"], "classes of patches are tumor, and no map of these shows 'cancer'"),
+        ("tntntn", "cancer", [], "training slides are not known to be 'cancer'"),
+        ("tntntn", "tumor", ["tumor"], "^$"),
+    ],
+)
+def test_nothing_is_folded_where_nothing_can_be_diagnosed(
+    labels: str, positive: str, classes: list[str], why: str
+) -> None:
+    slides = _slides(labels).assign(split=["train"] * 4 + ["test"] * 2)
+    assert re.search(why, why_no_diagnosis(slides, positive, classes))
+    patches = _patches(slides["slide_id"].tolist())
+    if classes:
+        assert slides_to_fold(slides, patches, positive).empty == (why != "^$")

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression, Ridge
+from torch import nn
+
+from histo_monai.finetuning import learners
+from histo_monai.evaluation.baselines.models import ARMS, LEARNED
+from histo_monai.finetuning.learners import LEARNERS
+from histo_monai.evaluation.baselines.predictions import Arms, predict_arms
+from histo_monai.models.encoder import Encoder
+from histo_monai.data.tables.tasks import dependence_groups, split_rows
+from tests.waves import SIDE, WaveTask
+
+TaskBuilder = Callable[..., WaveTask]
+SPLITS = ("validation", "test")
+
+
+@pytest.fixture(autouse=True)
+def small_forests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LEARNERS, "forest", replace(LEARNERS["forest"], settings=(30,)))
+    monkeypatch.setattr(learners, "TREES_IN_FOLDS", 10)
+
+
+class Edges(nn.Module):
+    """A frozen trunk that knows waves: how steep a patch is, how bright, and how noisy."""
+
+    def __init__(self, scale: float = 1.0) -> None:
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, patches: torch.Tensor) -> torch.Tensor:
+        steep = patches.mean(dim=1).diff(dim=-1).abs().mean(dim=(1, 2))
+        noise = patches.diff(dim=-2).abs().mean(dim=(1, 2, 3))
+        return self.scale * torch.stack([steep, patches.mean(dim=(1, 2, 3)), noise], dim=1)
+
+
+def _encoder(scale: float = 1.0) -> Encoder:
+    kind = {"name": "edges", "img_px": SIDE, "num_features": 3, "any_size": True}
+    return Encoder(Edges(scale), **kind, mean=(0.0,) * 3, std=(1.0,) * 3)
+
+
+def _arms(task: WaveTask, encoder: Encoder, flip_validation: bool = False) -> Arms:
+    rows = {split: split_rows(task.patches, split) for split in ("train", *SPLITS)}
+    loaders = {split: task.in_order(table, 7) for split, table in rows.items()}
+    if flip_validation:
+        loaders["validation"].targets.copy_(1 - loaders["validation"].targets)
+    networks = {
+        split: {"student": np.full((len(rows[split]), task.num_outputs), 1 / task.num_outputs)}
+        for split in SPLITS
+    }
+    groups = dependence_groups(rows["train"])
+    return predict_arms(encoder, task, loaders.pop("train"), groups, loaders, networks)
+
+
+def _edges(task: WaveTask, split: str) -> tuple[np.ndarray, np.ndarray]:
+    loader = task.in_order(split_rows(task.patches, split), 96)
+    patches = next(iter(loader.loader))[0].squeeze(1).float() / 255
+    return Edges()(patches).double().numpy(), loader.targets.numpy()
+
+
+@pytest.mark.parametrize("scores", [False, True])
+def test_every_arm_predicts_every_patch_of_every_split(wave_task: TaskBuilder, scores: bool) -> None:
+    task = wave_task(24, scores)
+    arms = _arms(task, _encoder())
+    assert set(arms.predictions) == set(SPLITS)
+    assert set(arms.chosen) == set(LEARNED)
+    for predicted in arms.predictions.values():
+        assert set(predicted) == {*ARMS, *(() if scores else ("majority",))}
+        for values in predicted.values():
+            assert values.shape == (24, 1 if scores else 2)
+            assert values.min() >= 0
+            assert values.max() <= 1
+        together = predicted["color"] / 2 + 0.5 if scores else np.sqrt(np.maximum(predicted["color"], 1e-3))
+        np.testing.assert_allclose(
+            predicted["stacked"], together / (1 if scores else together.sum(1, keepdims=True))
+        )
+    assert arms.chosen["encoder_linear"].are_groups_apart  # four patches to a patient
+    if not scores:
+        labels = split_rows(task.patches, "train")["label"].value_counts(normalize=True).sort_index()
+        np.testing.assert_allclose(arms.predictions["test"]["majority"], np.tile(labels.to_numpy(), (24, 1)))
+
+
+@pytest.mark.parametrize("scores", [False, True])
+def test_the_linear_arm_is_the_linear_model_on_features_of_the_frozen_encoder(
+    wave_task: TaskBuilder, scores: bool
+) -> None:
+    task = wave_task(24, scores)
+    arms = _arms(task, _encoder())
+    strength = arms.chosen["encoder_linear"].model.candidate.setting
+    learned, targets = _edges(task, "train")
+    rows, wanted = _edges(task, "test")
+    mean, std = learned.mean(axis=0), learned.std(axis=0)
+    linear = Ridge(alpha=1 / strength) if scores else LogisticRegression(C=strength)
+    linear.fit((learned - mean) / std, targets)
+    predicted = arms.predictions["test"]["encoder_linear"]
+    if scores:
+        expected = np.clip(linear.predict((rows - mean) / std), 0, 1)[:, None]
+        assert np.corrcoef(predicted[:, 0], wanted)[0, 1] > 0.8
+    else:
+        expected = linear.predict_proba((rows - mean) / std)
+        assert (predicted.argmax(axis=1) == wanted).mean() > 0.9
+        assert (arms.predictions["test"]["color_mean"].argmax(axis=1) == wanted).mean() < 0.9
+    np.testing.assert_allclose(predicted, expected, atol=2e-3)
+
+
+def test_labels_of_validation_patches_are_not_looked_at(wave_task: TaskBuilder) -> None:
+    one, other = (_arms(wave_task(24), _encoder(), flip_validation=flip) for flip in (False, True))
+    for split in SPLITS:
+        for name in ARMS:
+            np.testing.assert_array_equal(one.predictions[split][name], other.predictions[split][name])
+
+
+def test_an_encoder_that_gives_no_number_is_refused_in_one_line(wave_task: TaskBuilder) -> None:
+    with pytest.raises(
+        ValueError, match=r"the pretrained encoder gives no number for a patch.* run the pretrain"
+    ):
+        _arms(wave_task(8), _encoder(float("nan")))

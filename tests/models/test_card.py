@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from histo_monai.models.card import INTENDED, model_facts
+
+ABOUT: dict[str, Any] = {
+    "kind": "task model",
+    "method": "rsp",
+    "source": "raw",
+    "corpus": "own",
+    "dataset": "own",
+    "encoder": {"name": "resnet18", "num_features": 512, "weights": None},
+    "classes": ["normal", "tumor"],
+    "patch_px": 64,
+    "mpp": 0.5,
+    "alpha": 0.1,
+    "metrics": {"num_labeled": 60, "validation_accuracy": 0.75},
+    "params": {"stain": 0.1},
+    "sha256": "ab12",
+}
+
+
+def test_a_card_tells_resolution_labels_stains_and_what_the_model_is_not_for() -> None:
+    facts = model_facts(ABOUT)
+    assert facts["takes"] == "RGB patches of 64 px at 0.5 µm/px, 0..1"
+    assert facts["labels"] == "60 of own (alpha 0.1)"
+    assert facts["stains seen"] == "those of its training slides; shifted in training by up to 0.1"
+    assert facts["validation"] == "accuracy 0.75"
+    assert facts["meant for"] == INTENDED
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [("rsp", "rsp on slides of own (raw)"), ("random", "none"), ("pretrained", "none")],
+)
+def test_an_encoder_that_learned_from_no_slide_says_so(method: str, expected: str) -> None:
+    assert model_facts(ABOUT | {"method": method})["pretraining"] == expected
+
+
+@pytest.mark.parametrize("params", [{"stain": 0.0}, {}])
+def test_a_model_of_simulated_slides_has_seen_no_stain(params: dict[str, float]) -> None:
+    facts = model_facts(ABOUT | {"source": "phantom", "params": params})
+    assert facts["stains seen"] == "simulated H&E, no real slide"
+
+
+def test_weights_of_others_have_seen_stains_that_nobody_knows_here() -> None:
+    weights = {"sha256": "cd34", "license": "CC-BY-4.0"}
+    encoder = {**ABOUT["encoder"], "weights": weights}
+    facts = model_facts(ABOUT | {"source": "phantom", "encoder": encoder, "params": {}})
+    assert facts["stains seen"] == (
+        "simulated H&E, no real slide, and what the weights that it started from had seen"
+    )
+    assert "license CC-BY-4.0" in facts["network"]

@@ -1,0 +1,292 @@
+"""A Dask cluster on this machine, of processes of its own: what it computes is what this process does."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+from histo_monai.pipeline.cli import main
+from histo_monai.wsi.inference.heatmaps import map_slides
+from histo_monai.wsi.inference.jobs import SlideJob
+from histo_monai.wsi.inference.models import MapPlan
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.process import cluster
+from histo_monai.utils.process.cluster import VARIABLE, map_over_cluster
+from histo_monai.utils.process.processes import map_over_processes
+from histo_monai.models.checkpoint import save_model
+from histo_monai.models.encoder import build_encoder
+from histo_monai.models.task_model import TaskModel
+from histo_monai.slides import SlideError
+from tests.folders import NewFolder
+
+pytestmark = pytest.mark.slow
+ENOUGH_S = 120
+
+
+class Cluster:
+    """A scheduler and its workers, none of which lies in the project's folder."""
+
+    def __init__(self, folder: Path, root: Path) -> None:
+        self._folder, self._root = folder, root
+        self._file = folder / "scheduler.json"
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self.address = ""
+
+    def start(self) -> None:
+        """The scheduler; its address is known afterwards."""
+        process = self._start("scheduler", "--port", "0", "--scheduler-file", str(self._file))
+
+        def is_told() -> bool:  # the file is there before the address stands in it
+            assert process.poll() is None, f"the scheduler has ended, see {self._folder}"
+            with contextlib.suppress(OSError, json.JSONDecodeError):
+                self.address = json.loads(self._file.read_text())["address"]
+            return bool(self.address)
+
+        until(is_told)
+
+    def _start(self, what: str, *arguments: str) -> subprocess.Popen[bytes]:
+        command = [
+            sys.executable,
+            "-m",
+            f"distributed.cli.dask_{what}",
+            "--no-dashboard",
+            "--host",
+            "127.0.0.1",
+        ]
+        environment = {**os.environ, "PYTHONPATH": str(self._root), "OMP_NUM_THREADS": "1"}
+        environment.pop(VARIABLE, None)
+        with (self._folder / f"{what}-{len(self._processes)}.log").open("wb") as log:
+            process = subprocess.Popen(
+                [*command, *arguments],
+                cwd=self._folder,
+                env=environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        self._processes.append(process)
+        return process
+
+    def add_worker(self, threads: int = 1) -> subprocess.Popen[bytes]:
+        """Started, and known to the scheduler."""
+        from distributed import Client
+
+        process = self._start(
+            "worker", "--scheduler-file", str(self._file), "--nthreads", str(threads), "--no-nanny"
+        )
+        with Client(self.address, set_as_default=False) as client:
+            pids = lambda: client.run(os.getpid).values()  # noqa: E731  # asked again and again
+            until(lambda: process.pid in pids())
+        return process
+
+    def end(self) -> None:
+        """All processes."""
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    """Wait, but not for ever."""
+    end = time.monotonic() + ENOUGH_S
+    while not is_so():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def make_cluster(tmp_path: Path, root: Path) -> Iterator[Callable[[int], Cluster]]:
+    """A function that starts a cluster of so many workers."""
+    made: list[Cluster] = []
+
+    def make(num_workers: int) -> Cluster:
+        folder = tmp_path / f"cluster-{len(made)}"
+        folder.mkdir()
+        made.append(Cluster(folder, root))  # ended whatever happens while it starts
+        made[-1].start()
+        for _ in range(num_workers):
+            made[-1].add_worker()
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.end()
+
+
+def square(number: int, offset: int) -> tuple[int, int, str]:
+    """And who computed it, where."""
+    return number * number + offset, os.getpid(), os.getcwd()
+
+
+def test_results_come_in_order_from_workers_in_the_folder_of_the_project(
+    make_cluster: Callable[[int], Cluster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(VARIABLE, make_cluster(2).address)
+    results = list(
+        map_over_processes(square, range(40), range(100, 140), processes=1, title="squares", unit="number")
+    )
+    assert [value for value, _, _ in results] == [number**2 + 100 + number for number in range(40)]
+    assert os.getpid() not in {pid for _, pid, _ in results}
+    assert {folder for _, _, folder in results} == {str(tmp_path)}
+
+
+def wait_once(number: int, folder: Path) -> int:
+    """The first worker that comes to 3 stays there until it is killed."""
+    (folder / f"{number}-{os.getpid()}").touch()
+    if number == 3 and len(list(folder.glob("3-*"))) == 1:
+        time.sleep(10 * ENOUGH_S)
+    return number * number
+
+
+def test_a_worker_that_is_killed_is_made_up_for(
+    make_cluster: Callable[[int], Cluster], tmp_path: Path
+) -> None:
+    folder = tmp_path / "marks"
+    folder.mkdir()
+    results: list[int] = []
+    address = make_cluster(2).address
+
+    def collect() -> None:
+        results.extend(map_over_cluster(wait_once, [range(12), [folder] * 12], address))
+
+    thread = threading.Thread(target=collect)
+    thread.start()
+    until(lambda: bool(list(folder.glob("3-*"))))
+    (mark,) = folder.glob("3-*")
+    os.kill(int(mark.name.partition("-")[2]), signal.SIGKILL)
+    thread.join(ENOUGH_S)
+    assert results == [number**2 for number in range(12)]
+    assert len(list(folder.glob("3-*"))) == 2
+
+
+def always_ends(number: int) -> int:
+    """A call that no worker survives."""
+    os._exit(number)
+
+
+def test_a_call_that_ends_worker_after_worker_is_a_sentence(make_cluster: Callable[[int], Cluster]) -> None:
+    made = make_cluster(5)
+    with pytest.raises(
+        InputError, match="4 workers ended while they did the same call; do they have enough memory"
+    ):
+        list(map_over_cluster(always_ends, [[1]], made.address))
+
+
+def damaged(path: Path) -> None:
+    """As a slide is."""
+    raise SlideError(path, "the tile in row 1 is damaged")
+
+
+def test_what_is_wrong_with_a_slide_is_said_as_on_one_machine(make_cluster: Callable[[int], Cluster]) -> None:
+    with pytest.raises(SlideError, match=r"^slide a\.svs: the tile in row 1 is damaged$") as raised:
+        list(map_over_cluster(damaged, [[Path("a.svs")]], make_cluster(1).address))
+    assert raised.value.path == Path("a.svs")
+
+
+def test_workers_that_would_give_other_results_are_refused(
+    make_cluster: Callable[[int], Cluster], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = make_cluster(0)
+    with pytest.raises(
+        InputError, match="the scheduler has no workers; start some with `dask worker --nthreads 1`"
+    ):
+        list(map_over_cluster(abs, [[1]], made.address))
+    made.add_worker()
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster, "__version__", "0.0.1")
+        with pytest.raises(InputError, match=r"has histo_monai .*, here is 0\.0\.1$"):
+            list(map_over_cluster(abs, [[1]], made.address))
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    monkeypatch.setattr(os, "getcwd", lambda: str(gone))
+    with pytest.raises(InputError, match=r"does not see .*; the project must lie on a disk that all share"):
+        list(map_over_cluster(abs, [[1]], made.address))
+    monkeypatch.undo()
+    made.add_worker(threads=2)
+    with pytest.raises(InputError, match="has 2 threads; start it with --nthreads 1"):
+        list(map_over_cluster(abs, [[1]], made.address))
+
+
+def test_a_scheduler_that_does_not_answer_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "_TIMEOUT_S", 1)
+    for address in ("tcp://127.0.0.1:9", "nonsense://x", "127.0.0.1:notaport"):
+        with pytest.raises(
+            InputError, match=f"^{VARIABLE}: no scheduler answers at {address} .*`dask scheduler`"
+        ):
+            list(map_over_cluster(abs, [[1]], address))
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(InputError, match=r"pip install '\./histo_monai\[cluster\]'$"):
+        list(map_over_cluster(abs, [[1]], "tcp://127.0.0.1:9"))
+
+
+SLIDES = """slide_id,path,patient_id,split
+skin,{0}/cmu-1-small-region.svs,s,train
+breast,{0}/breast-lobular.tif,b,validation
+duodenum,{0}/duodenum-adenoma.tif,d,train
+"""
+
+
+def test_an_index_and_maps_of_real_slides_have_the_same_bytes(
+    make_cluster: Callable[[int], Cluster],
+    root: Path,
+    real_slides: Path,
+    module_folder: NewFolder,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HISTO_MONAI_CPUS", "1")
+    params: dict[str, Any] = yaml.safe_load((root / "params.yaml").read_text())
+    params |= {
+        "source": "raw",
+        "dataset": "own",
+        "corpus": "own",
+        "patch_px": 32,
+        "methods": ["random", "rsp"],
+    }
+    params["corpora"]["own"] |= {"num_train": 40, "num_validation": 10}
+    torch.manual_seed(0)
+    model = TaskModel(build_encoder(), "linear", 2)
+    found: dict[str, dict[str, bytes]] = {}
+    for where in ("here", "cluster"):
+        project = module_folder(where)
+        (project / "data/raw/own").mkdir(parents=True)
+        (project / "data/raw/own/slides.csv").write_text(SLIDES.format(real_slides))
+        (project / "params.yaml").write_text(yaml.safe_dump(params))
+        monkeypatch.chdir(project)
+        if where == "cluster":
+            monkeypatch.setenv(VARIABLE, make_cluster(2).address)
+        assert main(["index"]) == 0
+        about = model.encoder.description(architecture="", head="linear", patch_px=64, mpps=[4.0])
+        about |= dict.fromkeys(("method", "source", "corpus"), "")
+        about |= {"kind": "task model", "classes": ["normal", "tumor"], "patch_px": 64, "mpp": 4.0}
+        save_model(Path("model.safetensors"), model.state_dict(), about)
+        names = ("cmu-1-small-region.svs", "breast-lobular.tif", "duodenum-adenoma.tif")
+        jobs = [
+            SlideJob(name.partition("-")[0], real_slides / name, None, {"model": Path("model.safetensors")})
+            for name in names
+        ]
+        plan = MapPlan(64, 4.0, 256.0, 16.0, 0.5, 32)
+        map_slides(jobs, plan, ("tumor",), Path("maps"), device=torch.device("cpu"), workers=0, ranks=1)
+        files = [
+            path
+            for part in ("data/index", "maps")
+            for path in sorted(Path(part).rglob("*"))
+            if path.is_file()
+        ]
+        found[where] = {str(path): path.read_bytes() for path in files}
+    assert len(found["here"]) >= 10
+    assert found["cluster"] == found["here"]
