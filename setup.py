@@ -16,7 +16,7 @@ from setuptools import Command, setup
 from setuptools.command.build import build
 
 SITE = Path("histo_monai", "reports", "site")
-PROJECT = Path("histo_monai", "project")
+PROJECT = Path("histo_monai", "pipeline", "project")
 
 
 class _Step(Command):

@@ -24,7 +24,15 @@ from pathlib import Path
 import numpy as np
 
 from histo_monai.data.readers.own.regions import RegionPlacement, take_squares
-from histo_monai.slides.annotations import (Region, asap_regions, rasterize_regions, read_asap_xml, read_geojson, write_asap_xml, write_geojson)
+from histo_monai.slides.annotations import (
+    Region,
+    asap_regions,
+    rasterize_regions,
+    read_asap_xml,
+    read_geojson,
+    write_asap_xml,
+    write_geojson,
+)
 
 PATCH_PX = 64
 KINDS = {"patch": (38.0, 90.0), "cell": (12.0, 30.0), "cell in patch": (6.0, 90.0)}

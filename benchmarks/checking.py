@@ -29,10 +29,10 @@ import torch
 import yaml
 
 import histo_monai
-from histo_monai.pipeline.cli import main as call
 from histo_monai.models.checkpoint import save_model
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.task_model import TaskModel, describe_task_model
+from histo_monai.pipeline.cli import main as call
 
 ROOT = Path(__file__).resolve().parent.parent
 CHECKS = {

@@ -30,8 +30,8 @@ import real_patches
 import yaml
 from intervals import difference_cells, gap_closed, numbers_in_words
 
-from histo_monai.evaluation.metrics import accuracy, intraclass_correlation, macro_auc
 from histo_monai.data.tables.predictions import Predictions, read_predictions
+from histo_monai.evaluation.metrics import accuracy, intraclass_correlation, macro_auc
 
 ROOT = Path(__file__).resolve().parent.parent
 REAL = ROOT.parent / "shared" / "real"

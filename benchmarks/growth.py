@@ -26,12 +26,18 @@ import pandas as pd
 from histo_monai.data.leakage.review import Surroundings, review
 from histo_monai.data.loaders.batches import EpochBatches
 from histo_monai.data.loaders.loaders import ConcentricPatches
-from histo_monai.utils.process.memory import keep_freed_memory
-from histo_monai.utils.randomness import generator
 from histo_monai.data.tables.columns import CENTER_COLUMNS, read_centers, whole_slide_table
 from histo_monai.data.tables.patches import labeled_table, read_patches, write_patches
-from histo_monai.data.tables.splits import (draw_splits, drawn_by, in_order_of_splits, label_ranks, labeled_rows)
+from histo_monai.data.tables.splits import (
+    draw_splits,
+    drawn_by,
+    in_order_of_splits,
+    label_ranks,
+    labeled_rows,
+)
 from histo_monai.data.tables.tasks import task_classes, task_targets
+from histo_monai.utils.process.memory import keep_freed_memory
+from histo_monai.utils.randomness import generator
 
 A_SLIDE = 1000
 """Rows of a slide; of a patient five slides."""

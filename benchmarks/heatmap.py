@@ -37,19 +37,19 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import nn
 
-from histo_monai.wsi.inference.heatmaps import map_slide
-from histo_monai.wsi.inference.models import MapPlan, PatchModels, values_of
+from histo_monai.data.simulated.cohorts.camelyon16 import SlideSpec, lesion_mask, make_world
+from histo_monai.data.simulated.raster.pyramid import write_pyramid
+from histo_monai.data.simulated.tissue.render import render_strips
+from histo_monai.models.encoder import build_encoder
+from histo_monai.models.shared_trunk import SharedTrunk
+from histo_monai.models.task_model import TaskModel
+from histo_monai.slides import Box, open_slide, tissue_fraction
 from histo_monai.slides.tiles.blocks import CellBlocks
 from histo_monai.slides.tiles.cells import tissue_cells
 from histo_monai.slides.tiles.grid import Grid
 from histo_monai.wsi.heatmaps.heatmap import Heatmap
-from histo_monai.models.encoder import build_encoder
-from histo_monai.models.shared_trunk import SharedTrunk
-from histo_monai.models.task_model import TaskModel
-from histo_monai.data.simulated.cohorts.camelyon16 import SlideSpec, lesion_mask, make_world
-from histo_monai.data.simulated.raster.pyramid import write_pyramid
-from histo_monai.data.simulated.tissue.render import render_strips
-from histo_monai.slides import Box, open_slide, tissue_fraction
+from histo_monai.wsi.inference.heatmaps import map_slide
+from histo_monai.wsi.inference.models import MapPlan, PatchModels, values_of
 
 WORLD_PX, LARGE_PX = 2048, 20_000
 NUM_PLAIN = 100

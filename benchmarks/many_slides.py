@@ -24,8 +24,8 @@ from read_triples import make_slide
 
 from histo_monai.data.loaders.batches import EpochBatches
 from histo_monai.data.loaders.loaders import ConcentricPatches
-from histo_monai.utils.process.memory import keep_freed_memory
 from histo_monai.slides import open_slide
+from histo_monai.utils.process.memory import keep_freed_memory
 
 MPPS = (0.25, 0.5, 1.0)
 SIDE_PX = 64

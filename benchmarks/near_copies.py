@@ -20,11 +20,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from histo_monai.utils.files.trees import list_images, read_bytes, read_image
 from histo_monai.data.leakage.fingerprints import MAX_DISTANCE, class_words, distances, fingerprint
 from histo_monai.data.leakage.second_look import MIN_CORRELATION, fine_correlation, thumbnail
 from histo_monai.data.leakage.views import tissue_of
 from histo_monai.slides import Box, open_slide
+from histo_monai.utils.files.trees import list_images, read_bytes, read_image
 
 Image = NDArray[np.uint8]
 DISTANCES = (16, 20, 24, 28, 32, 36)

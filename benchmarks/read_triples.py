@@ -33,8 +33,8 @@ import openslide
 import tifffile
 from numpy.typing import NDArray
 
-from histo_monai.utils.process.memory import keep_freed_memory
 from histo_monai.slides import Box, Slide, choose_level, concentric_boxes, open_slide
+from histo_monai.utils.process.memory import keep_freed_memory
 
 SIDE_PX = 256
 Region = tuple[tuple[int, int], int, int]

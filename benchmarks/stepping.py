@@ -15,27 +15,27 @@ import pandas as pd
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from histo_monai.training.device import in_memory_order, precision, to_device
-from histo_monai.training.graphs import EncoderGraphs
-from histo_monai.pretraining.trainer import placed, training_step
-from histo_monai.semisupervised.teaching.trainer import StudentStep
-from histo_monai.training.task import Task
 from histo_monai.data.loaders.batches import EpochBatches
 from histo_monai.data.loaders.labeled import PatchReading
 from histo_monai.data.loaders.loaders import ConcentricPatches
 from histo_monai.data.loaders.resident import read_batches
 from histo_monai.data.loaders.streams import SideBySide, two_streams
+from histo_monai.data.tables.patches import labeled_table
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.start import EncoderStart
 from histo_monai.models.task_model import TaskModel
 from histo_monai.pipeline.params import load_params
 from histo_monai.pretraining import PRETEXTS
-from histo_monai.utils.randomness import Step
-from histo_monai.training.schedule import Schedule
+from histo_monai.pretraining.trainer import placed, training_step
 from histo_monai.semisupervised import METHODS
 from histo_monai.semisupervised.protocol import Batch
+from histo_monai.semisupervised.teaching.trainer import StudentStep
 from histo_monai.slides.tile_cache import TileCache
-from histo_monai.data.tables.patches import labeled_table
+from histo_monai.training.device import in_memory_order, precision, to_device
+from histo_monai.training.graphs import EncoderGraphs
+from histo_monai.training.schedule import Schedule
+from histo_monai.training.task import Task
+from histo_monai.utils.randomness import Step
 
 SLIDE_PX = 4096
 MPPS = (0.25, 0.5, 1.0)

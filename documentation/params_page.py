@@ -19,7 +19,7 @@ from histo_monai.pipeline.params.sections import Params
 from histo_monai.pretraining import PRETEXTS
 from histo_monai.semisupervised import METHODS
 from histo_monai.utils.settings.recipe import LABEL_KINDS
-from histo_monai.utils.settings.rules import (Ascending, ByName, NamedIn, NumberOf, Range, SectionsOf, Unique)
+from histo_monai.utils.settings.rules import Ascending, ByName, NamedIn, NumberOf, Range, SectionsOf, Unique
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/params.md"

@@ -9,12 +9,20 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from histo_monai.evaluation import metrics
-    from histo_monai.wsi.api import (TrainedEncoder, TrainedModel, encode, heatmap, load_encoder, load_model, predict)
-    from histo_monai.utils.errors import InputError
-    from histo_monai.wsi.heatmaps.heatmap import Heatmap
-    from histo_monai.slides.tiles.boxes import tile
     from histo_monai.slides import Box, Slide, SlideError, open_slide, tissue_mask
     from histo_monai.slides.annotations import Frame, Point, Region, read_annotations
+    from histo_monai.slides.tiles.boxes import tile
+    from histo_monai.utils.errors import InputError
+    from histo_monai.wsi.api import (
+        TrainedEncoder,
+        TrainedModel,
+        encode,
+        heatmap,
+        load_encoder,
+        load_model,
+        predict,
+    )
+    from histo_monai.wsi.heatmaps.heatmap import Heatmap
 
 __version__ = "0.1.0"
 
@@ -74,7 +82,9 @@ _RENAMED: dict[str, tuple[str, str]] = {}
 def __getattr__(name: str) -> object:
     if name in _RENAMED:
         new, removed_in = _RENAMED[name]
-        import_module("histo_monai.utils.process.deprecation").warn_renamed(f"histo_monai.{name}", new, removed_in)
+        import_module("histo_monai.utils.process.deprecation").warn_renamed(
+            f"histo_monai.{name}", new, removed_in
+        )
         return __getattr__(new)
     if name in _SUBMODULES:
         return import_module(_SUBMODULES[name])

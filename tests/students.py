@@ -7,14 +7,14 @@ from typing import Any
 
 import torch
 
-from histo_monai.training.fit import Records
-from histo_monai.semisupervised.teaching.trainer import StudentResult, train_student
 from histo_monai.data.loaders.labeled import LabeledLoader
 from histo_monai.data.loaders.streams import two_streams
-from histo_monai.models.task_model import TaskModel
-from histo_monai.training.schedule import Schedule
-from histo_monai.semisupervised import METHODS
 from histo_monai.data.tables.tasks import split_rows
+from histo_monai.models.task_model import TaskModel
+from histo_monai.semisupervised import METHODS
+from histo_monai.semisupervised.teaching.trainer import StudentResult, train_student
+from histo_monai.training.fit import Records
+from histo_monai.training.schedule import Schedule
 from tests.recipes import RECIPE
 from tests.waves import WaveTask
 

@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from histo_monai.data.tables.predictions import predictions_table, write_predictions
 from histo_monai.pipeline.commands import curves
 from histo_monai.pipeline.experiments import Experiments
-from histo_monai.data.tables.predictions import predictions_table, write_predictions
 
 NUM = 240
 CLASSES = ["normal", "tumor"]

@@ -23,8 +23,8 @@ from histo_monai.transforms.dictionary import RandViewsd
 from histo_monai.transforms.randaugment import WeakStrongViews
 from histo_monai.transforms.supervised import SupervisedAugmentation
 from histo_monai.transforms.views import PretrainAugmentation
-from tests.wsi.inference.test_features import encoder_file as encoder_file  # a fixture
 from tests.hostile.project import tissue, write_slide
+from tests.wsi.inference.test_features import encoder_file as encoder_file  # a fixture
 
 POLICIES = {
     "pretrain": lambda: PretrainAugmentation(32),

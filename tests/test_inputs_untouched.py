@@ -19,9 +19,9 @@ import yaml
 from histo_monai.pipeline.cli import COMMANDS, STAGES, main
 from histo_monai.pipeline.commands import curves
 from histo_monai.pipeline.experiments import Experiments
-from histo_monai.wsi.heatmaps.heatmap import read_heatmap
-from histo_monai.slides.annotations import Region, write_annotations
 from histo_monai.pipeline.stages import heatmap
+from histo_monai.slides.annotations import Region, write_annotations
+from histo_monai.wsi.heatmaps.heatmap import read_heatmap
 from tests.folders import NewFolder
 from tests.papers_way import in_the_papers_way
 

@@ -22,8 +22,8 @@ import yaml
 
 import histo_monai
 from histo_monai.pipeline.cli import COMMANDS, STAGES, _one_line, _parser, main
-from histo_monai.utils.errors import InputError
 from histo_monai.slides import SlideError
+from histo_monai.utils.errors import InputError
 from tests.papers_way import in_the_papers_way
 
 TINY = {

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import yaml
 
-from histo_monai.pipeline.cli import COMMANDS, STAGES
 from histo_monai.data.readers.registry import DATASETS
+from histo_monai.pipeline.cli import COMMANDS, STAGES
 from histo_monai.pipeline.imports import PACKAGE
+from histo_monai.pipeline.stages.code import METHOD_FOLDERS, code_of, run
 from histo_monai.pretraining import PRETEXTS
 from histo_monai.semisupervised import METHODS
-from histo_monai.pipeline.stages.code import METHOD_FOLDERS, code_of, run
 
 
 @pytest.fixture(scope="module")
@@ -50,11 +50,11 @@ def test_every_stage_depends_on_its_code_and_on_the_folders_of_parts_that_it_loa
     code = [dep for dep in pipeline[stage]["deps"] if dep.startswith("data/code/")]
     assert [dep for dep in code if dep.count("/") == 2] == [f"data/code/{stage}.json"]
     folders = {
-        "pretext": {"data/code/pretext/${item.method}.json"},
+        "pretraining": {"data/code/pretraining/${item.method}.json"},
         "semisupervised": {"data/code/semisupervised/${item.student}.json"},
-        "datasets": {"data/code/datasets/${dataset}", "data/code/datasets/${corpus}"},
+        "data/readers": {"data/code/readers/${dataset}", "data/code/readers/${corpus}"},
     }
-    assert set(folders) == {*METHOD_FOLDERS, "datasets"}
+    assert set(folders) == {*METHOD_FOLDERS, "data/readers"}
     loads = [room for room in folders if root / "histo_monai" / room / "protocol.py" in code_of(stage)]
     wanted = set().union(*(folders[room] for room in loads))
     named = {dep for dep in code if dep.count("/") > 2}
@@ -70,7 +70,7 @@ def test_no_method_and_no_folder_of_a_dataset_stands_in_the_code_of_a_stage() ->
             f"{package}/{name}.py" for package, names in METHOD_FOLDERS.items() for name in names
         }
         folders = {
-            path.split("/")[1] for path in files if path.startswith("datasets/") and path.count("/") > 1
+            path.split("/")[2] for path in files if path.startswith("data/readers/") and path.count("/") > 2
         }
         assert folders <= {"shared"}
 
@@ -89,14 +89,14 @@ def test_the_digests_of_a_method_hold_its_file_and_its_imports_and_no_other_meth
     builds_on = {
         method: {methods[file] for file in read if file in methods} for method, read in files.items()
     }
-    more = {"pretext/rsp_moco": {"pretext/rsp"}}
+    more = {"pretraining/rsp_moco": {"pretraining/rsp"}}
     assert builds_on == {method: {method} | more.get(method, set()) for method in files}
     momentum = "histo_monai/pretraining/momentum.py"
     assert {method for method, read in files.items() if momentum in read} == {
-        "pretext/moco",
-        "pretext/rsp_moco",
+        "pretraining/moco",
+        "pretraining/rsp_moco",
     }
-    assert "histo_monai/pretraining/vae_decoder.py" in files["pretext/vae"]
+    assert "histo_monai/pretraining/vae_decoder.py" in files["pretraining/vae"]
 
 
 def test_stages_depend_on_nothing_but_data_and_the_digests_of_code_that_are_written(

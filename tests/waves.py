@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch.utils.data import Dataset
 
-from histo_monai.training.task import Task
 from histo_monai.data.loaders import labeled as labeled_loaders
 from histo_monai.data.loaders.labeled import PatchReading
 from histo_monai.data.loaders.streams import shuffled
 from histo_monai.data.tables.patches import labeled_table
 from histo_monai.data.tables.tasks import task_classes
+from histo_monai.training.task import Task
 
 SIDE = 32
 

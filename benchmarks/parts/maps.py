@@ -12,15 +12,15 @@ from heatmap import CLASSES, CPU, forward, patch_by_patch, patch_models, read_al
 from read_triples import write_jpeg
 from turns import LIMIT, OURS, PEER, DeviceClock, asked, is_quick, row_of, take_turns
 
-from histo_monai.training.device import precision
-from histo_monai.wsi.inference.heatmaps import map_slide
-from histo_monai.wsi.inference.models import MapPlan
-from histo_monai.models.encoder import build_encoder
-from histo_monai.models.task_model import TaskModel
 from histo_monai.data.simulated.cohorts.camelyon16 import SlideSpec, make_world
 from histo_monai.data.simulated.raster.pyramid import write_pyramid
 from histo_monai.data.simulated.tissue.render import render_strips
+from histo_monai.models.encoder import build_encoder
+from histo_monai.models.task_model import TaskModel
+from histo_monai.training.device import precision
 from histo_monai.utils.process.memory import keep_freed_memory
+from histo_monai.wsi.inference.heatmaps import map_slide
+from histo_monai.wsi.inference.models import MapPlan
 
 NUM_PLAIN = 100
 WORLD_PX = 2048

@@ -17,8 +17,8 @@ from turns import LIMIT, OURS, PEER, is_quick, row_of, take_turns
 from histo_monai.data.simulated.cohorts.camelyon16 import SlideSpec, make_world
 from histo_monai.data.simulated.raster.pyramid import write_pyramid
 from histo_monai.data.simulated.tissue.render import render_strips
-from histo_monai.utils.process.memory import keep_freed_memory
 from histo_monai.slides import choose_level, open_slide, tissue_mask
+from histo_monai.utils.process.memory import keep_freed_memory
 
 SIDE_PX, SLIDE_MPP, MPP = 4096, 0.5, 8.0
 

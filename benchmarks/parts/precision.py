@@ -15,10 +15,10 @@ from read_triples import make_slide
 from stepping import SLIDE_PX, Size, Stepping, pretext_stepping, student_stepping
 from turns import OURS, PEER, is_quick, note, row_of, take_turns
 
-from histo_monai.pipeline.doctor.machine import has_bfloat16
-from histo_monai.training.device import precision
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.task_model import TaskModel
+from histo_monai.pipeline.doctor.machine import has_bfloat16
+from histo_monai.training.device import precision
 from histo_monai.utils.process.memory import keep_freed_memory
 from histo_monai.utils.process.threads import decode_with
 

@@ -11,9 +11,9 @@ import numpy as np
 from read_triples import BARE, COLD, OPENSLIDE, READ_MANY, SIDE_PX, make_slide, measure
 from turns import LIMIT, OURS, PEER, Row, is_quick, row_of, take_turns
 
+from histo_monai.slides import concentric_boxes, open_slide
 from histo_monai.utils.process.memory import keep_freed_memory
 from histo_monai.utils.process.threads import decode_with
-from histo_monai.slides import concentric_boxes, open_slide
 
 REAL = Path(__file__).parents[3] / "shared" / "real"
 SLIDES = (  # name, µm/px of the patches as multiples of the slide's, or as they are

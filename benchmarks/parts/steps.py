@@ -33,10 +33,10 @@ from histo_monai.models.encoder import build_encoder
 from histo_monai.models.task_model import TaskModel
 from histo_monai.pipeline.params import load_params
 from histo_monai.pretraining import PRETEXTS
-from histo_monai.utils.process.memory import keep_freed_memory
-from histo_monai.utils.process.threads import decode_with
 from histo_monai.semisupervised import METHODS
 from histo_monai.semisupervised.protocol import Batch, SemiSupervised
+from histo_monai.utils.process.memory import keep_freed_memory
+from histo_monai.utils.process.threads import decode_with
 
 LIMIT_IS = "forward, backward and optimizer on a batch that is ready"
 PAPER = load_params(Path(__file__).parents[2] / "params" / "paper.yaml")

@@ -13,8 +13,8 @@ from turns import LIMIT, OURS, PEER, is_quick, row_of, take_turns
 
 from histo_monai.data.loaders.batches import EpochBatches
 from histo_monai.data.loaders.order import shuffled_order
-from histo_monai.utils.randomness import generator
 from histo_monai.data.tables.patches import read_patches, write_patches
+from histo_monai.utils.randomness import generator
 
 
 def main() -> None:

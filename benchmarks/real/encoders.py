@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 
-from histo_monai.utils.errors import InputError
-from histo_monai.utils.files.tensors import Tensors
 from histo_monai.models.checkpoint import load_model, save_model
 from histo_monai.models.encoder import build_encoder
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.files.tensors import Tensors
 from histo_monai.utils.storage import file_sha256
 
 IMAGENET, RANDOM = "imagenet", "random"

@@ -14,14 +14,14 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
+from histo_monai.data.loaders.labeled import PatchReading
+from histo_monai.data.loaders.streams import for_statistics
 from histo_monai.evaluation.baselines.colors import color_features
 from histo_monai.finetuning.depth import WHOLE, end_features
+from histo_monai.models.task_model import from_encoder
 from histo_monai.training.prediction import take_statistics
 from histo_monai.training.task import Task
 from histo_monai.utils.errors import InputError
-from histo_monai.data.loaders.labeled import PatchReading
-from histo_monai.data.loaders.streams import for_statistics
-from histo_monai.models.task_model import from_encoder
 from histo_monai.utils.storage import whole_file
 
 from .encoders import description_of, digest_of, keeps_statistics

@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from histo_monai.data.tables.tasks import dependence_groups
+from histo_monai.evaluation.baselines.colors import COLORS
 from histo_monai.evaluation.baselines.models import COLOR, LEARNED, MAJORITY
 from histo_monai.finetuning.class_means import standardized
-from histo_monai.evaluation.baselines.colors import COLORS
 from histo_monai.finetuning.learners import choose_model
-from histo_monai.data.tables.tasks import dependence_groups
 
 from .features import ColorSource, EncoderSource, FileSource, Source
 from .tasks import RealTask, Split, targets_of

@@ -14,10 +14,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.model_selection import GroupKFold
 
+from histo_monai.data.tables.patches import labeled_table
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.randomness import generator
 from histo_monai.utils.storage import file_sha256
-from histo_monai.data.tables.patches import labeled_table
 
 ALL_LABELS = 0
 """As a budget: every label of the training patients."""

@@ -15,21 +15,21 @@ import torch
 import yaml
 from numpy.typing import NDArray
 
-from histo_monai.pipeline.paths import fold_model
-from histo_monai.pipeline.context import Assembly, TrainingRows
-from histo_monai.training.fit import Records
-from histo_monai.training.task import Task
-from histo_monai.pipeline.environment import read_environment
-from histo_monai.utils.errors import InputError
-from histo_monai.pipeline.finetuning import Finetuning
 from histo_monai.data.loaders.labeled import PatchReading
+from histo_monai.data.tables.label_folds import LabelFolds
 from histo_monai.models.checkpoint import save_model
 from histo_monai.models.task_model import TaskModel
+from histo_monai.pipeline.context import Assembly, TrainingRows
+from histo_monai.pipeline.environment import read_environment
+from histo_monai.pipeline.finetuning import Finetuning
 from histo_monai.pipeline.params import Params, parse_params
+from histo_monai.pipeline.paths import fold_model
+from histo_monai.pipeline.teaching import Teaching
+from histo_monai.training.fit import Records
+from histo_monai.training.task import Task
+from histo_monai.utils.errors import InputError
 from histo_monai.utils.randomness import derive_seed
 from histo_monai.utils.storage import whole_folder
-from histo_monai.data.tables.label_folds import LabelFolds
-from histo_monai.pipeline.teaching import Teaching
 
 from .encoders import description_of, digest_of
 from .models import Problem

@@ -10,13 +10,13 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
+from histo_monai.data.tables.tasks import dependence_groups, task_targets
 from histo_monai.evaluation.comparison.paired import mean_difference
-from histo_monai.training.task import Task
 from histo_monai.evaluation.metrics import Estimate
+from histo_monai.training.task import Task
 from histo_monai.utils.roles import FINETUNED, MODELS, STUDENT
 from histo_monai.utils.storage import read_json
 from histo_monai.utils.storage.shapes import Rule
-from histo_monai.data.tables.tasks import dependence_groups, task_targets
 
 
 @dataclass(frozen=True)

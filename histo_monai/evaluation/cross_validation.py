@@ -11,8 +11,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from torch import nn
 
-from histo_monai.training.interpolation import Candidates, Interpolation, Measures, Rank, lowest, pooled
 from histo_monai.data.tables.label_folds import LabelFolds
+from histo_monai.training.interpolation import Candidates, Interpolation, Measures, Rank, lowest, pooled
 
 
 class Trained(Protocol):

@@ -9,14 +9,20 @@ import pandas as pd
 import torch
 from torch import nn
 
+from histo_monai.data.loaders.labeled import LabeledLoader
+from histo_monai.data.tables.tasks import dependence_groups, task_targets
 from histo_monai.evaluation.comparison.paired import mean_difference
+from histo_monai.evaluation.metrics import (
+    Estimate,
+    classification_estimates,
+    human_estimates,
+    regression_estimates,
+    score_estimates,
+)
 from histo_monai.training.prediction import predict
 from histo_monai.training.task import Task
 from histo_monai.utils.errors import InputError
-from histo_monai.data.loaders.labeled import LabeledLoader
-from histo_monai.evaluation.metrics import (Estimate, classification_estimates, human_estimates, regression_estimates, score_estimates)
 from histo_monai.utils.roles import STUDENT
-from histo_monai.data.tables.tasks import dependence_groups, task_targets
 
 Predictions = dict[str, np.ndarray]
 """Name of a model -> Shape (n, K): probabilities of the classes, or the score."""

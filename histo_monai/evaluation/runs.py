@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from histo_monai.data.tables.predictions import Predictions
+from histo_monai.data.tables.slide_scores import SlideScores
 from histo_monai.evaluation.baselines.models import COLOR, ENCODER_KNN, ENCODER_LINEAR, STACKED
 from histo_monai.evaluation.comparison.rows import FINETUNE, KNN, LINEAR, REFERENCE, Row, stacked_row
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.roles import FINETUNED, STUDENT
-from histo_monai.data.tables.predictions import Predictions
-from histo_monai.data.tables.slide_scores import SlideScores
 
 Key = tuple[str, int, int, str]
 """Method, seed of its encoder, seed and student of a run."""

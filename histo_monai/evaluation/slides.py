@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from histo_monai.evaluation.comparison.models import Comparison, compare_models
-from histo_monai.evaluation.comparison.rows import SLIDE_ARMS, Row, families
-from histo_monai.utils.errors import InputError
-from histo_monai.evaluation.runs import Key, OfRows, Repeat, by_model
-from histo_monai.evaluation.metrics import auc
 from histo_monai.data.tables.slide_classes import TEST, SlideClasses
 from histo_monai.data.tables.slide_scores import SlideScores, check_same_slides
 from histo_monai.data.tables.tasks import patient_or_slide
+from histo_monai.evaluation.comparison.models import Comparison, compare_models
+from histo_monai.evaluation.comparison.rows import SLIDE_ARMS, Row, families
+from histo_monai.evaluation.metrics import auc
+from histo_monai.evaluation.runs import Key, OfRows, Repeat, by_model
+from histo_monai.utils.errors import InputError
 
 OfSlides = Mapping[tuple[str, int, int], SlideClasses]
 """Method, seed of its encoder and seed -> what learned from labels of slides."""

@@ -13,13 +13,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from histo_monai.data.loaders.labeled import LabeledLoader
 from histo_monai.finetuning.learners import Chosen, choose_model
+from histo_monai.models.encoder import Encoder
+from histo_monai.models.task_model import TaskModel
 from histo_monai.training.prediction import over_patches, take_statistics
 from histo_monai.training.task import Task
 from histo_monai.utils.errors import InputError
-from histo_monai.data.loaders.labeled import LabeledLoader
-from histo_monai.models.encoder import Encoder
-from histo_monai.models.task_model import TaskModel
 
 WHOLE = "encoder"
 """Name of the features of all of it; those of an earlier end have the name of its last stage."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from histo_monai.data.loaders.labeled import LabeledLoader
 from histo_monai.finetuning.learners import Chosen, choose_model
+from histo_monai.models.task_model import TaskModel
 from histo_monai.training.prediction import over_patches, take_statistics
 from histo_monai.training.task import Task
-from histo_monai.data.loaders.labeled import LabeledLoader
-from histo_monai.models.task_model import TaskModel
 
 _SEEN = "seen"
 _LEARNER = "linear"

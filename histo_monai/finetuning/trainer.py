@@ -14,6 +14,10 @@ import torch
 from ignite.engine import Engine
 from torch import nn
 
+from histo_monai.data.loaders.labeled import LabeledLoader
+from histo_monai.models.average import StudentAndAverage
+from histo_monai.models.shared_rows import SharedRows
+from histo_monai.models.task_model import TaskModel
 from histo_monai.training.device import in_memory_order, precision, to_device
 from histo_monai.training.fit import Records, fit
 from histo_monai.training.graphs import EncoderGraphs
@@ -21,14 +25,10 @@ from histo_monai.training.handlers import AverageFollows, BestState, ScheduledRa
 from histo_monai.training.interpolation import Candidates, Interpolation, Measures, Rank
 from histo_monai.training.means import attach_means
 from histo_monai.training.prediction import build_evaluator, predict, take_statistics
-from histo_monai.training.task import Task
-from histo_monai.data.loaders.labeled import LabeledLoader
-from histo_monai.models.average import StudentAndAverage
-from histo_monai.models.shared_rows import SharedRows
-from histo_monai.models.task_model import TaskModel
-from histo_monai.utils.randomness import Step
 from histo_monai.training.schedule import Schedule
+from histo_monai.training.task import Task
 from histo_monai.transforms.supervised import SupervisedAugmentation
+from histo_monai.utils.randomness import Step
 
 NUM_SHOWN = 24
 """Validation patches in a picture."""

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from histo_monai.utils.errors import InputError
 from histo_monai.slides.annotations.content import is_plain
+from histo_monai.utils.errors import InputError
 
 KEPT = ("method", "head", "architecture", "mpps", "encoder", "source", "corpus")
 """Keys of an encoder that a model that started from it has, too."""

@@ -12,8 +12,8 @@ import torch
 import torchvision
 from torch import nn
 
-from histo_monai.utils.errors import InputError
 from histo_monai.models.layers import MaxPool2d
+from histo_monai.utils.errors import InputError
 
 Color = tuple[float, ...]
 """Three numbers, of R, G and B at full scale 0..1."""

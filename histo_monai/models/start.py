@@ -6,12 +6,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from histo_monai.utils.errors import InputError
-from histo_monai.utils.files.tensors import Tensors, check_file, read_tensors
 from histo_monai.models.encoder import HALF, Color, Encoder, architecture, build_encoder
 from histo_monai.models.heads import PairMLP
 from histo_monai.models.settings import EncoderSettings
 from histo_monai.models.weights import fit
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.files.tensors import Tensors, check_file, read_tensors
 from histo_monai.utils.storage import file_sha256
 
 

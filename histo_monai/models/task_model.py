@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from histo_monai.utils.errors import InputError
 from histo_monai.models.checkpoint import load_into, load_model, read_description
 from histo_monai.models.description import KEPT, check_encoder, check_task_model
 from histo_monai.models.encoder import Encoder, encoder_from
 from histo_monai.models.heads import PAIR_FEATURES, PairMLP
 from histo_monai.models.layers import at_full_precision
+from histo_monai.utils.errors import InputError
 
 
 class PairHead(nn.Module):

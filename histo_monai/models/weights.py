@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from histo_monai.models.encoder import Color
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.files.tensors import Tensors, in_the_way
-from histo_monai.models.encoder import Color
 
 _LOG = logging.getLogger(__name__)
 

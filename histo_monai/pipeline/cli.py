@@ -15,12 +15,12 @@ from typing import Any
 import shtab
 
 from histo_monai import __version__
-from histo_monai.pipeline import paths
 from histo_monai.data.readers.registry import DATASETS
+from histo_monai.pipeline import paths
 from histo_monai.pipeline.environment import torchrun_rank
+from histo_monai.pipeline.params import check_run, load_params
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.escapes import printable
-from histo_monai.pipeline.params import check_run, load_params
 from histo_monai.utils.process.console import escape_unencodable
 from histo_monai.utils.process.failures import machine_failure
 from histo_monai.utils.process.garbage import lasting
@@ -122,7 +122,7 @@ def _run_of(name: str, arguments: dict[str, Any], is_stage: bool) -> Callable[..
     if name in STAGES and not is_stage:
         return partial(importlib.import_module(_SERVER).serve, paths.REPORT, port)
     run: Callable[..., int | None] = importlib.import_module(
-        f"histo_monai.{'stages' if is_stage else 'commands'}.{name}"
+        f"histo_monai.pipeline.{'stages' if is_stage else 'commands'}.{name}"
     ).run
     return run
 
@@ -324,7 +324,3 @@ def _file(command: argparse.ArgumentParser, name: str, **settings: Any) -> None:
 def _folder(command: argparse.ArgumentParser, name: str, **settings: Any) -> None:
     """An argument that a shell completes by the folders that there are."""
     command.add_argument(name, **settings).complete = shtab.DIRECTORY  # type: ignore[attr-defined]
-
-
-if __name__ == "__main__":
-    sys.exit(main())

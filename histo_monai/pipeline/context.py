@@ -17,26 +17,26 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from histo_monai.pipeline import paths
-from histo_monai.pipeline.paths import Run
-from histo_monai.training.events import Hyperparameters
-from histo_monai.training.prediction import predict
-from histo_monai.training.task import Task
-from histo_monai.pipeline.environment import Environment, read_environment
-from histo_monai.evaluation.cross_validation import CrossValidated
 from histo_monai.data.loaders.labeled import LabeledLoader, PatchReading
-from histo_monai.models.checkpoint import save_model
-from histo_monai.models.task_model import TaskModel, from_task_model
-from histo_monai.pipeline.params import Params, load_params
-from histo_monai.pipeline.params.sections import TrainingParams
-from histo_monai.utils.randomness import generator
-from histo_monai.training.schedule import Schedule
-from histo_monai.utils.settings.recipe import Recipe
 from histo_monai.data.tables.label_folds import LabelFolds, deal_folds, write_folds
 from histo_monai.data.tables.patches import read_patches
 from histo_monai.data.tables.predictions import predictions_table, write_predictions
 from histo_monai.data.tables.splits import drawn_by, labeled_rows
 from histo_monai.data.tables.tasks import split_rows, task_classes
+from histo_monai.evaluation.cross_validation import CrossValidated
+from histo_monai.models.checkpoint import save_model
+from histo_monai.models.task_model import TaskModel, from_task_model
+from histo_monai.pipeline import paths
+from histo_monai.pipeline.environment import Environment, read_environment
+from histo_monai.pipeline.params import Params, load_params
+from histo_monai.pipeline.params.sections import TrainingParams
+from histo_monai.pipeline.paths import Run
+from histo_monai.training.events import Hyperparameters
+from histo_monai.training.prediction import predict
+from histo_monai.training.schedule import Schedule
+from histo_monai.training.task import Task
+from histo_monai.utils.randomness import generator
+from histo_monai.utils.settings.recipe import Recipe
 
 
 @dataclass(frozen=True)

@@ -166,7 +166,7 @@ class CodeVersion(NamedTuple):
 
 def code_version() -> CodeVersion:
     """The code as it lies here now."""
-    package = Path(__file__).parent
+    package = Path(__file__).parents[1]
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
         digest.update(str(path.relative_to(package)).encode() + b"\0" + path.read_bytes() + b"\0")

@@ -14,8 +14,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from histo_monai.utils.errors import InputError
 from histo_monai.pipeline.params import Params, parse_params
+from histo_monai.utils.errors import InputError
 from histo_monai.utils.settings.reader import as_tree
 
 

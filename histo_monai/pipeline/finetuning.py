@@ -10,21 +10,21 @@ from typing import Any
 
 import torch
 
-from histo_monai.pipeline.context import Assembly, TrainingRows, schedule_of
-from histo_monai.training.fit import Records
-from histo_monai.finetuning.depth import choose_stages
-from histo_monai.finetuning.linear_start import probe_head
-from histo_monai.training.prediction import take_statistics
-from histo_monai.finetuning.trainer import FinetuneResult, Picture, Tuning, finetune
-from histo_monai.evaluation.cross_validation import CrossValidated, cross_validate
 from histo_monai.data.loaders.labeled import LabeledLoader
 from histo_monai.data.loaders.streams import for_statistics, shuffled
-from histo_monai.models.encoder import Encoder
-from histo_monai.models.task_model import TaskModel, describe_task_model, first_stages, from_encoder
-from histo_monai.pipeline.params.sections import FinetuneRecipe, TrainingParams
-from histo_monai.utils.randomness import derive_seed
 from histo_monai.data.tables.label_folds import LabelFolds
 from histo_monai.data.tables.tasks import dependence_groups, training_mpp
+from histo_monai.evaluation.cross_validation import CrossValidated, cross_validate
+from histo_monai.finetuning.depth import choose_stages
+from histo_monai.finetuning.linear_start import probe_head
+from histo_monai.finetuning.trainer import FinetuneResult, Picture, Tuning, finetune
+from histo_monai.models.encoder import Encoder
+from histo_monai.models.task_model import TaskModel, describe_task_model, first_stages, from_encoder
+from histo_monai.pipeline.context import Assembly, TrainingRows, schedule_of
+from histo_monai.pipeline.params.sections import FinetuneRecipe, TrainingParams
+from histo_monai.training.fit import Records
+from histo_monai.training.prediction import take_statistics
+from histo_monai.utils.randomness import derive_seed
 
 _LOG = logging.getLogger(__name__)
 

@@ -19,13 +19,13 @@ from pathlib import Path
 
 from histo_monai.utils.settings.own_methods import OWN_METHODS
 
-PACKAGE = Path(__file__).resolve().parent
-COMMAND_LINE = f"{PACKAGE.name}.__main__"
+PACKAGE = Path(__file__).resolve().parents[1]
+COMMAND_LINE = f"{PACKAGE.name}.pipeline.cli"
 
 
 def stage_module(stage: str) -> str:
     """Name of the module that the command line runs for a stage."""
-    return f"{PACKAGE.name}.stages.{stage}"
+    return f"{PACKAGE.name}.pipeline.stages.{stage}"
 
 
 def stage_sha256(stage: str, *loaded: str) -> str:

@@ -21,17 +21,25 @@ from typing import Any
 import pandas as pd
 
 from histo_monai import __version__
+from histo_monai.data.tables.manifests import first_five
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.environment import code_version
-from histo_monai.utils.errors import InputError
 from histo_monai.pipeline.params import Params
+from histo_monai.utils.errors import InputError
 from histo_monai.utils.process.precision import asked_precision
 from histo_monai.utils.settings.own_methods import OWN_METHODS
 from histo_monai.utils.settings.reader import as_tree
-from histo_monai.utils.storage import (RECORD_SEAL, file_sha256, identify, identify_slide, read_json, sealed, write_json)
+from histo_monai.utils.storage import (
+    RECORD_SEAL,
+    file_sha256,
+    identify,
+    identify_slide,
+    read_json,
+    sealed,
+    write_json,
+)
 from histo_monai.utils.storage.shapes import COUNT, SHA256
 from histo_monai.utils.storage.shapes import FILES as FILES_SHAPE
-from histo_monai.data.tables.manifests import first_five
 
 FILES = "files"
 """Key of a record: the digests of the files that it lists."""
@@ -157,7 +165,9 @@ def output_digests(folder: Path) -> dict[str, str]:
     files = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
     file_paths = sorted(path for path in files if path != folder / paths.METRICS)
     digests = _in_threads(_sha256, file_paths)
-    return {path.relative_to(folder).as_posix(): digest for path, digest in zip(file_paths, digests, strict=True)}
+    return {
+        path.relative_to(folder).as_posix(): digest for path, digest in zip(file_paths, digests, strict=True)
+    }
 
 
 def check_slides(slides: Sequence[pd.DataFrame]) -> None:

@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 from matplotlib import image
 
+from histo_monai.data.tables.columns import PATCH_COLUMNS
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.params import Params
 from histo_monai.pipeline.provenance import made_from, write_metrics
 from histo_monai.utils.storage import read_json, whole_folder, write_json
-from histo_monai.data.tables.columns import PATCH_COLUMNS
 
 _LOG = logging.getLogger(__name__)
 
@@ -77,6 +77,4 @@ def why_idle(folder: Path) -> str:
     Raises:
         InputError: there is no metrics.json that can be read.
     """
-    return str(
-        read_json(folder / paths.METRICS, "run its stage again", {f"{REASON}?": str}).get(REASON, "")
-    )
+    return str(read_json(folder / paths.METRICS, "run its stage again", {f"{REASON}?": str}).get(REASON, ""))

@@ -11,22 +11,22 @@ from typing import Any
 import pandas as pd
 import torch
 
+from histo_monai.data.loaders.labeled import HiddenLabels, LabeledLoader
+from histo_monai.data.loaders.streams import for_statistics, two_streams
+from histo_monai.data.tables.label_folds import LabelFolds
+from histo_monai.data.tables.tasks import training_mpp
+from histo_monai.evaluation.cross_validation import CrossValidated, cross_validate
+from histo_monai.models.task_model import TaskModel
 from histo_monai.pipeline.context import Assembly, TrainingRows, schedule_of
-from histo_monai.training.fit import Records
+from histo_monai.pipeline.imports import stage_sha256
+from histo_monai.semisupervised import METHODS
+from histo_monai.semisupervised.protocol import SemiSupervised
 from histo_monai.semisupervised.teaching.class_proportions import adapt, shares_of
 from histo_monai.semisupervised.teaching.neighbors import Weighing, combine, see, weigh_by
 from histo_monai.semisupervised.teaching.trainer import PairPicture, StudentResult, train_student
 from histo_monai.semisupervised.teaching.view_predictions import NUM_PATCHES, predicted_by_views
-from histo_monai.evaluation.cross_validation import CrossValidated, cross_validate
-from histo_monai.pipeline.imports import stage_sha256
-from histo_monai.data.loaders.labeled import HiddenLabels, LabeledLoader
-from histo_monai.data.loaders.streams import for_statistics, two_streams
-from histo_monai.models.task_model import TaskModel
+from histo_monai.training.fit import Records
 from histo_monai.utils.randomness import derive_seed
-from histo_monai.semisupervised import METHODS
-from histo_monai.semisupervised.protocol import SemiSupervised
-from histo_monai.data.tables.label_folds import LabelFolds
-from histo_monai.data.tables.tasks import training_mpp
 
 _LOG = logging.getLogger(__name__)
 

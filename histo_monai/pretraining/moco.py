@@ -11,11 +11,16 @@ import torch
 from torch import nn
 
 from histo_monai.models.start import EncoderStart
-from histo_monai.training.pictures.patches import RIGHT, WRONG, Sheet
 from histo_monai.pretraining.contrastive_views import NUM_VALIDATION_VIEWS, ContrastiveViews
-from histo_monai.pretraining.momentum import (MomentumContrast, info_nce, other_keys_of_batch, positive_is_nearest)
+from histo_monai.pretraining.momentum import (
+    MomentumContrast,
+    info_nce,
+    other_keys_of_batch,
+    positive_is_nearest,
+)
 from histo_monai.pretraining.protocol import Task
 from histo_monai.pretraining.settings import MoCoSettings, PretextSettings
+from histo_monai.training.pictures.patches import RIGHT, WRONG, Sheet
 from histo_monai.utils.randomness import Step, derive_seed
 
 Points = tuple[torch.Tensor, torch.Tensor]

@@ -14,11 +14,11 @@ from torch import nn
 from histo_monai.models.encoder import Encoder
 from histo_monai.models.heads import OrderHead, PairMLP
 from histo_monai.models.start import EncoderStart
-from histo_monai.training.pictures.patches import RIGHT, WRONG, Sheet
 from histo_monai.pretraining.protocol import Task
+from histo_monai.training.pictures.patches import RIGHT, WRONG, Sheet
+from histo_monai.transforms.views import plain_view
 from histo_monai.utils.randomness import Step
 from histo_monai.utils.transfer import sent
-from histo_monai.transforms.views import plain_view
 
 ORDERS = tuple(itertools.permutations(range(3)))
 """Class k means: place i of the sequence holds resolution ORDERS[k][i], where 0 is the finest."""

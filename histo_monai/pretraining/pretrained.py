@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 import torch
 
-from histo_monai.utils.errors import InputError
 from histo_monai.models.start import EncoderStart
 from histo_monai.pretraining.orders import Untrained
 from histo_monai.pretraining.settings import PretextSettings, PretrainedSettings
+from histo_monai.utils.errors import InputError
 
 
 class Pretrained(Untrained):

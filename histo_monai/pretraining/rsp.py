@@ -8,13 +8,13 @@ import torch
 from torch import nn
 
 from histo_monai.models.start import EncoderStart
-from histo_monai.training.lookahead import Lookahead
 from histo_monai.pretraining.orders import ORDERS, OrderPrediction
 from histo_monai.pretraining.protocol import Task
 from histo_monai.pretraining.settings import OrderSettings, PretextSettings, RSPSettings
+from histo_monai.training.lookahead import Lookahead
+from histo_monai.transforms.views import PretrainAugmentation
 from histo_monai.utils.randomness import Step
 from histo_monai.utils.transfer import sent
-from histo_monai.transforms.views import PretrainAugmentation
 
 
 class RSP(OrderPrediction):

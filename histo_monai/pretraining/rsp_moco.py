@@ -13,7 +13,14 @@ from torch import nn
 from histo_monai.models.average import follow
 from histo_monai.models.start import EncoderStart
 from histo_monai.pretraining.contrastive_views import NUM_VALIDATION_VIEWS, ContrastiveViews
-from histo_monai.pretraining.momentum import (KEY_FEATURES, KeyQueue, info_nce, other_keys_of_batch, point_on_sphere, positive_is_nearest)
+from histo_monai.pretraining.momentum import (
+    KEY_FEATURES,
+    KeyQueue,
+    info_nce,
+    other_keys_of_batch,
+    point_on_sphere,
+    positive_is_nearest,
+)
 from histo_monai.pretraining.orders import RSPNetwork
 from histo_monai.pretraining.protocol import Task
 from histo_monai.pretraining.rsp import RSP

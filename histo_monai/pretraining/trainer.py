@@ -11,14 +11,14 @@ import torch
 from ignite.engine import Engine
 from torch import nn
 
+from histo_monai.data.loaders.resident import PatchLoader
+from histo_monai.models.batchnorm import synchronise_batchnorm
+from histo_monai.pretraining.protocol import Pretext, Task
 from histo_monai.training.device import in_memory_order, precision, to_device
 from histo_monai.training.fit import Records, fit
 from histo_monai.training.graphs import EncoderGraphs
 from histo_monai.training.handlers import BestState
 from histo_monai.training.means import attach_means
-from histo_monai.data.loaders.resident import PatchLoader
-from histo_monai.models.batchnorm import synchronise_batchnorm
-from histo_monai.pretraining.protocol import Pretext, Task
 from histo_monai.utils.randomness import Step
 
 

@@ -17,9 +17,9 @@ from histo_monai.models.start import EncoderStart
 from histo_monai.pretraining.protocol import Task
 from histo_monai.pretraining.settings import PretextSettings, VAESettings
 from histo_monai.pretraining.vae_decoder import Decoder
+from histo_monai.transforms.views import plain_view
 from histo_monai.utils.randomness import Step, generator
 from histo_monai.utils.transfer import sent
-from histo_monai.transforms.views import plain_view
 
 NUM_LATENTS = 512
 LOG_VARIANCE_BOUND = 20.0

@@ -9,7 +9,14 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 from numpy.typing import ArrayLike
 
-from histo_monai.evaluation.metrics import (ReliabilityBin, expected_calibration_error, intraclass_correlation, mean_absolute_error, prediction_probability, reliability)
+from histo_monai.evaluation.metrics import (
+    ReliabilityBin,
+    expected_calibration_error,
+    intraclass_correlation,
+    mean_absolute_error,
+    prediction_probability,
+    reliability,
+)
 from histo_monai.reports.drawing import COLORS, GRAY, INK, PALE, drawn, new_figure, plain
 
 _MARKERS = "osD^vP"

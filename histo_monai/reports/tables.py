@@ -8,9 +8,9 @@ from typing import Any
 
 import pandas as pd
 
+from histo_monai.data.tables.slide_classes import CROSS_FITTED
 from histo_monai.evaluation.comparison.models import ALIKE, BETTER, UNTESTED, WORSE
 from histo_monai.evaluation.comparison.rows import FINETUNE, REFERENCE, SLIDE_ARMS, SUPERVISED, Row
-from histo_monai.data.tables.slide_classes import CROSS_FITTED
 
 METRICS = {
     "accuracy": "accuracy",

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import torch
 import torch.nn.functional as F
 
-from histo_monai.utils.errors import InputError
 from histo_monai.semisupervised.protocol import GUESSES, Batch
 from histo_monai.semisupervised.settings import MixMatchSettings
 from histo_monai.semisupervised.students.mixing import Mixing, sharpen
 from histo_monai.semisupervised.students.student import Student
+from histo_monai.utils.errors import InputError
 
 NUM_VIEWS = 2
 """Weak views of each unlabeled image (K of the paper)."""

@@ -16,10 +16,10 @@ import torch
 from histo_monai.models.losses import Objective
 from histo_monai.models.task_model import TaskModel
 from histo_monai.models.teacher_student import TeacherStudent
-from histo_monai.training.schedule import Schedule
 from histo_monai.semisupervised.protocol import GUESSES, Batch
 from histo_monai.semisupervised.settings import PaperSettings
 from histo_monai.semisupervised.students.views import labeled_weak_strong, weak_strong_views
+from histo_monai.training.schedule import Schedule
 from histo_monai.transforms.supervised import SupervisedAugmentation
 
 Outputs = tuple[torch.Tensor, torch.Tensor]

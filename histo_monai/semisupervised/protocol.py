@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from histo_monai.models.task_model import TaskModel
-from histo_monai.utils.randomness import Step
 from histo_monai.training.schedule import Schedule
+from histo_monai.utils.randomness import Step
 
 GUESSES = "guesses"
 """Last of the `measures` of a method that guesses: what the loss takes each unlabeled patch to be, (n,),

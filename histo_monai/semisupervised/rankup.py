@@ -13,12 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from histo_monai.utils.errors import InputError
 from histo_monai.models.layers import at_full_precision
-from histo_monai.training.schedule import Schedule
 from histo_monai.semisupervised.protocol import GUESSES, Batch
 from histo_monai.semisupervised.settings import RankUpSettings
 from histo_monai.semisupervised.students.student import Student
+from histo_monai.training.schedule import Schedule
+from histo_monai.utils.errors import InputError
 
 
 @dataclass(frozen=True)

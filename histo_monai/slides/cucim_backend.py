@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from histo_monai.slides.tiff import JPEG, JPEG2000, LZW, Page, TiffBackend, why_not_decoded, why_not_pillow
 from histo_monai.utils.errors import InputError
-from histo_monai.utils.process.quiet import quiet_library
 from histo_monai.utils.process.complaints import Complaints
-from histo_monai.slides.tiff import (JPEG, JPEG2000, LZW, Page, TiffBackend, why_not_decoded, why_not_pillow)
+from histo_monai.utils.process.quiet import quiet_library
 
 SUFFIXES = (".svs", ".tif", ".tiff")
 """Names of files that cuCIM reads."""

@@ -11,7 +11,18 @@ from histo_monai.slides.backends import Backend
 from histo_monai.slides.errors import SlideError
 from histo_monai.slides.geometry import level_downsample
 from histo_monai.slides.openslide_backend import OpenSlideBackend, openslide_format
-from histo_monai.slides.tiff import (MAX_SIDE_PX, Level, Page, TiffBackend, find_levels, is_tiff, keep_alike, read_pages, why_not_decoded, why_not_pillow)
+from histo_monai.slides.tiff import (
+    MAX_SIDE_PX,
+    Level,
+    Page,
+    TiffBackend,
+    find_levels,
+    is_tiff,
+    keep_alike,
+    read_pages,
+    why_not_decoded,
+    why_not_pillow,
+)
 from histo_monai.utils.storage.reading import InputFileError
 from histo_monai.utils.storage.slide_files import slide_files
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.utils.process.complaints import Complaints
 from histo_monai.slides.errors import SlideError
 from histo_monai.slides.resample import WHITE
+from histo_monai.utils.process.complaints import Complaints
 
 logger = logging.getLogger(__name__)
 

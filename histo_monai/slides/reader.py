@@ -12,15 +12,21 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.utils.errors import InputError
 from histo_monai.slides.backends import Backend
 from histo_monai.slides.cucim_backend import SUFFIXES, CucimBackend, why_not_cucim
 from histo_monai.slides.errors import SlideError
 from histo_monai.slides.geometry import Box, choose_level
-from histo_monai.slides.opening import (Opened, checked_files, open_by_tiles, open_without_cucim, with_level_0_first)
+from histo_monai.slides.opening import (
+    Opened,
+    checked_files,
+    open_by_tiles,
+    open_without_cucim,
+    with_level_0_first,
+)
 from histo_monai.slides.resample import WHITE, Window, area_resample, make_patches, plan_window
 from histo_monai.slides.resolution import objective_power, resolve_mpp
 from histo_monai.slides.tiff import find_levels, is_leica, is_tiff, read_pages, why_not_leica
+from histo_monai.utils.errors import InputError
 
 _STRIP_PX = 16 * 2**20
 _MAX_PX = 2**28

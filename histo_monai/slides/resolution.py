@@ -9,7 +9,15 @@ from pathlib import Path
 
 from histo_monai.slides.errors import NoResolutionError, SlideError
 from histo_monai.slides.tiff import Page
-from histo_monai.slides.tiff.descriptions import (OmeImage, aperio_mpp, aperio_power, ome_image_of, ome_images, philips_mpp_yx, positive_number)
+from histo_monai.slides.tiff.descriptions import (
+    OmeImage,
+    aperio_mpp,
+    aperio_power,
+    ome_image_of,
+    ome_images,
+    philips_mpp_yx,
+    positive_number,
+)
 
 logger = logging.getLogger(__name__)
 

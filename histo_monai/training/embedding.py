@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from histo_monai.models.shared_trunk import SharedTrunk
+from histo_monai.models.task_model import TaskModel
 from histo_monai.training.device import precision, to_device
 from histo_monai.training.prediction import single_view
 from histo_monai.training.task import Task
-from histo_monai.models.shared_trunk import SharedTrunk
-from histo_monai.models.task_model import TaskModel
 from histo_monai.utils.process.progress import progress
 
 

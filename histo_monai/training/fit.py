@@ -15,7 +15,7 @@ import torch
 from ignite.engine import Engine, Events
 
 from histo_monai.training.events import attach_tensorboard, writing_events
-from histo_monai.training.handlers import (BestState, Curves, OrderOfEpoch, StopWhenNotFinite, attach_progress)
+from histo_monai.training.handlers import BestState, Curves, OrderOfEpoch, StopWhenNotFinite, attach_progress
 from histo_monai.training.ranks import note_step
 from histo_monai.training.resume import ResumePoint, Stateful
 

@@ -12,10 +12,10 @@ from ignite.engine import Engine, Events
 from ignite.handlers import ProgressBar
 from torch import nn
 
-from histo_monai.utils.errors import InputError
 from histo_monai.models.average import StudentAndAverage
-from histo_monai.utils.process.progress import Now, gone_and_left, is_watched, say
 from histo_monai.training.schedule import Schedule
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.process.progress import Now, gone_and_left, is_watched, say
 
 
 class TrainingDivergedError(InputError, ArithmeticError):

@@ -10,11 +10,11 @@ from ignite.engine import Engine
 from torch import nn
 from torch.optim.swa_utils import update_bn
 
+from histo_monai.data.loaders.labeled import LabeledLoader
+from histo_monai.models.task_model import TaskModel
 from histo_monai.training.device import in_memory_order, precision, to_device
 from histo_monai.training.means import attach_means
 from histo_monai.training.task import Task
-from histo_monai.data.loaders.labeled import LabeledLoader
-from histo_monai.models.task_model import TaskModel
 from histo_monai.transforms.views import plain_view
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from histo_monai.utils.errors import InputError
 from histo_monai.models.losses import Classification, Objective, Regression
 from histo_monai.models.task_model import num_outputs
+from histo_monai.utils.errors import InputError
 from histo_monai.utils.settings.recipe import LabelKind, label_kind
 
 

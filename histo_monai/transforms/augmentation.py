@@ -9,12 +9,12 @@ import torch
 from monai.transforms import RandomizableTransform
 from numpy.typing import NDArray
 
-from histo_monai.utils.errors import InputError
 from histo_monai.transforms import with_opencv, with_torch, with_triton
 from histo_monai.transforms.draws import Source, check_number
 from histo_monai.transforms.operations.base import Operation
 from histo_monai.transforms.operations.noise import pool_length
 from histo_monai.transforms.parameters import ViewParameters
+from histo_monai.utils.errors import InputError
 
 Drawn = TypeVar("Drawn")
 Views = TypeVar("Views")

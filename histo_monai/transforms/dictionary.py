@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from monai.transforms import MapTransform, RandomizableTransform
 
-from histo_monai.utils.errors import InputError
 from histo_monai.transforms.augmentation import Augmentation, as_batch
 from histo_monai.transforms.draws import MAX_MAGNITUDE
 from histo_monai.transforms.randaugment import WeakStrongViews
 from histo_monai.transforms.supervised import SupervisedAugmentation
 from histo_monai.transforms.views import PretrainAugmentation, plain_view
+from histo_monai.utils.errors import InputError
 
 Keys = Hashable | Sequence[Hashable]
 

@@ -7,9 +7,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from histo_monai.utils.errors import InputError
 from histo_monai.transforms.augmentation import Augmentation, render
-from histo_monai.transforms.draws import (MAX_MAGNITUDE, OddSteps, Ramp, RampLimit, Range, SignedRamp, Uniform, check_number, check_range)
+from histo_monai.transforms.draws import (
+    MAX_MAGNITUDE,
+    OddSteps,
+    Ramp,
+    RampLimit,
+    Range,
+    SignedRamp,
+    Uniform,
+    check_number,
+    check_range,
+)
 from histo_monai.transforms.operations.base import Operation
 from histo_monai.transforms.operations.blur import Blur
 from histo_monai.transforms.operations.brightness_contrast import BrightnessContrast
@@ -19,6 +28,7 @@ from histo_monai.transforms.operations.hue_saturation import HueSaturation
 from histo_monai.transforms.operations.noise import Noise
 from histo_monai.transforms.parameters import PairParameters, ViewParameters
 from histo_monai.transforms.sequence import draw_distinct
+from histo_monai.utils.errors import InputError
 
 STRONG: tuple[Operation, ...] = (
     Rotate(SignedRamp(0, 90)),

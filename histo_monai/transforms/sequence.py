@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from histo_monai.utils.transfer import sent
 from histo_monai.transforms import geometry
+from histo_monai.utils.transfer import sent
 
 # (images (n, 3, H, W), this operation's parameters (n, k)) -> images
 Apply = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]

@@ -18,11 +18,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from histo_monai.utils.process.forks import end_opencv_threads_before_forks
 from histo_monai.transforms import geometry
 from histo_monai.transforms.operations.buffers import Buffers, Pixels
 from histo_monai.transforms.parameters import ViewParameters
 from histo_monai.transforms.sequence import UNUSED
+from histo_monai.utils.process.forks import end_opencv_threads_before_forks
 
 end_opencv_threads_before_forks()
 

@@ -4,10 +4,10 @@ from functools import partial
 
 import torch
 
-from histo_monai.utils.transfer import sent
 from histo_monai.transforms import geometry
 from histo_monai.transforms.parameters import ViewParameters
 from histo_monai.transforms.sequence import apply_in_sequence
+from histo_monai.utils.transfer import sent
 
 
 def augment(

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from histo_monai.utils.transfer import sent
 from histo_monai.transforms import geometry
 from histo_monai.transforms.operations.base import Photometric
 from histo_monai.transforms.operations.blur import Blur
@@ -24,6 +23,7 @@ from histo_monai.transforms.operations.hed import Hed
 from histo_monai.transforms.operations.hue_saturation import HueSaturation
 from histo_monai.transforms.operations.noise import Noise
 from histo_monai.transforms.parameters import ViewParameters
+from histo_monai.utils.transfer import sent
 
 _log = logging.getLogger(__name__)
 

@@ -11,18 +11,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from histo_monai.training.device import precision, to_device
-from histo_monai.wsi.inference.heatmaps import map_slide
-from histo_monai.wsi.inference.features import sight_of
-from histo_monai.wsi.inference.models import mapped_classes, model_plan, patch_models
-from histo_monai.training.prediction import single_view
-from histo_monai.utils.errors import InputError
-from histo_monai.models.losses import Classification, Objective, Regression
-from histo_monai.wsi.heatmaps.heatmap import Heatmap
 from histo_monai.models import task_model
 from histo_monai.models.encoder import Encoder
+from histo_monai.models.losses import Classification, Objective, Regression
 from histo_monai.models.task_model import TaskModel
 from histo_monai.slides import Box, Slide
+from histo_monai.training.device import precision, to_device
+from histo_monai.training.prediction import single_view
+from histo_monai.utils.errors import InputError
+from histo_monai.wsi.heatmaps.heatmap import Heatmap
+from histo_monai.wsi.inference.features import sight_of
+from histo_monai.wsi.inference.heatmaps import map_slide
+from histo_monai.wsi.inference.models import mapped_classes, model_plan, patch_models
 
 SCORE = "score"
 """Column of the map of a model without classes."""

@@ -17,14 +17,14 @@ import pytest
 import torch
 
 import histo_monai as hm
-from histo_monai.pipeline.cli import main
-from histo_monai.wsi.heatmaps.heatmap import read_heatmap
-from histo_monai.wsi.inference.patch_features import FeatureFile
+from histo_monai.data.simulated import CohortSize, write_cohort
+from histo_monai.data.simulated.cohorts.camelyon16 import COHORT
 from histo_monai.models.checkpoint import save_model
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.task_model import TaskModel, describe_task_model
-from histo_monai.data.simulated import CohortSize, write_cohort
-from histo_monai.data.simulated.cohorts.camelyon16 import COHORT
+from histo_monai.pipeline.cli import main
+from histo_monai.wsi.heatmaps.heatmap import read_heatmap
+from histo_monai.wsi.inference.patch_features import FeatureFile
 from tests.folders import NewFolder
 
 TRAINING = Path("data/phantom/camelyon16/training")

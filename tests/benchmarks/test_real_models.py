@@ -18,8 +18,8 @@ from benchmarks.real.tasks import (
     split_rows,
 )
 from benchmarks.real.trained import Trained, training_rows, visible
-from histo_monai.utils.errors import InputError
 from histo_monai.models.encoder import build_encoder
+from histo_monai.utils.errors import InputError
 from tests.benchmarks.real_data import EACH, PATIENTS, archive, bench_of
 
 

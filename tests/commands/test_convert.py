@@ -7,7 +7,17 @@ import numpy as np
 import pytest
 
 from histo_monai.pipeline.commands import convert
-from histo_monai.slides.annotations import (Frame, Point, Region, rasterize, rasterize_regions, read_annotations, read_asap_xml, write_annotations, write_asap_xml)
+from histo_monai.slides.annotations import (
+    Frame,
+    Point,
+    Region,
+    rasterize,
+    rasterize_regions,
+    read_annotations,
+    read_asap_xml,
+    write_annotations,
+    write_asap_xml,
+)
 from tests.slides.drawn_scn import Drawing
 
 BOX = np.array([(0, 0), (0, 10), (10, 10), (10, 0)], float)

@@ -12,9 +12,9 @@ import pytest
 
 from histo_monai.pipeline.cli import main
 from histo_monai.wsi.inference.patch_features import FeatureFile
-from tests.wsi.inference.test_features import encoder_file as encoder_file  # a fixture
 from tests.hostile.project import slide_pixels, write_slide
 from tests.slides.drawn_scn import Drawing
+from tests.wsi.inference.test_features import encoder_file as encoder_file  # a fixture
 
 
 @pytest.fixture

@@ -17,17 +17,17 @@ import tifffile
 import torch
 import yaml
 
-from histo_monai.pipeline.cli import main
-from histo_monai.wsi.inference import heatmaps as heatmap_module
-from histo_monai.wsi.heatmaps.heatmap import read_heatmap
-from histo_monai.wsi.heatmaps.tiff_map import read_map
 from histo_monai.models.checkpoint import save_model
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.task_model import TaskModel, describe_task_model
+from histo_monai.pipeline.cli import main
 from histo_monai.slides import SlideError
 from histo_monai.slides.annotations import read_geojson
 from histo_monai.utils.storage import claim, file_sha256
 from histo_monai.utils.storage.seal import RECORD_SEAL, opened, sealed
+from histo_monai.wsi.heatmaps.heatmap import read_heatmap
+from histo_monai.wsi.heatmaps.tiff_map import read_map
+from histo_monai.wsi.inference import heatmaps as heatmap_module
 from tests.folders import NewFolder
 from tests.slides.drawn_scn import Drawing
 

@@ -15,16 +15,16 @@ import tifffile
 import torch
 import yaml
 
-from histo_monai.pipeline.cli import main
-from histo_monai.wsi.suggestion import choose_diverse
-from histo_monai.pipeline.paths import Run
-from histo_monai.pipeline.commands import suggest
 from histo_monai.data.readers.own import reader as own
 from histo_monai.models.checkpoint import save_model
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.task_model import TaskModel, describe_task_model
+from histo_monai.pipeline.cli import main
+from histo_monai.pipeline.commands import suggest
+from histo_monai.pipeline.paths import Run
 from histo_monai.slides.annotations import read_geojson
 from histo_monai.utils.storage import file_sha256
+from histo_monai.wsi.suggestion import choose_diverse
 from tests.folders import NewFolder
 from tests.papers_way import in_the_papers_way
 from tests.slides.drawn_scn import write_scn

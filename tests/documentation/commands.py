@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PAGES = ("README.md", "CONTRIBUTING.md", "data/README.md", "histo_monai/pipeline/project/README.md", "docs/*.md")
+PAGES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "data/README.md",
+    "histo_monai/pipeline/project/README.md",
+    "docs/*.md",
+)
 OURS = ("histo-monai", "python -m histo_monai")
 
 NO_COMMANDS = (

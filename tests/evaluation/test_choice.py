@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from histo_monai.evaluation.comparison.models import compare_models
-from histo_monai.evaluation.choice import Choice, choose, read_choice
-from histo_monai.evaluation.metrics import Estimate
 from histo_monai.data.tables.tasks import dependence_groups, split_rows
+from histo_monai.evaluation.choice import Choice, choose, read_choice
+from histo_monai.evaluation.comparison.models import compare_models
+from histo_monai.evaluation.metrics import Estimate
 from tests.waves import WaveTask
 
 

@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from histo_monai.training.interpolation import Interpolation, Measures, Rank
-from histo_monai.evaluation.cross_validation import CrossValidated, cross_validate, in_order_of_rows
 from histo_monai.data.tables.label_folds import LabelFolds
+from histo_monai.evaluation.cross_validation import CrossValidated, cross_validate, in_order_of_rows
+from histo_monai.training.interpolation import Interpolation, Measures, Rank
 
 PATIENTS = ["a", "b", "c", "a", "b", "c", "c"]
 FOLDS = LabelFolds({"patient a": 0, "patient b": 1, "patient c": 0})

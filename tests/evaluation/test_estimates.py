@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from histo_monai.evaluation.estimates import differences, estimate, predict_splits
 from histo_monai.data.tables.tasks import split_rows
+from histo_monai.evaluation.estimates import differences, estimate, predict_splits
 from tests.waves import WaveTask
 
 TaskBuilder = Callable[..., WaveTask]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from histo_monai.utils.errors import InputError
 from histo_monai.evaluation.recommendation import Candidate, read_candidate, read_recommendation, recommend
+from histo_monai.utils.errors import InputError
 
 BASE = Candidate("random", 0, "paper", 0, "finetuned", "data/random", "0" * 64, "accuracy", 0.7)
 

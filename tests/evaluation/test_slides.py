@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from histo_monai.evaluation.slides import Axes, compare_slides
-from histo_monai.evaluation.metrics import auc, delong_test
 from histo_monai.data.tables.slide_classes import CROSS_FITTED, TEST, SlideClasses
 from histo_monai.data.tables.slide_scores import SlideScores
+from histo_monai.evaluation.metrics import auc, delong_test
+from histo_monai.evaluation.slides import Axes, compare_slides
 
 NUM = 40
 AXES = Axes(("rsp",), ("paper",), ((0, 0),), "tumor", 0, 200)

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from histo_monai.finetuning.learners import Chosen, Model
+from histo_monai.data.tables.tasks import dependence_groups, split_rows
 from histo_monai.finetuning import depth
 from histo_monai.finetuning.depth import WHOLE, choose_end, choose_stages, end_features
+from histo_monai.finetuning.learners import Chosen, Model
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.task_model import TaskModel
-from histo_monai.data.tables.tasks import dependence_groups, split_rows
 from tests.waves import WaveTask
 
 TaskBuilder = Callable[..., WaveTask]

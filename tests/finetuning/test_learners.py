@@ -7,7 +7,16 @@ import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from histo_monai.finetuning import learners
-from histo_monai.finetuning.learners import (LEARNERS, NEIGHBORS, STRENGTHS, Candidate, Model, choose_model, errors_of, label_folds)
+from histo_monai.finetuning.learners import (
+    LEARNERS,
+    NEIGHBORS,
+    STRENGTHS,
+    Candidate,
+    Model,
+    choose_model,
+    errors_of,
+    label_folds,
+)
 
 
 @pytest.fixture(autouse=True)

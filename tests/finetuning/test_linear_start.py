@@ -10,11 +10,11 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from histo_monai.data.tables.tasks import dependence_groups, split_rows
 from histo_monai.finetuning.linear_start import probe_head
-from histo_monai.training.prediction import predict, take_statistics
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.task_model import TaskModel
-from histo_monai.data.tables.tasks import dependence_groups, split_rows
+from histo_monai.training.prediction import predict, take_statistics
 from tests.waves import WaveTask
 
 TaskBuilder = Callable[..., WaveTask]

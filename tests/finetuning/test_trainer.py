@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import torch
 
+from histo_monai.data.tables.tasks import split_rows
+from histo_monai.finetuning.trainer import FinetuneResult, Tuning, finetune
+from histo_monai.models.encoder import build_encoder
+from histo_monai.models.task_model import TaskModel
 from histo_monai.training.fit import Records
 from histo_monai.training.handlers import TrainingDivergedError
 from histo_monai.training.prediction import predict, take_statistics
 from histo_monai.training.resume import ResumePoint
-from histo_monai.finetuning.trainer import FinetuneResult, Tuning, finetune
-from histo_monai.models.encoder import build_encoder
-from histo_monai.models.task_model import TaskModel
 from histo_monai.training.schedule import Schedule
-from histo_monai.data.tables.tasks import split_rows
 from tests.waves import WaveTask
 
 TaskBuilder = Callable[..., WaveTask]

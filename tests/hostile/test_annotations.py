@@ -13,7 +13,15 @@ import numpy as np
 import pytest
 
 from histo_monai.pipeline.cli import main
-from histo_monai.slides.annotations import (LeftOut, Point, Region, rasterize_regions, read_annotations, read_geojson, write_annotations)
+from histo_monai.slides.annotations import (
+    LeftOut,
+    Point,
+    Region,
+    rasterize_regions,
+    read_annotations,
+    read_geojson,
+    write_annotations,
+)
 from histo_monai.slides.annotations.content import MOST_BYTES
 from tests.hostile.annotation_cases import (
     READ,

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import tifffile
 
-from histo_monai.utils.process.threads import decode_with
 from histo_monai.slides import Box, SlideError, open_slide
+from histo_monai.utils.process.threads import decode_with
 from tests.folders import NewFolder
 from tests.hostile.fuzz_slides import fuzz
 from tests.hostile.slide_sandbox import in_sandbox

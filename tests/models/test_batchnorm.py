@@ -8,7 +8,7 @@ import torch.distributed as dist
 from timm.layers import BatchNormAct2d
 from torch import nn
 
-from histo_monai.models.batchnorm import (ProcessBatchNorm2d, statistics_of_the_batch, synchronise_batchnorm)
+from histo_monai.models.batchnorm import ProcessBatchNorm2d, statistics_of_the_batch, synchronise_batchnorm
 from tests.ranks import in_two_ranks
 
 

@@ -15,7 +15,14 @@ from histo_monai.models.checkpoint import save_model
 from histo_monai.models.encoder import ENCODERS, Architecture, build_encoder, encoder_from
 from histo_monai.models.heads import PairMLP
 from histo_monai.models.shared_trunk import SharedTrunk, folded
-from histo_monai.models.task_model import (LinearHead, TaskModel, describe_task_model, first_stages, from_encoder, from_task_model)
+from histo_monai.models.task_model import (
+    LinearHead,
+    TaskModel,
+    describe_task_model,
+    first_stages,
+    from_encoder,
+    from_task_model,
+)
 from histo_monai.models.teacher_student import TeacherStudent
 from histo_monai.pretraining.momentum import MomentumContrast
 from histo_monai.pretraining.orders import RSPNetwork

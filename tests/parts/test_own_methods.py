@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from histo_monai.utils.errors import InputError
 from histo_monai.pipeline.imports import stage_sha256
+from histo_monai.pipeline.stages import code
 from histo_monai.pretraining import PRETEXTS
 from histo_monai.semisupervised import METHODS
-from histo_monai.pipeline.stages import code
+from histo_monai.utils.errors import InputError
 
 FOLDER = Path("own_methods/pretext")
 QUARTERS = FOLDER / "quarters.py"
@@ -119,13 +119,13 @@ def test_a_change_reaches_the_digests_of_the_methods_that_import_it_and_no_stage
     _write(FOLDER / "halves.py", SETTINGS + METHOD)
     shutil.copytree(root / "tests/parts", FOLDER.parent / "unused")
     first = digests()
-    read = json.loads(first["pretext/quarters.json"])
+    read = json.loads(first["pretraining/quarters.json"])
     assert {"own_methods/losses.py", QUARTERS.as_posix(), "histo_monai/pretraining/settings.py"} <= set(read)
     assert "histo_monai/pretraining/moco.py" not in read
     _write(FOLDER.parent / "losses.py", "x = 2\n")
     second = digests()
-    assert {name for name in first if first[name] != second[name]} == {"pretext/quarters.json"}
+    assert {name for name in first if first[name] != second[name]} == {"pretraining/quarters.json"}
     resumed = stage_sha256("pretrain", PRETEXTS["quarters"].__module__)
     _write(QUARTERS, f"{SETTINGS}{METHOD}")
-    assert {name for name in first if second[name] != digests()[name]} == {"pretext/quarters.json"}
+    assert {name for name in first if second[name] != digests()[name]} == {"pretraining/quarters.json"}
     assert stage_sha256("pretrain", PRETEXTS["quarters"].__module__) != resumed

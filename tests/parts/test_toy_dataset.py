@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 import yaml
 
-from histo_monai.pipeline.cli import main
-from histo_monai.pipeline.paths import Run
 from histo_monai.data.readers.registry import DATASETS
+from histo_monai.pipeline.cli import main
 from histo_monai.pipeline.params import ParamsError, load_params
+from histo_monai.pipeline.paths import Run
 from tests.hostile.project import PARAMS, RUN, set_dotted
 from tests.parts.toy_dataset import CLASSES, SPLITS, TOY
 

@@ -12,9 +12,9 @@ import pandas as pd
 from histo_monai.data.readers.protocol import Dataset, Reading
 from histo_monai.data.readers.settings import CorpusSettings, LabelSettings
 from histo_monai.data.simulated import Cohort, CohortSize
-from histo_monai.utils.settings.rules import Count, MicronsPerPixel, Positive, Range
 from histo_monai.data.tables.columns import corpus_table, whole_slide_table
 from histo_monai.data.tables.patches import LabeledDataset, labeled_table
+from histo_monai.utils.settings.rules import Count, MicronsPerPixel, Positive, Range
 from tests.hostile.project import slide_pixels, write_slide
 
 SPLITS = ("train", "train", "train", "train", "validation", "validation", "test", "test")

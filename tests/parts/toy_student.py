@@ -12,11 +12,11 @@ from torch import nn
 
 from histo_monai.models.losses import Objective
 from histo_monai.models.task_model import TaskModel
-from histo_monai.training.schedule import Schedule
 from histo_monai.semisupervised.protocol import Batch
 from histo_monai.semisupervised.settings import MethodSettings, StudentRecipe
-from histo_monai.utils.settings.rules import Range
+from histo_monai.training.schedule import Schedule
 from histo_monai.transforms.views import plain_view
+from histo_monai.utils.settings.rules import Range
 
 Outputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 

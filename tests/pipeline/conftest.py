@@ -42,7 +42,10 @@ class Server(NamedTuple):
 def commands(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder for PATH whose `dvc` and `python -m histo_monai` need not import what all of them import."""
     folder = tmp_path_factory.mktemp("commands")
-    stages = [f"histo_monai.pipeline.stages.{path.stem}" for path in (root / "histo_monai/pipeline/stages").glob("[a-z]*.py")]
+    stages = [
+        f"histo_monai.pipeline.stages.{path.stem}"
+        for path in (root / "histo_monai/pipeline/stages").glob("[a-z]*.py")
+    ]
     dvc = [
         "dvc.cli.parser",
         "dvc.repo",

@@ -10,13 +10,13 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from histo_monai.pipeline import paths
-from histo_monai.pipeline.paths import Run
-from histo_monai.pipeline.context import Assembly
-from histo_monai.utils.randomness import generator
 from histo_monai.data.tables.label_folds import LabelFolds
 from histo_monai.data.tables.patches import labeled_table, write_patches
 from histo_monai.data.tables.splits import drawn_by, label_ranks
+from histo_monai.pipeline import paths
+from histo_monai.pipeline.context import Assembly
+from histo_monai.pipeline.paths import Run
+from histo_monai.utils.randomness import generator
 
 
 @pytest.fixture

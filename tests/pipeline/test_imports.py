@@ -15,7 +15,13 @@ import pytest
 from histo_monai.pipeline import imports
 from histo_monai.pipeline.cli import STAGES
 from histo_monai.pipeline.commands.init import TEMPLATE
-from histo_monai.pipeline.imports import (COMMAND_LINE, imported_files, modules_sha256, stage_module, stage_sha256)
+from histo_monai.pipeline.imports import (
+    COMMAND_LINE,
+    imported_files,
+    modules_sha256,
+    stage_module,
+    stage_sha256,
+)
 from histo_monai.reports.site.vendor import HERE, NAME
 
 TRAININGS = ("pretrain", "finetune", "consistency")

@@ -13,11 +13,11 @@ import pandas as pd
 import pytest
 import yaml
 
+from histo_monai.data.tables.patches import labeled_table
 from histo_monai.pipeline import environment
 from histo_monai.pipeline.environment import code_version
 from histo_monai.pipeline.params import Params, load_params
 from histo_monai.pipeline.provenance import made_from, without_ids, write_metrics
-from histo_monai.data.tables.patches import labeled_table
 
 
 @pytest.fixture

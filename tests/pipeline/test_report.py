@@ -21,8 +21,8 @@ import pandas as pd
 import pytest
 from playwright.sync_api import Page
 
-from histo_monai.pipeline.cli import main
 from histo_monai.evaluation.comparison.rows import Row
+from histo_monai.pipeline.cli import main
 from tests.browsers import chromium, watched
 from tests.folders import NewFolder
 

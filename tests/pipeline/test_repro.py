@@ -16,13 +16,13 @@ import pytest
 import yaml
 from sklearn.metrics import roc_auc_score
 
-from histo_monai.pipeline.paths import Run
+from histo_monai.data.tables.tasks import patient_or_slide
 from histo_monai.pipeline.doctor.pipeline import lock_file
 from histo_monai.pipeline.doctor.results import verify_folder
+from histo_monai.pipeline.paths import Run
+from histo_monai.slides.annotations import rasterize_regions, read_geojson
 from histo_monai.wsi.heatmaps.heatmap import read_heatmap
 from histo_monai.wsi.heatmaps.tiff_map import read_map
-from histo_monai.slides.annotations import rasterize_regions, read_geojson
-from histo_monai.data.tables.tasks import patient_or_slide
 from tests.pipeline.names import run_of
 
 Shell = Callable[..., str]

@@ -114,7 +114,7 @@ def test_a_change_in_the_reports_reaches_only_what_draws_results(changed: Callab
 def test_a_change_in_a_method_reaches_the_pretraining_of_that_method_alone(
     method: str, changed: Callable[..., set[str]]
 ) -> None:
-    assert changed(f"pretext/{method}/*.py") == {f"pretrain@{method}-0"}
+    assert changed(f"pretraining/{method}/*.py") == {f"pretrain@{method}-0"}
 
 
 def test_a_change_in_what_every_pretraining_runs_reaches_no_other_stage(
@@ -137,7 +137,7 @@ def test_a_change_in_a_command_reaches_nothing(changed: Callable[..., set[str]])
 def test_a_change_in_the_reader_of_another_dataset_reaches_nothing(
     dataset: str, changed: Callable[..., set[str]]
 ) -> None:
-    assert changed(f"datasets/{dataset}/*.py") == set()
+    assert changed(f"data/readers/{dataset}/*.py") == set()
 
 
 def test_a_change_in_the_reader_of_the_dataset_in_use_reaches_the_index(

@@ -16,10 +16,10 @@ import yaml
 
 from histo_monai import __version__
 from histo_monai.pipeline.commands import init
-from histo_monai.utils.errors import InputError
 from histo_monai.pipeline.params import load_params
 from histo_monai.pipeline.project.files import FILES
 from histo_monai.pipeline.stages import code
+from histo_monai.utils.errors import InputError
 from tests.folders import NewFolder
 from tests.hostile import project
 from tests.pipeline.conftest import Shell, copy_tracked

@@ -14,8 +14,6 @@ import torch
 import torchvision
 from torch.utils.data import DataLoader, Dataset
 
-from histo_monai.training.fit import Records
-from histo_monai.pretraining.trainer import PretrainResult, pretrain, training_step
 from histo_monai.data.loaders.batches import EpochBatches
 from histo_monai.data.loaders.loaders import patch_loader
 from histo_monai.models.checkpoint import save_model
@@ -25,6 +23,8 @@ from histo_monai.models.teacher_student import TeacherStudent
 from histo_monai.pretraining.moco import MoCo
 from histo_monai.pretraining.protocol import Task
 from histo_monai.pretraining.settings import MoCoSettings
+from histo_monai.pretraining.trainer import PretrainResult, pretrain, training_step
+from histo_monai.training.fit import Records
 from histo_monai.utils.randomness import Step
 from tests.ranks import in_two_ranks
 

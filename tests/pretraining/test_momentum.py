@@ -6,7 +6,13 @@ import pytest
 import torch
 
 from histo_monai.models.encoder import build_encoder
-from histo_monai.pretraining.momentum import (EMPTY, KEY_FEATURES, KeyQueue, MomentumContrast, other_keys_of_batch)
+from histo_monai.pretraining.momentum import (
+    EMPTY,
+    KEY_FEATURES,
+    KeyQueue,
+    MomentumContrast,
+    other_keys_of_batch,
+)
 
 
 def _keys(n: int, seed: int = 0) -> torch.Tensor:

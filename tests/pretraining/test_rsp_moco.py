@@ -8,7 +8,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from histo_monai.pretraining.trainer import training_step
 from histo_monai.models.checkpoint import save_model
 from histo_monai.models.start import EncoderStart
 from histo_monai.models.task_model import LinearHead, from_encoder
@@ -16,6 +15,7 @@ from histo_monai.pretraining.protocol import Task
 from histo_monai.pretraining.rsp import RSP
 from histo_monai.pretraining.rsp_moco import RSPMoCo
 from histo_monai.pretraining.settings import LookaheadSettings, RSPMoCoSettings
+from histo_monai.pretraining.trainer import training_step
 from histo_monai.utils.randomness import Step
 
 CPU = torch.device("cpu")

@@ -12,9 +12,6 @@ import torch
 import torch.nn.functional as F
 from torch.utils.data import Dataset
 
-from histo_monai.training.fit import Records
-from histo_monai.training.handlers import TrainingDivergedError
-from histo_monai.pretraining.trainer import PretrainResult, pretrain
 from histo_monai.data.loaders.batches import EpochBatches
 from histo_monai.data.loaders.loaders import patch_loader
 from histo_monai.models.start import EncoderStart
@@ -22,6 +19,9 @@ from histo_monai.pretraining.protocol import Task
 from histo_monai.pretraining.random import Random
 from histo_monai.pretraining.rsp import RSP
 from histo_monai.pretraining.settings import LookaheadSettings, PretextSettings, RSPSettings
+from histo_monai.pretraining.trainer import PretrainResult, pretrain
+from histo_monai.training.fit import Records
+from histo_monai.training.handlers import TrainingDivergedError
 from histo_monai.utils.randomness import Step
 from tests.devices import ComputeIn
 from tests.event_files import read_events, scalars

@@ -10,19 +10,19 @@ import pytest
 import torch
 from torch.utils.data import Dataset
 
-from histo_monai.training.fit import Records
-from histo_monai.pretraining.trainer import PretrainResult, pretrain
 from histo_monai.data.loaders.batches import EpochBatches
 from histo_monai.data.loaders.loaders import patch_loader
+from histo_monai.data.simulated.cohorts.kather import CLASSES, Patient, render_patches
 from histo_monai.models.checkpoint import save_model
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.start import EncoderStart
 from histo_monai.models.task_model import LinearHead, from_encoder
-from histo_monai.data.simulated.cohorts.kather import CLASSES, Patient, render_patches
 from histo_monai.pretraining.orders import RSPNetwork
 from histo_monai.pretraining.protocol import Task
 from histo_monai.pretraining.settings import VAESettings
+from histo_monai.pretraining.trainer import PretrainResult, pretrain
 from histo_monai.pretraining.vae import VAE, Decoded, VAENetwork
+from histo_monai.training.fit import Records
 from histo_monai.utils.randomness import Step
 from tests.ranks import in_two_ranks
 

@@ -3,14 +3,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from histo_monai.slides.tiles.grid import Grid
-from histo_monai.wsi.heatmaps.heatmap import Heatmap
-from histo_monai.wsi.heatmaps.tiff_map import PALETTE
 from histo_monai.data.simulated.raster.pyramid import write_pyramid
 from histo_monai.reports.maps.mosaic import map_mosaic, mask_picture
 from histo_monai.reports.maps.overlay import blend, layout, outlined, overlay, round_length
 from histo_monai.slides import open_slide
 from histo_monai.slides.annotations import Region
+from histo_monai.slides.tiles.grid import Grid
+from histo_monai.wsi.heatmaps.heatmap import Heatmap
+from histo_monai.wsi.heatmaps.tiff_map import PALETTE
 
 GRAY = 128
 

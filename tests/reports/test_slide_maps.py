@@ -14,12 +14,12 @@ from matplotlib import image
 from numpy.typing import NDArray
 from torch import nn
 
-from histo_monai.wsi.inference.heatmaps import map_slide
-from histo_monai.wsi.inference.models import MapPlan, PatchModels
-from histo_monai.wsi.heatmaps.heatmap import read_heatmap, write_heatmap
 from histo_monai.reports.maps.overlay import layout
 from histo_monai.reports.maps.slide_maps import MapStyle, SlidePicture, write_slide_maps
 from histo_monai.slides.annotations import read_geojson
+from histo_monai.wsi.heatmaps.heatmap import read_heatmap, write_heatmap
+from histo_monai.wsi.inference.heatmaps import map_slide
+from histo_monai.wsi.inference.models import MapPlan, PatchModels
 
 PINK = (210, 130, 180)
 STRIDE_UM = 16.0

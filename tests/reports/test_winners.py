@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from histo_monai.slides.tiles.grid import Grid
-from histo_monai.wsi.heatmaps.heatmap import Heatmap, column_of
 from histo_monai.reports.maps.mosaic import map_mosaic
 from histo_monai.reports.maps.overlay import layout, overlay
 from histo_monai.reports.maps.winners import UNKNOWN, blend_winners, reference_picture, winners
 from histo_monai.slides.annotations import Region, class_color
+from histo_monai.slides.tiles.grid import Grid
+from histo_monai.wsi.heatmaps.heatmap import Heatmap, column_of
 
 CLASSES = ("gland", "stroma", "fat")
 

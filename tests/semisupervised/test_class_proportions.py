@@ -8,13 +8,13 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from histo_monai.semisupervised.teaching.class_proportions import keep_shares, log_odds_to, shares_of
-from histo_monai.training.prediction import predict, take_statistics
+from histo_monai.data.tables.tasks import split_rows
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.task_model import TaskModel
-from histo_monai.training.schedule import Schedule
 from histo_monai.semisupervised.settings import MixedTeacherSettings
-from histo_monai.data.tables.tasks import split_rows
+from histo_monai.semisupervised.teaching.class_proportions import keep_shares, log_odds_to, shares_of
+from histo_monai.training.prediction import predict, take_statistics
+from histo_monai.training.schedule import Schedule
 from tests.students import statistics_of, taught
 from tests.waves import WaveTask
 

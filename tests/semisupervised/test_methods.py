@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 import torch
 
-from histo_monai.utils.errors import InputError
-from histo_monai.models.losses import Classification, Regression
 from histo_monai.models.encoder import build_encoder
+from histo_monai.models.losses import Classification, Regression
 from histo_monai.models.task_model import TaskModel
-from histo_monai.utils.randomness import Step
-from histo_monai.training.schedule import Schedule
 from histo_monai.semisupervised import METHODS
 from histo_monai.semisupervised.protocol import GUESSES, Batch
 from histo_monai.semisupervised.rankup import Ranked
+from histo_monai.training.schedule import Schedule
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.randomness import Step
 from tests.recipes import RECIPE
 
 B, N, K, SIDE = 4, 6, 3, 32

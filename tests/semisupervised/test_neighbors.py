@@ -11,16 +11,16 @@ import pandas as pd
 import pytest
 import torch
 
-from histo_monai.semisupervised.teaching.class_proportions import adapt, shares_of
-from histo_monai.training.prediction import predict, take_statistics
-from histo_monai.semisupervised.teaching.neighbors import Seen, Weighing, combine, see, weigh, weigh_by
-from histo_monai.training.task import Task
 from histo_monai.data.loaders.labeled import PatchReading
+from histo_monai.data.tables.patches import labeled_table
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.task_model import TaskModel
-from histo_monai.training.schedule import Schedule
+from histo_monai.semisupervised.teaching.class_proportions import adapt, shares_of
+from histo_monai.semisupervised.teaching.neighbors import Seen, Weighing, combine, see, weigh, weigh_by
 from histo_monai.slides import Box, open_slide
-from histo_monai.data.tables.patches import labeled_table
+from histo_monai.training.prediction import predict, take_statistics
+from histo_monai.training.schedule import Schedule
+from histo_monai.training.task import Task
 from tests.students import statistics_of, taught
 from tests.waves import WaveTask
 

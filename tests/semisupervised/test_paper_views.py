@@ -15,25 +15,25 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from histo_monai.data.tables.tasks import split_rows
+from histo_monai.models.encoder import build_encoder
+from histo_monai.models.losses import Classification
+from histo_monai.models.task_model import TaskModel
 from histo_monai.pipeline import finetuning, teaching
 from histo_monai.pipeline.context import Assembly, TrainingRows
-from histo_monai.training.fit import Records
 from histo_monai.pipeline.environment import read_environment
-from histo_monai.models.losses import Classification
-from histo_monai.models.encoder import build_encoder
-from histo_monai.models.task_model import TaskModel
 from histo_monai.pipeline.params import load_params
-from histo_monai.utils.randomness import Step
 from histo_monai.semisupervised import METHODS
 from histo_monai.semisupervised.protocol import Batch
 from histo_monai.semisupervised.settings import PaperSettings, StrongRanges
 from histo_monai.semisupervised.students.views import weak_strong_views
-from histo_monai.data.tables.tasks import split_rows
+from histo_monai.training.fit import Records
 from histo_monai.transforms.operations.blur import Blur
 from histo_monai.transforms.operations.hue_saturation import HueSaturation
 from histo_monai.transforms.parameters import PairParameters
 from histo_monai.transforms.randaugment import STRONG, WeakStrongViews
 from histo_monai.transforms.supervised import SupervisedAugmentation
+from histo_monai.utils.randomness import Step
 from tests.conftest import ROOT
 from tests.recipes import RECIPE, STRONG_VALUES
 from tests.transforms.policies import drawn_by

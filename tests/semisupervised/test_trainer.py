@@ -11,21 +11,21 @@ import pytest
 import torch
 from ignite.engine import Engine
 
-from histo_monai.training.fit import Records
-from histo_monai.semisupervised.teaching import trainer as engine_module
-from histo_monai.semisupervised.teaching.trainer import StudentResult, StudentStep, train_student
 from histo_monai.data.loaders.labeled import HiddenLabels
 from histo_monai.data.loaders.streams import two_streams
+from histo_monai.data.tables.tasks import split_rows
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.task_model import TaskModel
 from histo_monai.models.teacher_student import TeacherStudent
-from histo_monai.utils.randomness import Step
-from histo_monai.training.schedule import Schedule
 from histo_monai.semisupervised.paper import Paper
 from histo_monai.semisupervised.protocol import Batch
 from histo_monai.semisupervised.settings import PaperSettings
-from histo_monai.data.tables.tasks import split_rows
+from histo_monai.semisupervised.teaching import trainer as engine_module
+from histo_monai.semisupervised.teaching.trainer import StudentResult, StudentStep, train_student
+from histo_monai.training.fit import Records
+from histo_monai.training.schedule import Schedule
 from histo_monai.transforms.supervised import SupervisedAugmentation
+from histo_monai.utils.randomness import Step
 from tests.event_files import read_events, scalars
 from tests.recipes import RECIPE, STRONG_VALUES
 from tests.waves import WaveTask

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from histo_monai.semisupervised.teaching.view_predictions import predicted_by_views
-from histo_monai.models.losses import Classification
 from histo_monai.models.encoder import build_encoder
+from histo_monai.models.losses import Classification
 from histo_monai.models.task_model import TaskModel
 from histo_monai.pipeline.params import load_params
 from histo_monai.semisupervised import METHODS
 from histo_monai.semisupervised.protocol import Batch
+from histo_monai.semisupervised.teaching.view_predictions import predicted_by_views
 from tests.conftest import ROOT
 from tests.recipes import RECIPE
 

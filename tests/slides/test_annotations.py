@@ -9,7 +9,17 @@ from matplotlib.path import Path as Outlined
 
 from histo_monai.data.simulated.cohorts.camelyon16 import lesion_mask, lesion_regions, slide_specs
 from histo_monai.slides import open_slide, tissue_mask
-from histo_monai.slides.annotations import (LeftOut, Outline, Region, Rule, rasterize, rasterize_regions, read_annotations, read_asap_xml, write_asap_xml)
+from histo_monai.slides.annotations import (
+    LeftOut,
+    Outline,
+    Region,
+    Rule,
+    rasterize,
+    rasterize_regions,
+    read_annotations,
+    read_asap_xml,
+    write_asap_xml,
+)
 
 Points = list[tuple[float, float]]
 RULES: tuple[Rule, ...] = ("center", "whole", "touched")

@@ -7,7 +7,19 @@ import numpy as np
 import pytest
 from skimage import measure
 
-from histo_monai.slides.annotations import (Annotations, Outline, Point, Region, asap_regions, rasterize, rasterize_regions, read_annotations, read_asap_xml, write_annotations, write_asap_xml)
+from histo_monai.slides.annotations import (
+    Annotations,
+    Outline,
+    Point,
+    Region,
+    asap_regions,
+    rasterize,
+    rasterize_regions,
+    read_annotations,
+    read_asap_xml,
+    write_annotations,
+    write_asap_xml,
+)
 
 BOX = np.array([(0, 0), (0, 10), (10, 10), (10, 0)], float)
 HOLE = np.array([(2, 2), (2, 4), (4, 4), (4, 2)], float)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from histo_monai.utils.errors import InputError
 from histo_monai.slides.annotations import LeftOut, Point, Region, read_geojson, write_geojson
+from histo_monai.utils.errors import InputError
 
 SQUARE = [[0, 0], [8, 0], [8, 4], [0, 4], [0, 0]]
 HOLE = [[1, 1], [1, 2], [2, 2], [2, 1], [1, 1]]

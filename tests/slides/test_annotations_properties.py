@@ -11,7 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from histo_monai.slides.annotations import (Outline, Point, Region, asap_regions, mask_regions, rasterize, rasterize_each, rasterize_regions, read_asap_xml, read_geojson, write_annotations)
+from histo_monai.slides.annotations import (
+    Outline,
+    Point,
+    Region,
+    asap_regions,
+    mask_regions,
+    rasterize,
+    rasterize_each,
+    rasterize_regions,
+    read_asap_xml,
+    read_geojson,
+    write_annotations,
+)
 from histo_monai.slides.annotations.areas import enclose_area
 from histo_monai.slides.annotations.boxes import BoxTree
 

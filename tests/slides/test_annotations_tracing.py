@@ -7,7 +7,13 @@ import pytest
 from scipy import ndimage
 from skimage import draw, measure
 
-from histo_monai.slides.annotations import (Region, mask_regions, rasterize_regions, read_geojson, write_geojson)
+from histo_monai.slides.annotations import (
+    Region,
+    mask_regions,
+    rasterize_regions,
+    read_geojson,
+    write_geojson,
+)
 
 
 def of_text(*rows: str) -> np.ndarray:

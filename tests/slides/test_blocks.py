@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import tifffile
 
+from histo_monai.slides import Box, Slide, SlideError, open_slide
 from histo_monai.slides.tiles import blocks as blocks_module
 from histo_monai.slides.tiles.blocks import CellBlocks, whole_stride
 from histo_monai.slides.tiles.grid import Grid
-from histo_monai.slides import Box, Slide, SlideError, open_slide
 
 PATCH_PX = 32
 

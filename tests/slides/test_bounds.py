@@ -13,9 +13,19 @@ import openslide
 import pytest
 
 from histo_monai.data.readers.coordinates import read_patch_centers
-from histo_monai.slides.annotations.outlines import read_regions
 from histo_monai.slides import Box, open_slide, tissue_mask
-from histo_monai.slides.annotations import (BOUNDS, CANVAS, Frame, Point, Region, read_annotations, read_geojson, write_annotations, write_geojson)
+from histo_monai.slides.annotations import (
+    BOUNDS,
+    CANVAS,
+    Frame,
+    Point,
+    Region,
+    read_annotations,
+    read_geojson,
+    write_annotations,
+    write_geojson,
+)
+from histo_monai.slides.annotations.outlines import read_regions
 from histo_monai.slides.openslide_backend import _bounds_corner
 from tests.slides.drawn_scn import Drawing
 

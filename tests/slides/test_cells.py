@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tifffile
 
+from histo_monai.slides import Slide, open_slide, tissue_mask
 from histo_monai.slides.tiles import cells as cells_module
 from histo_monai.slides.tiles.cells import tissue_cells
 from histo_monai.slides.tiles.grid import Grid
-from histo_monai.slides import Slide, open_slide, tissue_mask
 
 GLASS, TISSUE = (245, 245, 245), (200, 120, 170)
 

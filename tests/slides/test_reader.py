@@ -13,7 +13,7 @@ import pytest
 import tifffile
 from PIL import Image
 
-from histo_monai.slides import (Box, SlideError, concentric_boxes, cucim_backend, open_slide, reader)
+from histo_monai.slides import Box, SlideError, concentric_boxes, cucim_backend, open_slide, reader
 from histo_monai.slides.resample import area_resample
 
 PYRAMIDS = {

@@ -6,10 +6,10 @@ import openslide
 import pytest
 
 from histo_monai.data.readers.own.slides import read_slides
-from histo_monai.utils.errors import InputError
-from histo_monai.utils.settings.rules import SlideMpp
 from histo_monai.slides import SlideError, open_slide, reader
 from histo_monai.slides.resolution import PLAUSIBLE_MPP
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.settings.rules import SlideMpp
 
 
 @pytest.mark.parametrize(

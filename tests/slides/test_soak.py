@@ -10,8 +10,8 @@ import pytest
 import tifffile
 from numpy.lib.stride_tricks import sliding_window_view
 
-from histo_monai.utils.process.threads import decode_with
 from histo_monai.slides import Box, SlidePool
+from histo_monai.utils.process.threads import decode_with
 
 NUM_READS = int(os.environ.get("HISTO_MONAI_SOAK_READS", "3000"))
 SIDE_PX = 16

@@ -11,7 +11,7 @@ import pytest
 import tifffile
 from numpy.typing import NDArray
 
-from histo_monai.slides import (Box, concentric_boxes, cucim_backend, open_slide, tile_cache)
+from histo_monai.slides import Box, concentric_boxes, cucim_backend, open_slide, tile_cache
 from histo_monai.slides.tile_cache import Key, TileCache
 
 TILE = 64

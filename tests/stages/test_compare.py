@@ -13,10 +13,10 @@ import pandas as pd
 import pytest
 import yaml
 
+from histo_monai.data.tables.predictions import predictions_table, write_predictions
+from histo_monai.evaluation.metrics import auc, delong_test
 from histo_monai.pipeline.cli import main
 from histo_monai.pipeline.paths import Run
-from histo_monai.evaluation.metrics import auc, delong_test
-from histo_monai.data.tables.predictions import predictions_table, write_predictions
 from tests.papers_way import in_the_papers_way
 
 CLASSES = ["normal", "stroma", "tumor"]

@@ -11,14 +11,14 @@ import pandas as pd
 import pytest
 import yaml
 
-from histo_monai.pipeline.cli import main
-from histo_monai.pipeline.paths import Run
 from histo_monai.evaluation.baselines.models import ARMS, ENCODER, LEARNED
-from histo_monai.finetuning.learners import LEARNERS
-from histo_monai.wsi.heatmaps.heatmap import read_heatmap
 from histo_monai.evaluation.metrics import intraclass_correlation
+from histo_monai.finetuning.learners import LEARNERS
+from histo_monai.pipeline.cli import main
 from histo_monai.pipeline.params import load_params
+from histo_monai.pipeline.paths import Run
 from histo_monai.utils.storage import file_sha256
+from histo_monai.wsi.heatmaps.heatmap import read_heatmap
 from tests.event_files import scalars, table_of_runs
 from tests.papers_way import in_the_papers_way
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from histo_monai.data.tables.predictions import read_predictions
 from histo_monai.pipeline.cli import main
 from histo_monai.pipeline.paths import Run
-from histo_monai.data.tables.predictions import read_predictions
 from tests.hostile.project import write_own_project
 
 RUN = ("--method", "random", "--seed", "0")

@@ -16,9 +16,9 @@ import pytest
 import tifffile
 import yaml
 
+from histo_monai.data.tables.patches import read_patches
 from histo_monai.pipeline.cli import main
 from histo_monai.utils.files.trees import read_bytes
-from histo_monai.data.tables.patches import read_patches
 
 SLIDES = """slide_id,path,patient_id,split
 skin,{0}/cmu-1-small-region.svs,s,train

@@ -11,9 +11,9 @@ import pytest
 import yaml
 from safetensors.numpy import load_file
 
+from histo_monai.data.tables.predictions import Predictions, read_predictions
 from histo_monai.pipeline.cli import main
 from histo_monai.pipeline.paths import PATCHES_CSV, Run
-from histo_monai.data.tables.predictions import Predictions, read_predictions
 from tests.hostile.project import ROOT, write_own_project
 
 RUN = ("--method", "random", "--seed", "0")

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from histo_monai.models.task_model import load_encoder
 from histo_monai.pipeline.cli import main
 from histo_monai.pipeline.skip import NO_PATCHES
 from histo_monai.wsi.heatmaps.heatmap import read_heatmap
-from histo_monai.models.task_model import load_encoder
 from tests.hostile.project import (
     OWN,
     RUN,

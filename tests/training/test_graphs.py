@@ -11,17 +11,17 @@ import pytest
 import torch
 from ignite.engine import Engine, State
 
-from histo_monai.training import graphs
-from histo_monai.training.device import to_device
-from histo_monai.training.graphs import EncoderGraphs
-from histo_monai.pretraining.trainer import placed, training_step
-from histo_monai.semisupervised.teaching.trainer import StudentStep
 from histo_monai.models.batchnorm import statistics_of_the_batch
 from histo_monai.models.encoder import Encoder, build_encoder
 from histo_monai.models.task_model import TaskModel
-from histo_monai.utils.randomness import Step
-from histo_monai.training.schedule import Schedule
+from histo_monai.pretraining.trainer import placed, training_step
 from histo_monai.semisupervised import METHODS
+from histo_monai.semisupervised.teaching.trainer import StudentStep
+from histo_monai.training import graphs
+from histo_monai.training.device import to_device
+from histo_monai.training.graphs import EncoderGraphs
+from histo_monai.training.schedule import Schedule
+from histo_monai.utils.randomness import Step
 from tests.devices import ComputeIn
 from tests.training.test_steps_on_devices import SIDE, TRAINED, build_pretext, build_student
 

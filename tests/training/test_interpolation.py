@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch import nn
 
-from histo_monai.training.interpolation import Interpolation, interpolate, lowest, pooled
-from histo_monai.training.prediction import build_evaluator
-from histo_monai.semisupervised.teaching.trainer import StudentResult
+from histo_monai.data.tables.tasks import split_rows
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.task_model import TaskModel
+from histo_monai.semisupervised.teaching.trainer import StudentResult
+from histo_monai.training.interpolation import Interpolation, interpolate, lowest, pooled
+from histo_monai.training.prediction import build_evaluator
 from histo_monai.training.schedule import Schedule
-from histo_monai.data.tables.tasks import split_rows
 from tests.students import taught
 from tests.waves import WaveTask
 

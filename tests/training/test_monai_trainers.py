@@ -17,11 +17,18 @@ from monai.engines import SupervisedEvaluator, SupervisedTrainer
 from monai.handlers import ValidationHandler, from_engine
 from torch import nn
 
-from histo_monai.training.handlers import (AverageFollows, Curves, OrderOfEpoch, ScheduledRates, StopWhenNotFinite, TrainingDivergedError)
-from histo_monai.training.resume import ResumePoint
 from histo_monai.data.loaders.batches import EpochBatches
 from histo_monai.models.average import StudentAndAverage
+from histo_monai.training.handlers import (
+    AverageFollows,
+    Curves,
+    OrderOfEpoch,
+    ScheduledRates,
+    StopWhenNotFinite,
+    TrainingDivergedError,
+)
 from histo_monai.training.lookahead import Lookahead
+from histo_monai.training.resume import ResumePoint
 from histo_monai.training.schedule import Schedule
 
 NUM, BATCH, EPOCHS = 12, 4, 4

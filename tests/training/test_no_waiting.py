@@ -15,13 +15,13 @@ import torch
 from ignite.engine import Engine, State
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from histo_monai.training.means import SampleMean
-from histo_monai.pretraining.trainer import placed, training_step
-from histo_monai.semisupervised.teaching.trainer import StudentStep
 from histo_monai.data.loaders.labeled import HiddenLabels
-from histo_monai.utils.randomness import Step
-from histo_monai.training.schedule import Schedule
+from histo_monai.pretraining.trainer import placed, training_step
 from histo_monai.semisupervised import METHODS
+from histo_monai.semisupervised.teaching.trainer import StudentStep
+from histo_monai.training.means import SampleMean
+from histo_monai.training.schedule import Schedule
+from histo_monai.utils.randomness import Step
 from tests.training.test_steps_on_devices import SIDE, TRAINED, build_pretext, build_student
 
 

@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import nn
 
-from histo_monai.training.prediction import predict, take_statistics
-from histo_monai.training.ranks import run_in_ranks
-from histo_monai.pipeline.environment import read_environment
+from histo_monai.data.tables.tasks import split_rows
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.task_model import TaskModel
-from histo_monai.data.tables.tasks import split_rows
+from histo_monai.pipeline.environment import read_environment
+from histo_monai.training.prediction import predict, take_statistics
+from histo_monai.training.ranks import run_in_ranks
 from tests.devices import ComputeIn
 from tests.waves import WaveTask
 

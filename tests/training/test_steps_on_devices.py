@@ -12,10 +12,6 @@ import pytest
 import torch
 from ignite.engine import Engine, State
 
-from histo_monai.training.device import to_device
-from histo_monai.pretraining.trainer import placed, training_step
-from histo_monai.semisupervised.teaching.trainer import StudentStep
-from histo_monai.training.task import Task
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.shared_rows import share_of
 from histo_monai.models.start import EncoderStart
@@ -23,11 +19,15 @@ from histo_monai.models.task_model import TaskModel
 from histo_monai.pipeline.params import load_params
 from histo_monai.pretraining import PRETEXTS
 from histo_monai.pretraining.protocol import Task as PretextTask
-from histo_monai.utils.randomness import Step
-from histo_monai.training.schedule import Schedule
+from histo_monai.pretraining.trainer import placed, training_step
 from histo_monai.semisupervised import METHODS
 from histo_monai.semisupervised.protocol import Batch
 from histo_monai.semisupervised.students.mixing import Mixing
+from histo_monai.semisupervised.teaching.trainer import StudentStep
+from histo_monai.training.device import to_device
+from histo_monai.training.schedule import Schedule
+from histo_monai.training.task import Task
+from histo_monai.utils.randomness import Step
 from tests.conftest import ROOT
 from tests.devices import ComputeIn
 

@@ -10,22 +10,22 @@ import numpy as np
 import pytest
 import torch
 
-from histo_monai.training.fit import Records
-from histo_monai.semisupervised.teaching.class_proportions import shares_of
-from histo_monai.semisupervised.teaching.trainer import train_student
-from histo_monai.finetuning.trainer import Tuning, finetune
-from histo_monai.utils.errors import InputError
 from histo_monai.data.loaders import labeled as labeled_loaders
 from histo_monai.data.loaders.batches import ShuffledBatches
 from histo_monai.data.loaders.streams import for_statistics, shuffled, two_streams
+from histo_monai.data.tables.tasks import split_rows
+from histo_monai.finetuning.trainer import Tuning, finetune
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.shared_rows import SharedRows, share_of
 from histo_monai.models.task_model import TaskModel
-from histo_monai.training.schedule import Schedule
 from histo_monai.semisupervised import METHODS
-from histo_monai.data.tables.tasks import split_rows
-from tests.training.test_steps_on_devices import CPU, PARAMS, student_step
+from histo_monai.semisupervised.teaching.class_proportions import shares_of
+from histo_monai.semisupervised.teaching.trainer import train_student
+from histo_monai.training.fit import Records
+from histo_monai.training.schedule import Schedule
+from histo_monai.utils.errors import InputError
 from tests.ranks import in_two_ranks
+from tests.training.test_steps_on_devices import CPU, PARAMS, student_step
 from tests.waves import Waves, WaveTask, wave_table
 
 ALL_WAYS = ("paper", "adamatch", "mean_teacher", "mixed_teacher", "mixmatch", "rankup")

@@ -13,7 +13,13 @@ from monai.transforms import CastToTyped, Compose, RandFlipd, RandRotate90d
 from monai.utils import MAX_SEED
 
 from histo_monai.transforms import dictionary
-from histo_monai.transforms.dictionary import (PlainViewd, RandPretrainViewsd, RandSupervisedViewsd, RandViewsd, RandWeakStrongViewsd)
+from histo_monai.transforms.dictionary import (
+    PlainViewd,
+    RandPretrainViewsd,
+    RandSupervisedViewsd,
+    RandViewsd,
+    RandWeakStrongViewsd,
+)
 from histo_monai.transforms.randaugment import WeakStrongViews
 from histo_monai.transforms.supervised import SupervisedAugmentation
 from histo_monai.transforms.views import PretrainAugmentation

@@ -2,7 +2,13 @@ import numpy as np
 import pytest
 import torch
 
-from histo_monai.transforms.sequence import (UNUSED, apply_in_sequence, compose_in_sequence, draw_distinct, draw_schedule)
+from histo_monai.transforms.sequence import (
+    UNUSED,
+    apply_in_sequence,
+    compose_in_sequence,
+    draw_distinct,
+    draw_schedule,
+)
 
 
 def test_each_image_goes_through_its_own_operations_in_its_own_order():

@@ -4,10 +4,10 @@ import scipy.ndimage
 import scipy.stats
 import torch
 
-from histo_monai.utils.errors import InputError
 from histo_monai.transforms import with_torch
 from histo_monai.transforms.operations.hue_saturation import HueSaturation
 from histo_monai.transforms.randaugment import STRONG, WeakStrongViews, strong_operations
+from histo_monai.utils.errors import InputError
 from tests.transforms.policies import drawn_by, geometry_changed
 
 SIDE = 32

@@ -3,7 +3,6 @@ import pytest
 import torch
 from monai.transforms import RandomizableTransform
 
-from histo_monai.utils.errors import InputError
 from histo_monai.transforms import geometry
 from histo_monai.transforms.operations.blur import Blur
 from histo_monai.transforms.operations.brightness_contrast import BrightnessContrast
@@ -11,6 +10,7 @@ from histo_monai.transforms.operations.hue_saturation import HueSaturation
 from histo_monai.transforms.operations.noise import Noise
 from histo_monai.transforms.sequence import UNUSED
 from histo_monai.transforms.views import PRETRAINING, PretrainAugmentation, plain_view
+from histo_monai.utils.errors import InputError
 from tests.transforms.policies import PAPER, drawn_by, number_of, operations
 
 SIDE = 32

@@ -19,22 +19,22 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from monai.bundle import ConfigParser
 
-from histo_monai.utils import escapes
-from histo_monai.training.events import Hyperparameters, write_end
-from histo_monai.slides.tiles.grid import Grid
-from histo_monai.wsi.heatmaps.heatmap import Heatmap, column_of, read_heatmap, write_heatmap
-from histo_monai.training.pictures.predictions import answers
-from histo_monai.utils.process.logs import log_to_stderr
+from histo_monai.data.tables.columns import CENTER_COLUMNS, PATCH_COLUMNS
 from histo_monai.reports import figures
 from histo_monai.reports.check.page import Checked, check_page
 from histo_monai.reports.drawing import drawn, new_figure
 from histo_monai.reports.maps.overlay import Canvas
 from histo_monai.reports.maps.slide_maps import MapStyle
 from histo_monai.reports.site import charts
-from histo_monai.reports.site.blocks import (Cell, Chart, Code, Facts, Lines, Section, Table, Viewer, render)
+from histo_monai.reports.site.blocks import Cell, Chart, Code, Facts, Lines, Section, Table, Viewer, render
 from histo_monai.reports.site.viewer import SlideEntry
 from histo_monai.slides.annotations import Region, read_geojson, write_geojson
-from histo_monai.data.tables.columns import CENTER_COLUMNS, PATCH_COLUMNS
+from histo_monai.slides.tiles.grid import Grid
+from histo_monai.training.events import Hyperparameters, write_end
+from histo_monai.training.pictures.predictions import answers
+from histo_monai.utils import escapes
+from histo_monai.utils.process.logs import log_to_stderr
+from histo_monai.wsi.heatmaps.heatmap import Heatmap, column_of, read_heatmap, write_heatmap
 from tests.event_files import scalars
 from tests.hostile.texts import TEXTS, UNPRINTABLE
 

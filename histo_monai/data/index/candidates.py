@@ -12,13 +12,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from histo_monai.data.readers.shared.shares import fair_shares
-from histo_monai.utils.errors import InputError
-from histo_monai.utils.process.processes import map_over_processes
+from histo_monai.data.tables.patches import labeled_table
+from histo_monai.slides import open_slide
 from histo_monai.slides.tiles.cells import tissue_cells
 from histo_monai.slides.tiles.grid import Grid
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.process.processes import map_over_processes
 from histo_monai.utils.randomness import generator
-from histo_monai.slides import open_slide
-from histo_monai.data.tables.patches import labeled_table
 
 PLENTY = 2400
 """Unlabeled patches where nobody said how many: what the reported figures of simulated slides were taken with."""

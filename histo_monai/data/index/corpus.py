@@ -11,16 +11,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from histo_monai.data.readers.shared.shares import fair_shares
-from histo_monai.utils.errors import InputError
 from histo_monai.data.readers.coordinates import read_patch_centers
-from histo_monai.utils.process.processes import map_over_processes
-from histo_monai.utils.randomness import generator
-from histo_monai.slides import (Slide, choose_level, open_slide, sample_centers, tissue_mask)
-from histo_monai.utils.storage import identify_slide
+from histo_monai.data.readers.shared.shares import fair_shares
 from histo_monai.data.tables.columns import CENTER_COLUMNS, SLIDE_COLUMNS
 from histo_monai.data.tables.manifests import first_five
 from histo_monai.data.tables.splits import check_patients_apart, split_slides
+from histo_monai.slides import Slide, choose_level, open_slide, sample_centers, tissue_mask
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.process.processes import map_over_processes
+from histo_monai.utils.randomness import generator
+from histo_monai.utils.storage import identify_slide
 
 _SURPLUS = 4
 """A slide offers up to this many times its fair share, so that others with little tissue can be made up for."""

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from histo_monai.utils.errors import InputError
-from histo_monai.slides.tiles.blocks import whole_stride
-from histo_monai.utils.randomness import generator
-from histo_monai.slides import choose_level
 from histo_monai.data.tables.folds import assign_folds, slides_to_fold, why_no_diagnosis
 from histo_monai.data.tables.label_folds import deal_folds
 from histo_monai.data.tables.manifests import first_five
 from histo_monai.data.tables.splits import drawn_by, labeled_rows
 from histo_monai.data.tables.tasks import sole_groups, split_rows, training_mpp
+from histo_monai.slides import choose_level
+from histo_monai.slides.tiles.blocks import whole_stride
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.randomness import generator
 
 NO_MAPS = "or map no slides (whole_slides.methods: [])"
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from histo_monai.utils.errors import InputError
-from histo_monai.utils.process.processes import map_over_processes
-from histo_monai.utils.files.trees import MAX_ASPECT, read_image
 from histo_monai.data.leakage.fingerprints import fingerprint
 from histo_monai.data.tables.manifests import first_five
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.files.trees import MAX_ASPECT, read_image
+from histo_monai.utils.process.processes import map_over_processes
 
 MIN_SIDE_PX = 8
 """An image of fewer pixels a side shows nothing."""

@@ -8,14 +8,14 @@ from typing import Any
 
 import pandas as pd
 
-from histo_monai.utils.errors import InputError
+from histo_monai.data.index.images import survey_images
 from histo_monai.data.leakage.ids import no_patients
 from histo_monai.data.leakage.review import Surroundings, review
-from histo_monai.data.index.images import survey_images
-from histo_monai.utils.randomness import generator
 from histo_monai.data.tables.columns import SPLITS
 from histo_monai.data.tables.patches import LabeledDataset, empty_table
 from histo_monai.data.tables.splits import draw_splits, in_order_of_splits, label_ranks
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.randomness import generator
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from histo_monai.utils.process.processes import map_over_processes
 from histo_monai.slides import open_slide, tissue_fraction, tissue_mask
+from histo_monai.utils.process.processes import map_over_processes
 
 _ONE_SIDED = 0.95
 """Of the patches of a split: a class with so many makes its accuracy say little."""

@@ -6,10 +6,10 @@ import itertools
 
 import pandas as pd
 
-from histo_monai.utils.errors import InputError
 from histo_monai.data.tables.columns import SPLITS
 from histo_monai.data.tables.manifests import first_five
 from histo_monai.data.tables.tasks import grouping_key
+from histo_monai.utils.errors import InputError
 
 LEAK_COLUMNS = ("kind", "first", "first_split", "second", "second_split", "what")
 PRETRAINING = "pretraining"

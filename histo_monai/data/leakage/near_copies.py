@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from histo_monai.utils.process.processes import map_over_processes
 from histo_monai.data.leakage.fingerprints import MAX_DISTANCE, class_words, distances
 from histo_monai.data.tables.manifests import first_five
+from histo_monai.utils.process.processes import map_over_processes
 
 NEAR_COLUMNS = ("kind", "first", "first_split", "second", "second_split", "distance")
 """`kind` is image or slide; `first` and `second` are patch_ids or slide_ids; `distance` counts differing bits."""

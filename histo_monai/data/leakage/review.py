@@ -7,7 +7,14 @@ from dataclasses import dataclass
 import pandas as pd
 
 from histo_monai.data.leakage.ids import named_missing, similar_ids
-from histo_monai.data.leakage.leaks import (PRETRAINING, check_leaks, find_leaks, same_pixels_other_label, twins_in_pretraining, twins_in_training)
+from histo_monai.data.leakage.leaks import (
+    PRETRAINING,
+    check_leaks,
+    find_leaks,
+    same_pixels_other_label,
+    twins_in_pretraining,
+    twins_in_training,
+)
 from histo_monai.data.leakage.near_copies import NEAR_COLUMNS, near_copies, near_copies_in_words
 from histo_monai.data.leakage.second_look import of_same_tissue
 from histo_monai.data.tables.columns import SPLITS

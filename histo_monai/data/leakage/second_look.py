@@ -16,9 +16,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from histo_monai.utils.process.processes import map_over_processes
 from histo_monai.data.leakage.views import tissue_of
 from histo_monai.slides import open_slide
+from histo_monai.utils.process.processes import map_over_processes
 
 MIN_CORRELATION = 0.5
 """Of the fine structure of copies; measured, see docs/audit.md."""

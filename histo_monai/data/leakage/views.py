@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from histo_monai.data.index.images import digest_of
+from histo_monai.data.leakage.fingerprints import fingerprint
+from histo_monai.data.tables.manifests import first_five
+from histo_monai.slides import open_slide, tissue_mask
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.process.processes import map_over_processes
-from histo_monai.data.leakage.fingerprints import fingerprint
-from histo_monai.data.index.images import digest_of
-from histo_monai.slides import open_slide, tissue_mask
 from histo_monai.utils.storage import identify_slide
-from histo_monai.data.tables.manifests import first_five
 
 _THUMBNAIL_MPP = 32.0
 

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import Sampler
 
-from histo_monai.utils.errors import InputError
 from histo_monai.data.loaders.order import shuffled_order
-from histo_monai.utils.randomness import generator
 from histo_monai.slides import MAX_OPEN
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.randomness import generator
 
 Rows = NDArray[np.int64]
 

@@ -15,11 +15,11 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from histo_monai.utils.errors import InputError
 from histo_monai.data.loaders.kept import MAX_BYTES, KeptPixels
 from histo_monai.data.loaders.order import slides_to_mix
 from histo_monai.data.loaders.reader import check_on_slide
 from histo_monai.slides import MAX_OPEN, SlidePool, concentric_boxes
+from histo_monai.utils.errors import InputError
 
 AHEAD = 2
 """Batches that each reading process is asked for at a time, and keeps ready."""

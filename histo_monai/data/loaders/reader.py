@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from histo_monai.slides import MAX_OPEN, Box, Slide, SlideError, SlidePool
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.files.trees import MAX_ASPECT, read_image
-from histo_monai.slides import MAX_OPEN, Box, Slide, SlideError, SlidePool
 
 
 class PatchReader:

@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from histo_monai.utils.errors import InputError
 from histo_monai.data.loaders.batches import DrawnBatches, ShuffledBatches
 from histo_monai.data.loaders.labeled import LabeledLoader, PatchReading
 from histo_monai.data.loaders.loaders import Patches
 from histo_monai.data.loaders.resident import PatchLoader
+from histo_monai.utils.errors import InputError
 
 
 def shuffled(

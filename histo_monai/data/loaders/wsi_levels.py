@@ -9,8 +9,8 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.utils.errors import InputError
 from histo_monai.slides import Box, Slide, SlideError
+from histo_monai.utils.errors import InputError
 
 _MAX_SIDE_PX = 4096
 """Of the squares of a level that a large rectangle is put together of: 50 MB each."""

@@ -13,10 +13,19 @@ import numpy as np
 import torch
 from numpy.typing import DTypeLike, NDArray
 
-from histo_monai.utils.errors import InputError
-from histo_monai.data.loaders.wsi_levels import (Level, level_at, levels_of, mpp_of_power, positive, power_of, read_rectangle, square_mpp)
-from histo_monai.utils.process.quiet import quiet_library
+from histo_monai.data.loaders.wsi_levels import (
+    Level,
+    level_at,
+    levels_of,
+    mpp_of_power,
+    positive,
+    power_of,
+    read_rectangle,
+    square_mpp,
+)
 from histo_monai.slides import MAX_OPEN, NoResolutionError, Slide, SlideError, SlidePool
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.process.quiet import quiet_library
 
 with quiet_library():  # MONAI loads nvImageCodec, which prints warnings where there is no GPU.
     from monai.data.wsi_reader import BaseWSIReader

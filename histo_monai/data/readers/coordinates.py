@@ -9,9 +9,9 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from histo_monai.slides.annotations.content import short
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.files.hdf5 import open_hdf5
-from histo_monai.slides.annotations.content import short
 
 DATASET = "coords"
 

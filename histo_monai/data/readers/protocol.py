@@ -14,8 +14,8 @@ if TYPE_CHECKING:  # reading params imports no reader
     import pandas as pd
 
     from histo_monai.data.simulated import Cohort
-    from histo_monai.slides.annotations import Region
     from histo_monai.data.tables.patches import LabeledDataset
+    from histo_monai.slides.annotations import Region
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import Any
 import cv2
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from histo_monai.utils.process.processes import map_over_processes
 from histo_monai.utils.process.forks import end_opencv_threads_before_forks
+from histo_monai.utils.process.processes import map_over_processes
 
 end_opencv_threads_before_forks()
 

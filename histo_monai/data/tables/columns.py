@@ -8,10 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-from histo_monai.utils.errors import InputError
-from histo_monai.slides.annotations import ORIGINS
-from histo_monai.utils.storage import check_name
 from histo_monai.data.tables.stage_csv import read_stage_csv
+from histo_monai.slides.annotations import ORIGINS
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.storage import check_name
 
 SPLITS = ("train", "validation", "test")
 

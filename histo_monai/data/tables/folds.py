@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from histo_monai.utils.errors import InputError
 from histo_monai.data.tables.tasks import patient_or_slide
+from histo_monai.utils.errors import InputError
 
 
 def assign_folds(slides: pd.DataFrame, num_folds: int, generator: np.random.Generator) -> pd.Series:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pandas as pd
 
+from histo_monai.data.tables.csv_rows import read_rows
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.storage import check_name
 from histo_monai.utils.storage.names import check_visible
-from histo_monai.data.tables.csv_rows import read_rows
 
 _NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 

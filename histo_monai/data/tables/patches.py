@@ -9,10 +9,10 @@ from typing import Any
 
 import pandas as pd
 
-from histo_monai.utils.errors import InputError
 from histo_monai.data.tables.columns import PATCH_COLUMNS, SPLITS
 from histo_monai.data.tables.stage_csv import read_stage_csv
 from histo_monai.data.tables.texts import SharedTexts, come_again
+from histo_monai.utils.errors import InputError
 
 DTYPES = {
     **dict.fromkeys(("patch_id", "path", "slide_id", "patient_id", "label", "split"), "str"),

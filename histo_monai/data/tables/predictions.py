@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from histo_monai.utils.errors import InputError
 from histo_monai.data.tables.columns import SPLITS
 from histo_monai.data.tables.stage_csv import read_stage_csv, refuse_rows
 from histo_monai.data.tables.tasks import dependence_groups
+from histo_monai.utils.errors import InputError
 
 _TEXTS = ("patch_id", "split", "slide_id", "patient_id", "label")
 _NUMBERS = ("score", "rater_a", "rater_b")

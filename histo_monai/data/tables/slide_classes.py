@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from histo_monai.utils.errors import InputError
 from histo_monai.data.tables.slide_scores import ID_COLUMNS
 from histo_monai.data.tables.stage_csv import read_stage_csv
 from histo_monai.data.tables.tasks import patient_or_slide
+from histo_monai.utils.errors import InputError
 
 FOLD = "fold"
 NO_FOLD = -1

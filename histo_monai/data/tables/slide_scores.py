@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from histo_monai.utils.errors import InputError
 from histo_monai.data.tables.stage_csv import read_stage_csv
+from histo_monai.utils.errors import InputError
 
 ID_COLUMNS = ("slide_id", "patient_id", "split", "label", "size")
 """Ids of a slide and its label; the columns of the models follow them."""

@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from histo_monai.utils.errors import InputError
-from histo_monai.utils.randomness import generator
 from histo_monai.data.tables.columns import SPLITS
 from histo_monai.data.tables.counting import stable_order
 from histo_monai.data.tables.texts import order_of
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.randomness import generator
 
 _ATTEMPTS = 50
 

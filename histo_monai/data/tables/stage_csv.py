@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from histo_monai.data.tables.texts import SharedTexts, come_again
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.files.csv_values import csv_pieces, parse_csv, stage_content
 from histo_monai.utils.storage import check_name
-from histo_monai.data.tables.texts import SharedTexts, come_again
 
 _PIECE_ROWS = 2**16
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.utils.process.products import product
 from histo_monai.transforms.operations.hed import DARKEST, RGB_FROM_HED
+from histo_monai.utils.process.products import product
 
 MEAN, COLORS, STAINS, BOTH = "mean_color", "color_histogram", "stain_histograms", "color_and_stain_histograms"
 """Names of the features."""

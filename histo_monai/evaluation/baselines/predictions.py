@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from histo_monai.evaluation.baselines.models import COLOR, ENCODER, LEARNED, MAJORITY, STACKED, stacked
-from histo_monai.evaluation.baselines.colors import color_features
-from histo_monai.finetuning.learners import Chosen, Features, choose_model
-from histo_monai.finetuning.depth import choose_end, end_features
-from histo_monai.training.task import Task
-from histo_monai.evaluation.estimates import Predictions
 from histo_monai.data.loaders.labeled import LabeledLoader
+from histo_monai.evaluation.baselines.colors import color_features
+from histo_monai.evaluation.baselines.models import COLOR, ENCODER, LEARNED, MAJORITY, STACKED, stacked
+from histo_monai.evaluation.estimates import Predictions
+from histo_monai.finetuning.depth import choose_end, end_features
+from histo_monai.finetuning.learners import Chosen, Features, choose_model
 from histo_monai.models.encoder import Encoder
+from histo_monai.training.task import Task
 from histo_monai.utils.roles import STUDENT
 
 

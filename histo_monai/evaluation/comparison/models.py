@@ -11,7 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from histo_monai.evaluation.comparison.macro_delong import influence_spreads, macro_auc_influence
 from histo_monai.evaluation.comparison.multiplicity import holm
-from histo_monai.evaluation.comparison.paired import (Spread, by_encoder, effective_groups, mcnemar_p, replicate_variance, seed_mean, spread_mean)
+from histo_monai.evaluation.comparison.paired import (
+    Spread,
+    by_encoder,
+    effective_groups,
+    mcnemar_p,
+    replicate_variance,
+    seed_mean,
+    spread_mean,
+)
 from histo_monai.evaluation.comparison.replicates import metric_replicates
 from histo_monai.evaluation.metrics.bootstrap import Resampling
 from histo_monai.evaluation.metrics.estimate import Estimate

@@ -11,7 +11,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from histo_monai.evaluation.comparison.learning_curve import LearningCurve, fitted_law, labels_needed, labels_saved
+from histo_monai.evaluation.comparison.learning_curve import (
+    LearningCurve,
+    fitted_law,
+    labels_needed,
+    labels_saved,
+)
 from histo_monai.evaluation.comparison.models import estimate_over_seeds
 from histo_monai.evaluation.comparison.paired import by_encoder
 from histo_monai.evaluation.comparison.replicates import metric_replicates

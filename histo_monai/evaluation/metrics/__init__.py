@@ -1,13 +1,40 @@
 """Metrics with intervals: agreement, ROC, classification, calibration; numpy and scipy only."""
 
-from histo_monai.evaluation.metrics.bootstrap import (Replicates, Resampling, grouped_bootstrap, paired_difference, weighted_mean)
-from histo_monai.evaluation.metrics.classification import (ReliabilityBin, accuracy, balanced_accuracy, brier_score, expected_calibration_error, macro_auc, mean_one_versus_rest_accuracy, reliability, weighted_f1)
+from histo_monai.evaluation.metrics.bootstrap import (
+    Replicates,
+    Resampling,
+    grouped_bootstrap,
+    paired_difference,
+    weighted_mean,
+)
+from histo_monai.evaluation.metrics.classification import (
+    ReliabilityBin,
+    accuracy,
+    balanced_accuracy,
+    brier_score,
+    expected_calibration_error,
+    macro_auc,
+    mean_one_versus_rest_accuracy,
+    reliability,
+    weighted_f1,
+)
 from histo_monai.evaluation.metrics.delong import DeLongTest, auc, delong_test
 from histo_monai.evaluation.metrics.estimate import Estimate
-from histo_monai.evaluation.metrics.froc import (FALSE_POSITIVES_PER_SLIDE, Froc, SlideDetections, froc, froc_replicates)
+from histo_monai.evaluation.metrics.froc import (
+    FALSE_POSITIVES_PER_SLIDE,
+    Froc,
+    SlideDetections,
+    froc,
+    froc_replicates,
+)
 from histo_monai.evaluation.metrics.icc import intraclass_correlation
 from histo_monai.evaluation.metrics.regression import mean_absolute_error, prediction_probability
-from histo_monai.evaluation.metrics.summary import (classification_estimates, human_estimates, regression_estimates, score_estimates)
+from histo_monai.evaluation.metrics.summary import (
+    classification_estimates,
+    human_estimates,
+    regression_estimates,
+    score_estimates,
+)
 
 __all__ = [
     "FALSE_POSITIVES_PER_SLIDE",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from histo_monai.utils import storage
-from histo_monai.utils.errors import InputError
 from histo_monai.slides import NoResolutionError, open_slide
 from histo_monai.slides.annotations import ORIGINS, Frame, read_annotations, write_annotations
+from histo_monai.utils import storage
+from histo_monai.utils.errors import InputError
 
 _LOG = logging.getLogger(__name__)
 

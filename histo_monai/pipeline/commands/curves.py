@@ -10,19 +10,27 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from histo_monai.data.tables.predictions import Predictions, check_same_patches, read_predictions
+from histo_monai.evaluation.comparison.sweep import (
+    Member,
+    curve_points,
+    labels_for_score,
+    main_setting,
+    of_setting,
+    power_laws,
+    saved_labels,
+)
 from histo_monai.pipeline import paths
-from histo_monai.pipeline.paths import runs
-from histo_monai.evaluation.comparison.sweep import (Member, curve_points, labels_for_score, main_setting, of_setting, power_laws, saved_labels)
-from histo_monai.utils.errors import InputError
 from histo_monai.pipeline.experiments import Experiment, Experiments, Family, families, read_experiments
 from histo_monai.pipeline.params import load_params, parse_params
+from histo_monai.pipeline.paths import runs
 from histo_monai.reports.site.assets import PAGE, without_libraries, write_page
 from histo_monai.reports.site.sweeps.family import FamilyTables
 from histo_monai.reports.site.sweeps.page import TITLE, LeftOut, subtitle, sweep_sections
 from histo_monai.reports.site.vendor import found
+from histo_monai.utils.errors import InputError
 from histo_monai.utils.roles import FINETUNED, STUDENT
 from histo_monai.utils.storage import own_folder
-from histo_monai.data.tables.predictions import Predictions, check_same_patches, read_predictions
 
 _LOG = logging.getLogger(__name__)
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.commands.map import Look
+from histo_monai.pipeline.params import load_params
 from histo_monai.utils.errors import InputError
 from histo_monai.wsi.export.bundle import run_command, write_bundle
 from histo_monai.wsi.export.onnx import write_onnx
 from histo_monai.wsi.export.trunk import write_trunk
-from histo_monai.pipeline.params import load_params
 
 _LOG = logging.getLogger(__name__)
 

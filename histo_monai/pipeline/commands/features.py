@@ -9,21 +9,21 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from histo_monai.pipeline import paths
-from histo_monai.utils import storage
-from histo_monai.wsi.inference.features import ENCODER, FeatureWork, sight_of
-from histo_monai.wsi.inference.jobs import (SlideJob, files_read, listed_slides, named_jobs, usable_jobs)
-from histo_monai.wsi.inference.models import MapPlan
-from histo_monai.wsi.inference.slides import over_slides, without_bad
-from histo_monai.pipeline.environment import read_environment, torchrun_rank
-from histo_monai.utils.errors import InputError
-from histo_monai.slides.tiles.blocks import whole_stride
-from histo_monai.wsi.heatmaps.origin import MADE_FROM, Origins
-from histo_monai.wsi.inference.patch_features import FeatureFile
+from histo_monai.data.tables.manifests import first_five
 from histo_monai.models.task_model import load_encoder
+from histo_monai.pipeline import paths
+from histo_monai.pipeline.environment import read_environment, torchrun_rank
 from histo_monai.pipeline.params import Params, load_params
 from histo_monai.slides.resolution import PLAUSIBLE_MPP
-from histo_monai.data.tables.manifests import first_five
+from histo_monai.slides.tiles.blocks import whole_stride
+from histo_monai.utils import storage
+from histo_monai.utils.errors import InputError
+from histo_monai.wsi.heatmaps.origin import MADE_FROM, Origins
+from histo_monai.wsi.inference.features import ENCODER, FeatureWork, sight_of
+from histo_monai.wsi.inference.jobs import SlideJob, files_read, listed_slides, named_jobs, usable_jobs
+from histo_monai.wsi.inference.models import MapPlan
+from histo_monai.wsi.inference.patch_features import FeatureFile
+from histo_monai.wsi.inference.slides import over_slides, without_bad
 
 _LOG = logging.getLogger(__name__)
 

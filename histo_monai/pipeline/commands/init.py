@@ -9,9 +9,9 @@ from pathlib import Path
 
 from histo_monai import __version__
 from histo_monai.data.readers.registry import DATASETS
-from histo_monai.utils.errors import InputError
 from histo_monai.pipeline.imports import PACKAGE
 from histo_monai.pipeline.project.files import FILES
+from histo_monai.utils.errors import InputError
 from histo_monai.utils.storage import check_folder
 
 TEMPLATE = PACKAGE / "project"

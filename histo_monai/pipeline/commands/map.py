@@ -10,26 +10,26 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from histo_monai.pipeline import paths
-from histo_monai.utils import storage
-from histo_monai.wsi.inference.heatmaps import MapWork, map_slides
-from histo_monai.wsi.inference.jobs import (SlideJob, files_read, listed_slides, named_jobs, usable_jobs)
-from histo_monai.wsi.inference.models import MapPlan, mapped_classes, model_plan
-from histo_monai.wsi.inference.slides import without_bad
-from histo_monai.pipeline.environment import Environment, read_environment, torchrun_rank
-from histo_monai.utils.errors import InputError
+from histo_monai.data.tables.manifests import first_five
 from histo_monai.evaluation.recommendation import read_recommendation
-from histo_monai.slides.tiles.blocks import whole_stride
-from histo_monai.wsi.heatmaps.heatmap import read_heatmap
-from histo_monai.wsi.heatmaps.origin import MADE_FROM, ORIGIN_SHAPE, Origins, slide_identity
 from histo_monai.models.task_model import from_task_model
+from histo_monai.pipeline import paths
+from histo_monai.pipeline.environment import Environment, read_environment, torchrun_rank
 from histo_monai.pipeline.params import Params, load_params
 from histo_monai.pipeline.params.slide_sections import DetectionParams
 from histo_monai.pipeline.provenance import made_from
 from histo_monai.reports.maps.slide_maps import MapStyle, SlidePicture, write_slide_maps
 from histo_monai.slides import SlideError
 from histo_monai.slides.annotations import BOUNDS
-from histo_monai.data.tables.manifests import first_five
+from histo_monai.slides.tiles.blocks import whole_stride
+from histo_monai.utils import storage
+from histo_monai.utils.errors import InputError
+from histo_monai.wsi.heatmaps.heatmap import read_heatmap
+from histo_monai.wsi.heatmaps.origin import MADE_FROM, ORIGIN_SHAPE, Origins, slide_identity
+from histo_monai.wsi.inference.heatmaps import MapWork, map_slides
+from histo_monai.wsi.inference.jobs import SlideJob, files_read, listed_slides, named_jobs, usable_jobs
+from histo_monai.wsi.inference.models import MapPlan, mapped_classes, model_plan
+from histo_monai.wsi.inference.slides import without_bad
 
 _LOG = logging.getLogger(__name__)
 

@@ -14,24 +14,24 @@ import pandas as pd
 from matplotlib import image
 from numpy.typing import NDArray
 
-from histo_monai.pipeline import paths
-from histo_monai.wsi.suggestion import Fields, choose_diverse, disagreement, indecision
-from histo_monai.pipeline.paths import Run
-from histo_monai.pipeline.context import Assembly
-from histo_monai.data.readers.registry import DATASETS
-from histo_monai.training.embedding import Embedding, embed
-from histo_monai.utils.errors import InputError
-from histo_monai.evaluation.recommendation import read_recommendation
 from histo_monai.data.index.candidates import Search, draw_candidates, slides_to_search
-from histo_monai.pipeline.params import Params, load_params
-from histo_monai.pipeline.provenance import check_slides
-from histo_monai.reports.suggestions import MAX_SHOWN, suggested
-from histo_monai.utils.roles import FINETUNED, STUDENT
-from histo_monai.slides import open_slide
-from histo_monai.slides.annotations import Region, write_geojson
-from histo_monai.utils.storage import check_own_folder, claim, own_folder
+from histo_monai.data.readers.registry import DATASETS
 from histo_monai.data.tables.columns import read_surveyed_slides
 from histo_monai.data.tables.tasks import training_mpp
+from histo_monai.evaluation.recommendation import read_recommendation
+from histo_monai.pipeline import paths
+from histo_monai.pipeline.context import Assembly
+from histo_monai.pipeline.params import Params, load_params
+from histo_monai.pipeline.paths import Run
+from histo_monai.pipeline.provenance import check_slides
+from histo_monai.reports.suggestions import MAX_SHOWN, suggested
+from histo_monai.slides import open_slide
+from histo_monai.slides.annotations import Region, write_geojson
+from histo_monai.training.embedding import Embedding, embed
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.roles import FINETUNED, STUDENT
+from histo_monai.utils.storage import check_own_folder, claim, own_folder
+from histo_monai.wsi.suggestion import Fields, choose_diverse, disagreement, indecision
 
 _LOG = logging.getLogger(__name__)
 

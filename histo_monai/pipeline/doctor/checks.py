@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.doctor import disk, machine, pipeline, reading, remote, versions
 from histo_monai.pipeline.doctor.finding import Finding
-from histo_monai.utils.errors import InputError
 from histo_monai.pipeline.params import Params, load_params
+from histo_monai.utils.errors import InputError
 
 Check = Callable[[Params | None], Iterable[Finding]]
 

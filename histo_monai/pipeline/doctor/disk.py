@@ -10,8 +10,8 @@ from pathlib import Path
 
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.doctor.finding import Finding
-from histo_monai.utils.files.csv_values import read_texts
 from histo_monai.pipeline.params import Params
+from histo_monai.utils.files.csv_values import read_texts
 
 MODEL_BYTES = 47_000_000
 PHANTOM_BYTES_PER_PX = 0.5  # JPEG with its pyramid; measured on simulated slides

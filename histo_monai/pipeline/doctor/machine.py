@@ -13,9 +13,9 @@ import torch
 
 from histo_monai.pipeline.doctor.finding import Finding
 from histo_monai.pipeline.environment import read_environment
+from histo_monai.pipeline.params import Params
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.process.cluster import cluster_address
-from histo_monai.pipeline.params import Params
 from histo_monai.utils.process.precision import asked_precision
 
 CGROUP_LIMITS = (

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import yaml
 
+from histo_monai.models.start import EncoderStart
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.doctor.finding import Finding
-from histo_monai.utils.errors import InputError
-from histo_monai.models.start import EncoderStart
 from histo_monai.pipeline.params import Params, load_params
 from histo_monai.pipeline.params.file import NO_PROJECT
+from histo_monai.utils.errors import InputError
 
 LOCK_FILE = Path("dvc.lock")
 _MEND_LOCK = (

@@ -15,11 +15,11 @@ from typing import Any
 
 import pandas as pd
 
+from histo_monai.data.tables.csv_rows import read_rows
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.doctor.finding import Finding, Status
-from histo_monai.utils.files.csv_values import read_texts
 from histo_monai.pipeline.params import Params
-from histo_monai.data.tables.csv_rows import read_rows
+from histo_monai.utils.files.csv_values import read_texts
 
 TIMEOUT_S = 20.0
 _LIBRARIES = {
@@ -77,7 +77,7 @@ def ask(jobs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _run(jobs: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], str]:
-    package = Path(__file__).parents[2]
+    package = Path(__file__).parents[3]
     file_paths = [str(package), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(file_paths)}
     command = [sys.executable, "-c", _PROGRAM]

@@ -8,17 +8,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from histo_monai.data.tables.patches import read_patches
+from histo_monai.models.checkpoint import load_model
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.doctor.finding import Finding
 from histo_monai.pipeline.environment import code_version
+from histo_monai.pipeline.params import load_params
+from histo_monai.pipeline.provenance import FILES, RECORD_SHAPE, image_digest, package_versions, params_sha256
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.files.csv_values import read_texts
-from histo_monai.models.checkpoint import load_model
-from histo_monai.pipeline.params import load_params
-from histo_monai.pipeline.provenance import (FILES, RECORD_SHAPE, image_digest, package_versions, params_sha256)
-from histo_monai.utils.storage import (RECORD_SEAL, InputFileError, file_sha256, identify_slide, opened, read_json)
+from histo_monai.utils.storage import (
+    RECORD_SEAL,
+    InputFileError,
+    file_sha256,
+    identify_slide,
+    opened,
+    read_json,
+)
 from histo_monai.utils.storage.shapes import misfit
-from histo_monai.data.tables.patches import read_patches
 
 RECORDS = (paths.METRICS, "written.json", "*.map.json")
 """Names of the JSON that lists files with their digests, and is sealed itself."""

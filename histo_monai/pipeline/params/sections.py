@@ -10,7 +10,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from histo_monai.data.readers.registry import DATASETS
 from histo_monai.data.readers.settings import CorpusSettings, IndexSettings, MapSettings, PhantomSettings
-from histo_monai.wsi.mil.settings import MilSettings
 from histo_monai.models.settings import EncoderSettings
 from histo_monai.pipeline.params.slide_sections import AggregateParams, EmbedParams, HeatmapParams
 from histo_monai.pretraining import PRETEXTS
@@ -19,7 +18,22 @@ from histo_monai.semisupervised import METHODS
 from histo_monai.semisupervised.settings import StrongSettings, StudentRecipe
 from histo_monai.utils.settings.by_name import SectionByName, value_for
 from histo_monai.utils.settings.recipe import LABEL_KINDS, LabelKind, Recipe, TeachingRecipe
-from histo_monai.utils.settings.rules import (ByName, Count, CountOrZero, Fraction, MicronsPerPixel, Milestones, NamedIn, Positive, Range, SectionsOf, Seed, Seeds, Unique)
+from histo_monai.utils.settings.rules import (
+    ByName,
+    Count,
+    CountOrZero,
+    Fraction,
+    MicronsPerPixel,
+    Milestones,
+    NamedIn,
+    Positive,
+    Range,
+    SectionsOf,
+    Seed,
+    Seeds,
+    Unique,
+)
+from histo_monai.wsi.mil.settings import MilSettings
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,15 @@ from typing import Annotated, Literal
 
 from histo_monai.data.readers.registry import DATASETS
 from histo_monai.data.readers.settings import MapSettings
-from histo_monai.utils.settings.rules import (CountOrZero, MicronsPerPixel, Positive, PositiveNumbers, Range, SectionsOf, Seed)
+from histo_monai.utils.settings.rules import (
+    CountOrZero,
+    MicronsPerPixel,
+    Positive,
+    PositiveNumbers,
+    Range,
+    SectionsOf,
+    Seed,
+)
 
 
 @dataclass(frozen=True)

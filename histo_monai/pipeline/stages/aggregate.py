@@ -12,29 +12,29 @@ import numpy as np
 import pandas as pd
 from matplotlib import image
 
-from histo_monai.pipeline import paths
-from histo_monai.pipeline.paths import Run
 from histo_monai.data.readers.registry import DATASETS
-from histo_monai.wsi.diagnosis.detections import find_detections
-from histo_monai.wsi.diagnosis.diagnose import (Learning, cell_auc, diagnose, shuffled_control, slide_estimates)
-from histo_monai.wsi.diagnosis.features import FEATURES, slide_features
-from histo_monai.wsi.diagnosis.lesions import LesionMask, evaluation_mask, match
-from histo_monai.slides.annotations.outlines import read_regions
-from histo_monai.pipeline.skip import has_patches
-from histo_monai.slides.tiles.grid import Grid
-from histo_monai.wsi.heatmaps.heatmap import SEEN, Heatmap, column_of, read_heatmap
-from histo_monai.evaluation.metrics import Estimate
-from histo_monai.evaluation.metrics.froc import FALSE_POSITIVES_PER_SLIDE, Froc, froc
-from histo_monai.pipeline.params import Params, load_params
-from histo_monai.pipeline.provenance import made_from, without_ids, write_metrics
-from histo_monai.reports.slide_figures import froc_curves, roc
-from histo_monai.utils.roles import MODELS
-from histo_monai.slides.annotations import Frame, Outline, Region
-from histo_monai.utils.storage import whole_folder
 from histo_monai.data.tables.columns import read_whole_slides
 from histo_monai.data.tables.folds import why_no_diagnosis
 from histo_monai.data.tables.slide_scores import ID_COLUMNS
 from histo_monai.data.tables.tasks import patient_or_slide
+from histo_monai.evaluation.metrics import Estimate
+from histo_monai.evaluation.metrics.froc import FALSE_POSITIVES_PER_SLIDE, Froc, froc
+from histo_monai.pipeline import paths
+from histo_monai.pipeline.params import Params, load_params
+from histo_monai.pipeline.paths import Run
+from histo_monai.pipeline.provenance import made_from, without_ids, write_metrics
+from histo_monai.pipeline.skip import has_patches
+from histo_monai.reports.slide_figures import froc_curves, roc
+from histo_monai.slides.annotations import Frame, Outline, Region
+from histo_monai.slides.annotations.outlines import read_regions
+from histo_monai.slides.tiles.grid import Grid
+from histo_monai.utils.roles import MODELS
+from histo_monai.utils.storage import whole_folder
+from histo_monai.wsi.diagnosis.detections import find_detections
+from histo_monai.wsi.diagnosis.diagnose import Learning, cell_auc, diagnose, shuffled_control, slide_estimates
+from histo_monai.wsi.diagnosis.features import FEATURES, slide_features
+from histo_monai.wsi.diagnosis.lesions import LesionMask, evaluation_mask, match
+from histo_monai.wsi.heatmaps.heatmap import SEEN, Heatmap, column_of, read_heatmap
 
 _LOG = logging.getLogger(__name__)
 

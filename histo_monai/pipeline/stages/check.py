@@ -10,22 +10,28 @@ import numpy as np
 import pandas as pd
 from matplotlib import image
 
-from histo_monai.pipeline import paths
-from histo_monai.pipeline.paths import Run
-from histo_monai.pipeline.environment import num_cpus
-from histo_monai.utils.errors import InputError
-from histo_monai.utils.process.processes import map_over_processes
-from histo_monai.data.index.foresight import (Ahead, MapsAhead, problems_ahead, remarks_ahead, slides_too_coarse)
-from histo_monai.pipeline.params import Params, load_params
-from histo_monai.pipeline.provenance import made_from, write_metrics
-from histo_monai.reports.check.page import Checked, check_page
-from histo_monai.reports.check.survey import SCORED, Survey, class_colors
-from histo_monai.slides import open_slide
-from histo_monai.utils.storage import read_json, whole_folder, write_json
+from histo_monai.data.index.foresight import (
+    Ahead,
+    MapsAhead,
+    problems_ahead,
+    remarks_ahead,
+    slides_too_coarse,
+)
 from histo_monai.data.tables.columns import read_centers, read_surveyed_slides, read_whole_slides
 from histo_monai.data.tables.manifests import first_five
 from histo_monai.data.tables.patches import read_patches
 from histo_monai.data.tables.slide_classes import classes_to_learn
+from histo_monai.pipeline import paths
+from histo_monai.pipeline.environment import num_cpus
+from histo_monai.pipeline.params import Params, load_params
+from histo_monai.pipeline.paths import Run
+from histo_monai.pipeline.provenance import made_from, write_metrics
+from histo_monai.reports.check.page import Checked, check_page
+from histo_monai.reports.check.survey import SCORED, Survey, class_colors
+from histo_monai.slides import open_slide
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.process.processes import map_over_processes
+from histo_monai.utils.storage import read_json, whole_folder, write_json
 
 _LOG = logging.getLogger(__name__)
 
@@ -51,9 +57,7 @@ def run() -> None:
     params = load_params(paths.PARAMS)
     slides, whole = read_surveyed_slides(paths.SLIDES_CSV), read_whole_slides(paths.WHOLE_SLIDES_CSV)
     patches, centers = read_patches(paths.PATCHES_CSV), read_centers(paths.CENTERS_CSV)
-    warnings = read_json(paths.LABELS_JSON, "run `dvc repro index` again", {"warnings": [str]})[
-        "warnings"
-    ]
+    warnings = read_json(paths.LABELS_JSON, "run `dvc repro index` again", {"warnings": [str]})["warnings"]
     tables = [paths.SLIDES_CSV, paths.CENTERS_CSV, paths.WHOLE_SLIDES_CSV, paths.LABELS_JSON]
     tables += [paths.PATCHES_CSV, paths.UNLABELED_CSV]
     provenance = made_from(params, tables, [slides, whole])

@@ -2,10 +2,10 @@
 
 A stage depends on its file here, so that a change of code runs again what it reaches and nothing else, DVC keeps one
 line for it instead of a hundred, and a project needs no copy of the package. Methods and datasets have files of their
-own, which dvc.yaml names where it uses them. `data/code/pretext/${item.method}.json` and
+own, which dvc.yaml names where it uses them. `data/code/pretraining/${item.method}.json` and
 `data/code/semisupervised/${item.student}.json` hold the method's file, which may lie in the project's `own_methods/`,
 and all that it imports.
-`data/code/datasets/${dataset}` holds the files of the dataset's folder; what they import from elsewhere is in the
+`data/code/readers/${dataset}` holds the files of the dataset's folder; what they import from elsewhere is in the
 stage's file, for all datasets together.
 """
 
@@ -15,8 +15,8 @@ import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from histo_monai.pipeline import paths
 from histo_monai.data.readers.registry import DATASETS
+from histo_monai.pipeline import paths
 from histo_monai.pipeline.imports import COMMAND_LINE, PACKAGE, imported_files, stage_module
 from histo_monai.pretraining import PRETEXTS
 from histo_monai.semisupervised import METHODS
@@ -24,8 +24,8 @@ from histo_monai.utils.storage import file_sha256, whole_folder, write_json
 
 _LOG = logging.getLogger(__name__)
 
-DATASET_FOLDER, COHORT = "datasets", "data/simulated/cohorts/cohort.py"
-METHOD_FOLDERS = {"pretext": PRETEXTS, "semisupervised": METHODS}
+DATASET_FOLDER, COHORT = "data/readers", "data/simulated/cohorts/cohort.py"
+METHOD_FOLDERS = {"pretraining": PRETEXTS, "semisupervised": METHODS}
 """Packages of methods, a file each; a stage that imports the `protocol.py` of one loads its methods by name."""
 
 
@@ -35,7 +35,7 @@ def run() -> None:
     A file keeps its bytes where no change reaches its stage, method or dataset.
     """
     with whole_folder(paths.CODE) as draft:
-        for path in sorted((PACKAGE / "stages").glob("[!_]*.py")):
+        for path in sorted((PACKAGE / "pipeline" / "stages").glob("[!_]*.py")):
             if path != Path(__file__):
                 write_json(draft / f"{path.stem}.json", _digests(code_of(path.stem)))
         for package, methods in METHOD_FOLDERS.items():
@@ -45,7 +45,9 @@ def run() -> None:
                 write_json(draft / package / f"{name}.json", _digests(files))
         for folder in _dataset_folders():
             for path in _files(folder):
-                digest = draft / path.relative_to(PACKAGE).with_name(f"{path.name.removesuffix('.py')}.json")
+                digest = draft / path.relative_to(PACKAGE / "data").with_name(
+                    f"{path.name.removesuffix('.py')}.json"
+                )
                 digest.parent.mkdir(parents=True, exist_ok=True)
                 write_json(digest, _digests([path]))
     _LOG.info("%s written", paths.CODE)

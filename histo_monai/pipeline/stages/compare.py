@@ -11,27 +11,33 @@ import numpy as np
 import pandas as pd
 from matplotlib import image
 
-from histo_monai.pipeline import paths
-from histo_monai.pipeline.paths import Run, runs
-from histo_monai.evaluation.baselines.models import ARMS, MAJORITY
-from histo_monai.evaluation.comparison.caveats import OTHER_LABELS, repeat_warnings, split_warnings
-from histo_monai.evaluation.comparison.models import (VERDICTS, Comparison, ModelValue, PairedTest, compare_models)
-from histo_monai.evaluation.comparison.rows import Row, families
-from histo_monai.utils.errors import InputError
-from histo_monai.evaluation.recommendation import Candidate, read_candidate, recommend
-from histo_monai.evaluation.runs import Key, Repeat, by_arm, by_model
-from histo_monai.evaluation.slides import Axes, compare_slides
-from histo_monai.pipeline.skip import why_idle
-from histo_monai.pipeline.params import Params, load_params
-from histo_monai.pipeline.provenance import made_from, write_metrics
-from histo_monai.reports.forest import forest
-from histo_monai.reports.paper import PaperNumber, is_papers_experiment, paper_number
-from histo_monai.reports.tables import SplitTable, comparison_report
-from histo_monai.utils.roles import MODELS
-from histo_monai.utils.storage import whole_folder, write_json
 from histo_monai.data.tables.predictions import Predictions, check_same_patches, read_predictions
 from histo_monai.data.tables.slide_classes import TEST, read_slide_classes
 from histo_monai.data.tables.slide_scores import read_slide_scores
+from histo_monai.evaluation.baselines.models import ARMS, MAJORITY
+from histo_monai.evaluation.comparison.caveats import OTHER_LABELS, repeat_warnings, split_warnings
+from histo_monai.evaluation.comparison.models import (
+    VERDICTS,
+    Comparison,
+    ModelValue,
+    PairedTest,
+    compare_models,
+)
+from histo_monai.evaluation.comparison.rows import Row, families
+from histo_monai.evaluation.recommendation import Candidate, read_candidate, recommend
+from histo_monai.evaluation.runs import Key, Repeat, by_arm, by_model
+from histo_monai.evaluation.slides import Axes, compare_slides
+from histo_monai.pipeline import paths
+from histo_monai.pipeline.params import Params, load_params
+from histo_monai.pipeline.paths import Run, runs
+from histo_monai.pipeline.provenance import made_from, write_metrics
+from histo_monai.pipeline.skip import why_idle
+from histo_monai.reports.forest import forest
+from histo_monai.reports.paper import PaperNumber, is_papers_experiment, paper_number
+from histo_monai.reports.tables import SplitTable, comparison_report
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.roles import MODELS
+from histo_monai.utils.storage import whole_folder, write_json
 
 _LOG = logging.getLogger(__name__)
 

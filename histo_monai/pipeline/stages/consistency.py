@@ -14,32 +14,38 @@ import numpy as np
 import torch
 from matplotlib import image
 
-from histo_monai.pipeline import paths
-from histo_monai.pipeline.paths import Run
-from histo_monai.pipeline.context import (Assembly, TrainingRows, label_counts, validation_metrics, write_fold_models)
-from histo_monai.training.events import write_end
-from histo_monai.training.fit import Records
-from histo_monai.training.ranks import run_in_ranks
-from histo_monai.training.resume import fingerprint
-from histo_monai.semisupervised.teaching.neighbors import Weighing
-from histo_monai.semisupervised.teaching.trainer import StudentResult
-from histo_monai.pipeline.environment import read_environment
-from histo_monai.evaluation.choice import Choice, choose
-from histo_monai.evaluation.cross_validation import CrossValidated
-from histo_monai.pipeline.skip import NO_PATCHES, has_patches, leave_empty
-from histo_monai.models.checkpoint import save_model
-from histo_monai.models.task_model import TaskModel
-from histo_monai.pipeline.params import Params, load_params
-from histo_monai.pipeline.params.selection import selected
-from histo_monai.training.pictures.predictions import weak_and_strong
-from histo_monai.pipeline.provenance import made_from, without_ids, write_metrics
-from histo_monai.utils.randomness import derive_seed
-from histo_monai.utils.roles import FINETUNED, STUDENT
-from histo_monai.semisupervised import METHODS
-from histo_monai.utils.storage import whole_folder, write_json
 from histo_monai.data.tables.label_folds import LabelFolds, read_folds
 from histo_monai.data.tables.predictions import read_predictions
+from histo_monai.evaluation.choice import Choice, choose
+from histo_monai.evaluation.cross_validation import CrossValidated
+from histo_monai.models.checkpoint import save_model
+from histo_monai.models.task_model import TaskModel
+from histo_monai.pipeline import paths
+from histo_monai.pipeline.context import (
+    Assembly,
+    TrainingRows,
+    label_counts,
+    validation_metrics,
+    write_fold_models,
+)
+from histo_monai.pipeline.environment import read_environment
+from histo_monai.pipeline.params import Params, load_params
+from histo_monai.pipeline.params.selection import selected
+from histo_monai.pipeline.paths import Run
+from histo_monai.pipeline.provenance import made_from, without_ids, write_metrics
+from histo_monai.pipeline.skip import NO_PATCHES, has_patches, leave_empty
 from histo_monai.pipeline.teaching import Teaching, student_code
+from histo_monai.semisupervised import METHODS
+from histo_monai.semisupervised.teaching.neighbors import Weighing
+from histo_monai.semisupervised.teaching.trainer import StudentResult
+from histo_monai.training.events import write_end
+from histo_monai.training.fit import Records
+from histo_monai.training.pictures.predictions import weak_and_strong
+from histo_monai.training.ranks import run_in_ranks
+from histo_monai.training.resume import fingerprint
+from histo_monai.utils.randomness import derive_seed
+from histo_monai.utils.roles import FINETUNED, STUDENT
+from histo_monai.utils.storage import whole_folder, write_json
 
 _LOG = logging.getLogger(__name__)
 

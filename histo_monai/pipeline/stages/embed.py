@@ -13,27 +13,27 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from histo_monai.data.tables.columns import read_whole_slides
+from histo_monai.data.tables.slide_classes import classes_to_learn
+from histo_monai.models.checkpoint import read_description
+from histo_monai.models.task_model import load_encoder
 from histo_monai.pipeline import paths
+from histo_monai.pipeline.environment import read_environment, torchrun_rank
+from histo_monai.pipeline.imports import modules_sha256
+from histo_monai.pipeline.params import Params, load_params
+from histo_monai.pipeline.provenance import check_slides, made_from, write_metrics
+from histo_monai.pipeline.skip import leave_empty
+from histo_monai.slides.tiles.blocks import whole_stride
+from histo_monai.training.ranks import run_in_ranks
+from histo_monai.training.resume import fingerprint
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.storage import read_json, whole_folder
 from histo_monai.wsi.inference.features import ENCODER, FeatureWork, sight_of
 from histo_monai.wsi.inference.jobs import SlideJob
 from histo_monai.wsi.inference.models import MapPlan
+from histo_monai.wsi.inference.patch_features import FeatureFile
 from histo_monai.wsi.inference.slides import over_slides
 from histo_monai.wsi.inference.statistics import BATCHNORM, has_batchnorm, write_adapted
-from histo_monai.training.ranks import run_in_ranks
-from histo_monai.training.resume import fingerprint
-from histo_monai.pipeline.environment import read_environment, torchrun_rank
-from histo_monai.utils.errors import InputError
-from histo_monai.pipeline.skip import leave_empty
-from histo_monai.pipeline.imports import modules_sha256
-from histo_monai.slides.tiles.blocks import whole_stride
-from histo_monai.wsi.inference.patch_features import FeatureFile
-from histo_monai.models.checkpoint import read_description
-from histo_monai.models.task_model import load_encoder
-from histo_monai.pipeline.params import Params, load_params
-from histo_monai.pipeline.provenance import check_slides, made_from, write_metrics
-from histo_monai.utils.storage import read_json, whole_folder
-from histo_monai.data.tables.columns import read_whole_slides
-from histo_monai.data.tables.slide_classes import classes_to_learn
 
 _LOG = logging.getLogger(__name__)
 

@@ -11,29 +11,29 @@ import numpy as np
 import pandas as pd
 from matplotlib import image
 
-from histo_monai.pipeline import paths
-from histo_monai.pipeline.paths import Run
-from histo_monai.pipeline.context import Assembly, TrainingRows
-from histo_monai.finetuning.depth import WHOLE
-from histo_monai.training.task import Task
-from histo_monai.utils.errors import InputError
-from histo_monai.evaluation.baselines.predictions import Arms, predict_arms
-from histo_monai.evaluation.choice import read_choice
-from histo_monai.evaluation.cross_validation import in_order_of_rows
-from histo_monai.evaluation.estimates import (Estimates, Predictions, differences, estimate, predict_splits)
-from histo_monai.pipeline.finetuning import frozen_encoder
-from histo_monai.pipeline.skip import NO_PATCHES, has_patches, leave_empty
 from histo_monai.data.loaders.labeled import LabeledLoader, spread
-from histo_monai.pipeline.params import Params, load_params
-from histo_monai.training.pictures.predictions import answers
-from histo_monai.pipeline.provenance import made_from, write_metrics
-from histo_monai.utils.randomness import derive_seed
-from histo_monai.reports import figures
-from histo_monai.utils.roles import FINETUNED, MODELS, STUDENT
-from histo_monai.utils.storage import read_json, whole_folder
 from histo_monai.data.tables.label_folds import LabelFolds, read_folds
 from histo_monai.data.tables.predictions import predictions_table, read_predictions, write_predictions
 from histo_monai.data.tables.tasks import dependence_groups, of_one_group, split_rows
+from histo_monai.evaluation.baselines.predictions import Arms, predict_arms
+from histo_monai.evaluation.choice import read_choice
+from histo_monai.evaluation.cross_validation import in_order_of_rows
+from histo_monai.evaluation.estimates import Estimates, Predictions, differences, estimate, predict_splits
+from histo_monai.finetuning.depth import WHOLE
+from histo_monai.pipeline import paths
+from histo_monai.pipeline.context import Assembly, TrainingRows
+from histo_monai.pipeline.finetuning import frozen_encoder
+from histo_monai.pipeline.params import Params, load_params
+from histo_monai.pipeline.paths import Run
+from histo_monai.pipeline.provenance import made_from, write_metrics
+from histo_monai.pipeline.skip import NO_PATCHES, has_patches, leave_empty
+from histo_monai.reports import figures
+from histo_monai.training.pictures.predictions import answers
+from histo_monai.training.task import Task
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.randomness import derive_seed
+from histo_monai.utils.roles import FINETUNED, MODELS, STUDENT
+from histo_monai.utils.storage import read_json, whole_folder
 
 _LOG = logging.getLogger(__name__)
 
@@ -62,9 +62,7 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
     assembly = Assembly.of(params)
     task, given = assembly.task, assembly.rows(of_run.derived_seed, with_unlabeled=False)
     of_folds = [folder / paths.PREDICTIONS for folder in of_run.folds.values()]
-    folds = (
-        read_folds(of_run.folds[STUDENT] / paths.FOLDS_CSV) if given.validation.empty else LabelFolds({})
-    )
+    folds = read_folds(of_run.folds[STUDENT] / paths.FOLDS_CSV) if given.validation.empty else LabelFolds({})
     rows = {"validation": given.validation, "test": split_rows(assembly.patches, "test")}
     read = [
         paths.PATCHES_CSV,

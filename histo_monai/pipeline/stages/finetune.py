@@ -14,26 +14,32 @@ import numpy as np
 import torch
 from matplotlib import image
 
+from histo_monai.data.tables.label_folds import LabelFolds
+from histo_monai.models.checkpoint import save_model
 from histo_monai.pipeline import paths
-from histo_monai.pipeline.paths import Run
-from histo_monai.pipeline.context import (Assembly, TrainingRows, label_counts, validation_metrics, write_fold_models)
-from histo_monai.training.events import write_end
-from histo_monai.training.fit import Records
-from histo_monai.training.ranks import run_in_ranks
-from histo_monai.training.resume import fingerprint
+from histo_monai.pipeline.context import (
+    Assembly,
+    TrainingRows,
+    label_counts,
+    validation_metrics,
+    write_fold_models,
+)
 from histo_monai.pipeline.environment import read_environment
 from histo_monai.pipeline.finetuning import Finetuning
-from histo_monai.pipeline.skip import NO_PATCHES, has_patches, leave_empty
 from histo_monai.pipeline.imports import stage_sha256
-from histo_monai.models.checkpoint import save_model
 from histo_monai.pipeline.params import Params, load_params
 from histo_monai.pipeline.params.selection import selected
-from histo_monai.training.pictures.predictions import answers
+from histo_monai.pipeline.paths import Run
 from histo_monai.pipeline.provenance import made_from, without_ids, write_metrics
+from histo_monai.pipeline.skip import NO_PATCHES, has_patches, leave_empty
+from histo_monai.training.events import write_end
+from histo_monai.training.fit import Records
+from histo_monai.training.pictures.predictions import answers
+from histo_monai.training.ranks import run_in_ranks
+from histo_monai.training.resume import fingerprint
 from histo_monai.utils.randomness import derive_seed
 from histo_monai.utils.roles import FINETUNED
 from histo_monai.utils.storage import whole_folder
-from histo_monai.data.tables.label_folds import LabelFolds
 
 _LOG = logging.getLogger(__name__)
 
@@ -111,9 +117,7 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
         save_model(folder / paths.MODEL, model.state_dict(), {**description, **about})
         of_folds = [{**of_fold, **about} for of_fold in described]
         names = assembly.task.classes
-        write_fold_models(
-            folder / paths.FOLDS, FINETUNED, folds, rows.labeled, validated, of_folds, names
-        )
+        write_fold_models(folder / paths.FOLDS, FINETUNED, folds, rows.labeled, validated, of_folds, names)
         paths.write_curves(folder / paths.CURVES, course.curves, _columns(course))
         image.imsave(folder / paths.ANSWERS, course.picture)
         warnings = [folds.why_none] if is_counted and folds.why_none else []

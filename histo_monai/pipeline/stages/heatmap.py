@@ -15,28 +15,28 @@ import pandas as pd
 from matplotlib import image
 from numpy.typing import NDArray
 
+from histo_monai.data.tables.columns import read_whole_slides
+from histo_monai.data.tables.label_folds import read_folds
 from histo_monai.pipeline import paths
-from histo_monai.pipeline.paths import Run
 from histo_monai.pipeline.context import Assembly
-from histo_monai.wsi.inference.heatmaps import map_slides
-from histo_monai.wsi.inference.jobs import SlideJob
-from histo_monai.wsi.inference.models import MapPlan, mapped_classes, patches_mpp
-from histo_monai.training.resume import fingerprint
 from histo_monai.pipeline.environment import torchrun_rank
-from histo_monai.utils.errors import InputError
-from histo_monai.utils.process.processes import map_over_processes
-from histo_monai.pipeline.skip import has_patches
 from histo_monai.pipeline.imports import modules_sha256
-from histo_monai.wsi.heatmaps.heatmap import SEEN
 from histo_monai.pipeline.params import Params, load_params
+from histo_monai.pipeline.paths import Run
 from histo_monai.pipeline.provenance import check_slides, made_from, write_metrics
+from histo_monai.pipeline.skip import has_patches
 from histo_monai.reports.maps.mosaic import map_mosaic
 from histo_monai.reports.maps.of_slide import row_title, write_maps_of_slide
 from histo_monai.reports.maps.slide_maps import MapStyle
+from histo_monai.training.resume import fingerprint
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.process.processes import map_over_processes
 from histo_monai.utils.roles import FINETUNED, MODELS, STUDENT
 from histo_monai.utils.storage import whole_folder
-from histo_monai.data.tables.columns import read_whole_slides
-from histo_monai.data.tables.label_folds import read_folds
+from histo_monai.wsi.heatmaps.heatmap import SEEN
+from histo_monai.wsi.inference.heatmaps import map_slides
+from histo_monai.wsi.inference.jobs import SlideJob
+from histo_monai.wsi.inference.models import MapPlan, mapped_classes, patches_mpp
 
 _LOG = logging.getLogger(__name__)
 

@@ -10,23 +10,23 @@ from pathlib import Path
 
 import pandas as pd
 
-from histo_monai.pipeline import paths
-from histo_monai.data.readers.protocol import Reading
-from histo_monai.data.readers.registry import DATASETS
-from histo_monai.pipeline.environment import num_cpus
-from histo_monai.utils.errors import InputError
-from histo_monai.data.leakage.review import Surroundings, with_splits_of_patches
-from histo_monai.data.leakage.views import look_at_slides, readable, refuse_unreadable
 from histo_monai.data.index.candidates import PLENTY, Search, draw_unlabeled, slides_to_search
 from histo_monai.data.index.corpus import Placement, build_pretraining_index, no_slides
 from histo_monai.data.index.labels import Labels, build_labels, count_patches, without_labels
 from histo_monai.data.index.remarks import remarks_on
-from histo_monai.pipeline.params import Params, load_params
-from histo_monai.pipeline.provenance import made_from, write_metrics
-from histo_monai.utils.storage import whole_folder, write_json
+from histo_monai.data.leakage.review import Surroundings, with_splits_of_patches
+from histo_monai.data.leakage.views import look_at_slides, readable, refuse_unreadable
+from histo_monai.data.readers.protocol import Reading
+from histo_monai.data.readers.registry import DATASETS
 from histo_monai.data.tables.columns import corpus_slides, whole_slide_table
 from histo_monai.data.tables.patches import LabeledDataset, empty_table, write_patches
 from histo_monai.data.tables.tasks import training_mpp
+from histo_monai.pipeline import paths
+from histo_monai.pipeline.environment import num_cpus
+from histo_monai.pipeline.params import Params, load_params
+from histo_monai.pipeline.provenance import made_from, write_metrics
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.storage import whole_folder, write_json
 
 _LOG = logging.getLogger(__name__)
 
@@ -117,7 +117,9 @@ def _labels_and_whole_slides(
     missing = dataset.missing_labels(reading.root)
     labeled = dataset.labeled_patches(reading) if missing is None else LabeledDataset(empty_table())
     _warn(labeled.warnings)  # Before anything else can fail.
-    file_paths = pd.Series({path: _portable(Path(path)) for path in labeled.table["path"].unique()}, dtype=str)
+    file_paths = pd.Series(
+        {path: _portable(Path(path)) for path in labeled.table["path"].unique()}, dtype=str
+    )
     labeled = dataclasses.replace(
         labeled, table=labeled.table.assign(path=labeled.table["path"].map(file_paths).astype(str))
     )

@@ -14,33 +14,40 @@ import pandas as pd
 from matplotlib import image
 from numpy.typing import NDArray
 
-from histo_monai.pipeline import paths
-from histo_monai.pipeline.paths import Run
-from histo_monai.evaluation.comparison.rows import ATTENTION, MOMENTS, SLIDE_ARMS
 from histo_monai.data.readers.registry import DATASETS
-from histo_monai.training.resume import fingerprint
-from histo_monai.pipeline.environment import read_environment
-from histo_monai.slides.annotations.outlines import read_regions
-from histo_monai.pipeline.skip import leave_empty, why_idle
-from histo_monai.pipeline.imports import modules_sha256
-from histo_monai.wsi.heatmaps.heatmap import Heatmap, write_heatmap
-from histo_monai.wsi.inference.patch_features import FeatureFile
-from histo_monai.wsi.mil.bags import Bags
-from histo_monai.wsi.mil.estimates import (IN_OUTLINES, Estimates, attention_in_outlines, slide_estimates)
-from histo_monai.wsi.mil.training import CrossFitted, Kept, Slides, cross_fit
+from histo_monai.data.tables.columns import read_whole_slides
+from histo_monai.data.tables.folds import assign_folds
+from histo_monai.data.tables.slide_classes import (
+    NO_FOLD,
+    TEST,
+    SlideClasses,
+    classes_to_learn,
+    read_slide_classes,
+    slide_classes_table,
+)
+from histo_monai.data.tables.tasks import patient_or_slide
+from histo_monai.evaluation.comparison.rows import ATTENTION, MOMENTS, SLIDE_ARMS
 from histo_monai.models.checkpoint import save_model
+from histo_monai.pipeline import paths
+from histo_monai.pipeline.environment import read_environment
+from histo_monai.pipeline.imports import modules_sha256
 from histo_monai.pipeline.params import Params, load_params
+from histo_monai.pipeline.paths import Run
 from histo_monai.pipeline.provenance import made_from, without_ids, write_metrics
-from histo_monai.utils.randomness import derive_seed, generator
+from histo_monai.pipeline.skip import leave_empty, why_idle
 from histo_monai.reports.maps.mosaic import map_mosaic
 from histo_monai.reports.maps.slide_maps import MapStyle, SlidePicture
 from histo_monai.reports.slide_figures import roc
 from histo_monai.slides.annotations import Frame
+from histo_monai.slides.annotations.outlines import read_regions
+from histo_monai.training.resume import fingerprint
+from histo_monai.utils.randomness import derive_seed, generator
 from histo_monai.utils.storage import whole_folder
-from histo_monai.data.tables.columns import read_whole_slides
-from histo_monai.data.tables.folds import assign_folds
-from histo_monai.data.tables.slide_classes import (NO_FOLD, TEST, SlideClasses, classes_to_learn, read_slide_classes, slide_classes_table)
-from histo_monai.data.tables.tasks import patient_or_slide
+from histo_monai.wsi.heatmaps.heatmap import Heatmap, write_heatmap
+from histo_monai.wsi.inference.patch_features import FeatureFile
+from histo_monai.wsi.mil.bags import Bags
+from histo_monai.wsi.mil.estimates import IN_OUTLINES, Estimates, attention_in_outlines, slide_estimates
+from histo_monai.wsi.mil.training import CrossFitted, Kept, Slides, cross_fit
 
 _LOG = logging.getLogger(__name__)
 

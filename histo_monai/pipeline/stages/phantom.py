@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import logging
 
-from histo_monai.pipeline import paths
 from histo_monai.data.readers.registry import DATASETS
+from histo_monai.data.simulated import CohortSize, write_cohort
+from histo_monai.pipeline import paths
 from histo_monai.pipeline.environment import num_cpus
 from histo_monai.pipeline.params import load_params
-from histo_monai.data.simulated import CohortSize, write_cohort
 from histo_monai.pipeline.provenance import made_from, write_metrics
 from histo_monai.utils.settings.registry import loaded
 from histo_monai.utils.storage import whole_folder

@@ -12,28 +12,28 @@ import pandas as pd
 import torch
 from matplotlib import image
 
-from histo_monai.pipeline import paths
-from histo_monai.training.events import Hyperparameters, write_end
-from histo_monai.training.fit import Records
-from histo_monai.pretraining.trainer import PretrainResult, pretrain
-from histo_monai.training.ranks import run_in_ranks
-from histo_monai.training.resume import fingerprint
-from histo_monai.pipeline.environment import Environment, read_environment
-from histo_monai.pipeline.imports import stage_sha256
 from histo_monai.data.loaders.batches import EpochBatches
 from histo_monai.data.loaders.loaders import ConcentricPatches
 from histo_monai.data.loaders.resident import PatchLoader, repeated_batches
+from histo_monai.data.tables.columns import read_centers, read_surveyed_slides
 from histo_monai.models.checkpoint import save_model
 from histo_monai.models.start import EncoderStart
+from histo_monai.pipeline import paths
+from histo_monai.pipeline.environment import Environment, read_environment
+from histo_monai.pipeline.imports import stage_sha256
 from histo_monai.pipeline.params import Params, load_params
 from histo_monai.pipeline.params.selection import selected
+from histo_monai.pipeline.provenance import made_from, without_ids, write_metrics
 from histo_monai.pretraining import PRETEXTS
 from histo_monai.pretraining.protocol import Pretext
-from histo_monai.pipeline.provenance import made_from, without_ids, write_metrics
+from histo_monai.pretraining.trainer import PretrainResult, pretrain
+from histo_monai.training.events import Hyperparameters, write_end
+from histo_monai.training.fit import Records
+from histo_monai.training.ranks import run_in_ranks
+from histo_monai.training.resume import fingerprint
 from histo_monai.utils.randomness import derive_seed
 from histo_monai.utils.settings.reader import as_tree
 from histo_monai.utils.storage import whole_folder
-from histo_monai.data.tables.columns import read_centers, read_surveyed_slides
 
 _LOG = logging.getLogger(__name__)
 

@@ -13,20 +13,21 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
-from histo_monai.pipeline import paths
-from histo_monai.pipeline.paths import Run, encoder_folder, runs
+from histo_monai.data.loaders.reader import PatchReader
+from histo_monai.data.tables.columns import read_surveyed_slides, read_whole_slides
+from histo_monai.data.tables.patches import read_patches
+from histo_monai.data.tables.predictions import Predictions, read_predictions
+from histo_monai.data.tables.slide_scores import ID_COLUMNS
 from histo_monai.evaluation.baselines.models import MAJORITY
 from histo_monai.evaluation.comparison.rows import Row
-from histo_monai.pipeline.environment import num_cpus
-from histo_monai.utils.errors import InputError
-from histo_monai.utils.files.csv_values import read_varied_csv
-from histo_monai.utils.process.processes import map_over_processes
-from histo_monai.pipeline.skip import REASON, why_idle
-from histo_monai.data.loaders.reader import PatchReader
 from histo_monai.evaluation.metrics.estimate import ESTIMATE_SHAPE
 from histo_monai.models.card import CARD_SHAPE
+from histo_monai.pipeline import paths
+from histo_monai.pipeline.environment import num_cpus
 from histo_monai.pipeline.params import Params, load_params
+from histo_monai.pipeline.paths import Run, encoder_folder, runs
 from histo_monai.pipeline.provenance import PROVENANCE_SHAPE, check_slides, made_from, write_metrics
+from histo_monai.pipeline.skip import REASON, why_idle
 from histo_monai.reports.site.about import cards_section, data_section, run_section
 from histo_monai.reports.site.answers import answers_section, cases, path_of
 from histo_monai.reports.site.assets import PAGE, without_libraries, write_page
@@ -37,13 +38,12 @@ from histo_monai.reports.site.training import of_start, pretraining_section, tra
 from histo_monai.reports.site.vendor import found
 from histo_monai.reports.site.whole import in_order_of_interest, slides_section
 from histo_monai.reports.tables import SplitTable
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.files.csv_values import read_varied_csv
+from histo_monai.utils.process.processes import map_over_processes
 from histo_monai.utils.roles import FINETUNED, MODELS, STUDENT
 from histo_monai.utils.storage import read_json, whole_folder
 from histo_monai.utils.storage.shapes import COUNT, Rule
-from histo_monai.data.tables.columns import read_surveyed_slides, read_whole_slides
-from histo_monai.data.tables.patches import read_patches
-from histo_monai.data.tables.predictions import Predictions, read_predictions
-from histo_monai.data.tables.slide_scores import ID_COLUMNS
 
 _LOG = logging.getLogger(__name__)
 
@@ -233,9 +233,7 @@ def _whole_slides(draft: Path, params: Params, main: Run) -> Section:
     mapped = mapped.assign(num_cells=num_cells.reindex(mapped["slide_id"]).to_numpy(int))
     check_slides([mapped])
     scores = read_varied_csv(main.diagnosis / paths.MAPPED_CSV, ID_COLUMNS, stage="aggregate")
-    estimates = read_json(main.diagnosis / paths.METRICS, "run aggregate again", _DIAGNOSIS).get(
-        "test", {}
-    )
+    estimates = read_json(main.diagnosis / paths.METRICS, "run aggregate again", _DIAGNOSIS).get("test", {})
     shown = in_order_of_interest(mapped, scores, params.positive).head(params.report.num_slides)
     rows: list[dict[str, Any]] = shown.to_dict("records")  # type: ignore[assignment]  # its keys are texts
     radius_um = params.heatmap.detection.radius_um

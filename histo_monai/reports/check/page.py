@@ -8,8 +8,8 @@ from html import escape
 
 import pandas as pd
 
-from histo_monai.reports.check.survey import CENTER
 from histo_monai.data.tables.columns import SPLITS
+from histo_monai.reports.check.survey import CENTER
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #b0b0b0; --bad: #b3261e; --soft: #76767622; }

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from histo_monai.slides.annotations.outlines import read_regions
-from histo_monai.wsi.heatmaps.heatmap import read_heatmap
 from histo_monai.reports.maps.slide_maps import MapStyle, SlidePicture, write_slide_maps
-from histo_monai.utils.roles import MODELS
 from histo_monai.slides.annotations import Frame
+from histo_monai.slides.annotations.outlines import read_regions
+from histo_monai.utils.roles import MODELS
+from histo_monai.wsi.heatmaps.heatmap import read_heatmap
 
 
 def row_title(row: Mapping[str, Any]) -> str:

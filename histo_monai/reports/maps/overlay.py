@@ -11,12 +11,12 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from histo_monai.utils.errors import InputError
-from histo_monai.wsi.heatmaps.heatmap import Heatmap
-from histo_monai.wsi.heatmaps.tiff_map import PALETTE, encode
 from histo_monai.reports.drawing import INK, drawn
 from histo_monai.reports.maps.winners import blend_winners
 from histo_monai.slides.annotations import Region, class_color
+from histo_monai.utils.errors import InputError
+from histo_monai.wsi.heatmaps.heatmap import Heatmap
+from histo_monai.wsi.heatmaps.tiff_map import PALETTE, encode
 
 Pixels = NDArray[np.uint8]
 

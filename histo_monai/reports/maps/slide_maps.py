@@ -10,16 +10,16 @@ import numpy as np
 from matplotlib import image
 from numpy.typing import NDArray
 
-from histo_monai.wsi.diagnosis.detections import find_detections, find_regions
-from histo_monai.utils.escapes import file_words
-from histo_monai.wsi.heatmaps.heatmap import Heatmap, column_of
-from histo_monai.wsi.heatmaps.tiff_map import write_map
 from histo_monai.reports.maps.mosaic import mask_picture
 from histo_monai.reports.maps.overlay import blend, overlay
 from histo_monai.reports.maps.winners import reference_picture
 from histo_monai.slides import open_slide
 from histo_monai.slides.annotations import Point, Region, write_geojson
+from histo_monai.utils.escapes import file_words
 from histo_monai.utils.storage import whole_file
+from histo_monai.wsi.diagnosis.detections import find_detections, find_regions
+from histo_monai.wsi.heatmaps.heatmap import Heatmap, column_of
+from histo_monai.wsi.heatmaps.tiff_map import write_map
 
 Pixels = NDArray[np.uint8]
 

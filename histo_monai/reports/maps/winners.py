@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.wsi.heatmaps.heatmap import Heatmap, column_of
 from histo_monai.slides.annotations import Region, class_color, rasterize_regions
+from histo_monai.wsi.heatmaps.heatmap import Heatmap, column_of
 
 Pixels = NDArray[np.uint8]
 

@@ -8,9 +8,20 @@ from typing import Any
 
 import pandas as pd
 
-from histo_monai.models.card import model_facts
-from histo_monai.reports.site.blocks import (Block, Cell, Code, Facts, Lines, Picture, Pictures, Section, Table, missing)
 from histo_monai.data.tables.columns import SPLITS
+from histo_monai.models.card import model_facts
+from histo_monai.reports.site.blocks import (
+    Block,
+    Cell,
+    Code,
+    Facts,
+    Lines,
+    Picture,
+    Pictures,
+    Section,
+    Table,
+    missing,
+)
 
 
 def data_section(

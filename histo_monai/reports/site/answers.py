@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from histo_monai.data.tables.predictions import Predictions
 from histo_monai.evaluation.metrics import intraclass_correlation, reliability
 from histo_monai.reports.figures import confusion_counts
 from histo_monai.reports.site import charts
-from histo_monai.reports.site.blocks import (Block, Chart, Lines, Picture, Pictures, Section, missing, number)
+from histo_monai.reports.site.blocks import Block, Chart, Lines, Picture, Pictures, Section, missing, number
 from histo_monai.utils.roles import FINETUNED, MODELS, STUDENT
-from histo_monai.data.tables.predictions import Predictions
 
 NUM_CASES = 8
 _IN_WORDS = {FINETUNED: "fine-tuned model", STUDENT: "student"}

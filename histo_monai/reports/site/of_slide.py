@@ -13,15 +13,15 @@ from typing import Any, Self
 
 import pandas as pd
 
-from histo_monai.slides.annotations.outlines import read_regions
-from histo_monai.wsi.heatmaps.heatmap import read_heatmap
 from histo_monai.reports.site.tiles import Pyramid, write_tiles
 from histo_monai.reports.site.viewer import SlideEntry, slide_script
-from histo_monai.utils.roles import MODELS
 from histo_monai.slides import open_slide
 from histo_monai.slides.annotations import Frame, read_geojson
+from histo_monai.slides.annotations.outlines import read_regions
+from histo_monai.utils.roles import MODELS
 from histo_monai.utils.storage import read_json
 from histo_monai.utils.storage.shapes import COUNT, POSITIVE
+from histo_monai.wsi.heatmaps.heatmap import read_heatmap
 
 _DONE = "pyramid.json"
 _PYRAMID = {"width": COUNT, "height": COUNT, "mpp": POSITIVE}

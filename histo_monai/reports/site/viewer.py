@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.utils.escapes import in_script
-from histo_monai.wsi.heatmaps.heatmap import Heatmap
 from histo_monai.reports.site.tiles import FORMAT, TILE_PX, Pyramid
 from histo_monai.slides.annotations import Point, Region
+from histo_monai.utils.escapes import in_script
+from histo_monai.wsi.heatmaps.heatmap import Heatmap
 
 NOT_SEEN = 255
 """Of a map: no network looked at the cell."""

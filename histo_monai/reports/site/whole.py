@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import roc_curve
 
+from histo_monai.data.tables.slide_scores import score_column
 from histo_monai.reports.site import charts
-from histo_monai.reports.site.blocks import (Block, Cell, Chart, Lines, Section, Table, Viewer, missing, number)
+from histo_monai.reports.site.blocks import Block, Cell, Chart, Lines, Section, Table, Viewer, missing, number
 from histo_monai.reports.site.viewer import SlideEntry
 from histo_monai.utils.roles import MODELS
-from histo_monai.data.tables.slide_scores import score_column
 
 
 def slides_section(

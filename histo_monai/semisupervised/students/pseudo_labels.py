@@ -12,9 +12,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from histo_monai.utils.errors import InputError
 from histo_monai.semisupervised.protocol import GUESSES, Batch
 from histo_monai.semisupervised.students.student import Student
+from histo_monai.utils.errors import InputError
 
 Outputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 """Logits of labeled, weak and strong views, each (n, K)."""

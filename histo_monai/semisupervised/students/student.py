@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from histo_monai.models.losses import Objective
 from histo_monai.models.average import StudentAndAverage
+from histo_monai.models.losses import Objective
 from histo_monai.models.task_model import TaskModel
-from histo_monai.training.schedule import Schedule
 from histo_monai.semisupervised.protocol import Batch
 from histo_monai.semisupervised.settings import StudentRecipe
 from histo_monai.semisupervised.students.views import labeled_weak_strong, weak_strong_views
+from histo_monai.training.schedule import Schedule
 from histo_monai.transforms.supervised import SupervisedAugmentation
 
 

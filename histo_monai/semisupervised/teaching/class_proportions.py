@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import torch
 
-from histo_monai.training.prediction import over_patches, take_statistics
-from histo_monai.training.task import Task
 from histo_monai.data.loaders.labeled import LabeledLoader
 from histo_monai.models.task_model import TaskModel
+from histo_monai.training.prediction import over_patches, take_statistics
+from histo_monai.training.task import Task
 
 MOST_STRETCHED = 3.0
 """Scores that are all alike are not torn apart."""

@@ -17,11 +17,11 @@ import pandas as pd
 import torch
 import torch.nn.functional as F
 
+from histo_monai.data.loaders.labeled import LabeledLoader, PatchReading
+from histo_monai.data.tables.tasks import task_targets
+from histo_monai.models.task_model import TaskModel
 from histo_monai.training.prediction import predict
 from histo_monai.training.task import Task
-from histo_monai.data.loaders.labeled import LabeledLoader, PatchReading
-from histo_monai.models.task_model import TaskModel
-from histo_monai.data.tables.tasks import task_targets
 
 FIELD = 3
 """Sides of a patch that a field has: the patch and its eight neighbors."""

@@ -12,22 +12,22 @@ import numpy as np
 import torch
 from ignite.engine import Engine, Events
 
+from histo_monai.data.loaders.labeled import HiddenLabels, LabeledLoader
+from histo_monai.data.loaders.streams import SideBySide
+from histo_monai.finetuning.trainer import build_trainer, epoch_candidates, select_on, shortened
+from histo_monai.models.shared_rows import SharedRows
+from histo_monai.models.task_model import TaskModel
+from histo_monai.semisupervised.protocol import GUESSES, Batch, SemiSupervised
+from histo_monai.semisupervised.teaching.class_proportions import adapt
 from histo_monai.training.device import in_memory_order, precision, to_device
 from histo_monai.training.fit import Records, fit
 from histo_monai.training.graphs import EncoderGraphs
 from histo_monai.training.handlers import BestState
 from histo_monai.training.interpolation import Candidates, Interpolation, Measures
-from histo_monai.semisupervised.teaching.class_proportions import adapt
 from histo_monai.training.prediction import build_evaluator
-from histo_monai.finetuning.trainer import build_trainer, epoch_candidates, select_on, shortened
-from histo_monai.training.task import Task
-from histo_monai.data.loaders.labeled import HiddenLabels, LabeledLoader
-from histo_monai.data.loaders.streams import SideBySide
-from histo_monai.models.shared_rows import SharedRows
-from histo_monai.models.task_model import TaskModel
-from histo_monai.utils.randomness import Step
 from histo_monai.training.schedule import Schedule
-from histo_monai.semisupervised.protocol import GUESSES, Batch, SemiSupervised
+from histo_monai.training.task import Task
+from histo_monai.utils.randomness import Step
 
 NUM_SHOWN = 8
 """Pairs of views in a picture."""

@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from histo_monai.semisupervised.protocol import Batch, SemiSupervised
 from histo_monai.training.device import precision, to_device
 from histo_monai.training.task import Task
 from histo_monai.utils.randomness import Step
-from histo_monai.semisupervised.protocol import Batch, SemiSupervised
 
 NUM_PATCHES = 256
 """Unlabeled patches whose views are predicted."""

@@ -6,7 +6,13 @@ those of files that count from the corner of its bounds, as QuPath's.
 """
 
 from histo_monai.slides.annotations.areas import LeftOut, left_out_in_words, log_left_out
-from histo_monai.slides.annotations.asap import (Annotations, asap_regions, parse_asap_xml, read_asap_xml, write_asap_xml)
+from histo_monai.slides.annotations.asap import (
+    Annotations,
+    asap_regions,
+    parse_asap_xml,
+    read_asap_xml,
+    write_asap_xml,
+)
 from histo_monai.slides.annotations.formats import read_annotations, write_annotations
 from histo_monai.slides.annotations.frames import BOUNDS, CANVAS, ORIGINS, Frame
 from histo_monai.slides.annotations.geojson import read_geojson

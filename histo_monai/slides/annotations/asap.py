@@ -13,11 +13,11 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.utils.errors import InputError
 from histo_monai.slides.annotations.areas import MOST_PX, LeftOut, Report, enclose_area, log_left_out
 from histo_monai.slides.annotations.content import is_plain, read_content, short
 from histo_monai.slides.annotations.overlaps import overlaps
 from histo_monai.slides.annotations.regions import Color, Outline, Point, Region, chosen_color, class_color
+from histo_monai.utils.errors import InputError
 from histo_monai.utils.storage import whole_file
 
 _AREAS = ("Polygon", "Rectangle", "Spline")

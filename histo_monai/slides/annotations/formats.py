@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from histo_monai.utils.errors import InputError
 from histo_monai.slides.annotations.areas import Report, log_left_out
 from histo_monai.slides.annotations.asap import asap_regions, read_asap_xml, write_asap_xml
 from histo_monai.slides.annotations.frames import CANVAS, WHOLE, Corner, Frame, moved
 from histo_monai.slides.annotations.geojson import read_geojson
 from histo_monai.slides.annotations.geojson_writer import write_geojson
 from histo_monai.slides.annotations.regions import Point, Region
+from histo_monai.utils.errors import InputError
 
 GEOJSON, ASAP_XML = ".geojson", ".xml"
 

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from histo_monai.utils.errors import InputError
 from histo_monai.slides.annotations.areas import MOST_PX
 from histo_monai.slides.annotations.content import short
 from histo_monai.slides.annotations.regions import Point, Region
+from histo_monai.utils.errors import InputError
 
 BOUNDS, CANVAS = "bounds", "canvas"
 ORIGINS = (BOUNDS, CANVAS)

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.utils.errors import InputError
 from histo_monai.slides.annotations.areas import MOST_PX, LeftOut, Report, enclose_area, log_left_out
 from histo_monai.slides.annotations.content import read_content, short
 from histo_monai.slides.annotations.frames import BOUNDS, WHOLE, Frame, moved
 from histo_monai.slides.annotations.properties import read_properties
 from histo_monai.slides.annotations.regions import Point, Region
+from histo_monai.utils.errors import InputError
 
 _AREAS, _POINTS, _LINES = (
     ("Polygon", "MultiPolygon"),

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from histo_monai.utils.errors import InputError
 from histo_monai.slides.annotations.content import is_text
 from histo_monai.slides.annotations.frames import Corner, moved, statement
 from histo_monai.slides.annotations.regions import DERIVED, Point, Region, class_color
+from histo_monai.utils.errors import InputError
 from histo_monai.utils.storage import whole_file
 
 

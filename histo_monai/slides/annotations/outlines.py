@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from histo_monai.utils.errors import InputError
-from histo_monai.utils.files.trees import read_bytes, split_archive, unpacked_size
-from histo_monai.slides.annotations import (CANVAS, Frame, Region, asap_regions, parse_asap_xml, read_geojson)
+from histo_monai.slides.annotations import CANVAS, Frame, Region, asap_regions, parse_asap_xml, read_geojson
 from histo_monai.slides.annotations.content import check_size, read_content
 from histo_monai.slides.annotations.frames import moved
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.files.trees import read_bytes, split_archive, unpacked_size
 
 
 def read_annotation(path: Path) -> bytes:

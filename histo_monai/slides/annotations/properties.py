@@ -7,9 +7,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from histo_monai.utils.errors import InputError
 from histo_monai.slides.annotations.content import is_plain, is_text, short
 from histo_monai.slides.annotations.regions import DERIVED, Color, chosen_color
+from histo_monai.utils.errors import InputError
 
 
 def read_properties(where: str, feature: Mapping[str, Any]) -> dict[str, Any]:

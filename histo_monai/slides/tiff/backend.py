@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.utils.process.threads import in_order
-from histo_monai.utils.process.complaints import Complaints
 from histo_monai.slides.resample import WHITE
 from histo_monai.slides.tiff.decode import decode_tile
 from histo_monai.slides.tiff.tables import Page
 from histo_monai.slides.tiff.tiles import TileGuard
 from histo_monai.slides.tile_cache import tile_cache
+from histo_monai.utils.process.complaints import Complaints
+from histo_monai.utils.process.threads import in_order
 
 _ERRORS = (RuntimeError, ValueError, OverflowError, IndexError, MemoryError)
 """Errors that decoders raise for a damaged file."""

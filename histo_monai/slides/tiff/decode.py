@@ -12,7 +12,7 @@ import struct
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.slides.tiff.tables import (ADOBE_DEFLATE, DEFLATE, JPEG, JPEG2000, LZW, UNCOMPRESSED, Page)
+from histo_monai.slides.tiff.tables import ADOBE_DEFLATE, DEFLATE, JPEG, JPEG2000, LZW, UNCOMPRESSED, Page
 
 _RGB, _YCBCR = 2, 6
 _JPEG2000_RGB = 33005

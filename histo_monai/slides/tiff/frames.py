@@ -11,8 +11,8 @@ import re
 import struct
 import zlib
 
-from histo_monai.utils.errors import InputError
 from histo_monai.slides.tiff.tables import ADOBE_DEFLATE, DEFLATE, JPEG, JPEG2000, UNCOMPRESSED, Page
+from histo_monai.utils.errors import InputError
 
 _MAX_SCANS = 100
 _MAX_INNER_TILES = 1024

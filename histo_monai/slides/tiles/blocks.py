@@ -9,9 +9,9 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from histo_monai.utils.errors import InputError
-from histo_monai.slides.tiles.grid import Grid
 from histo_monai.slides import Box, Slide, SlidePool
+from histo_monai.slides.tiles.grid import Grid
+from histo_monai.utils.errors import InputError
 
 _SOURCE_PX = 4096
 _PATCH_BYTES = 32 * 2**20

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from histo_monai.slides.tiles.cells import slide_grid, tissue_cells
 from histo_monai.slides import Box, Slide
+from histo_monai.slides.tiles.cells import slide_grid, tissue_cells
 
 
 def tile(

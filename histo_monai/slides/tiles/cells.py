@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.utils.errors import InputError
-from histo_monai.slides.tiles.grid import Grid
 from histo_monai.slides import Slide, SlideError, tissue_fraction, tissue_mask
+from histo_monai.slides.tiles.grid import Grid
+from histo_monai.utils.errors import InputError
 
 _CELLS_AT_ONCE = 2**18
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.settings.by_name import SectionByName
-from histo_monai.utils.settings.rules import (Ascending, ByName, NamedIn, NumberOf, Range, SectionsOf, Unique)
+from histo_monai.utils.settings.rules import Ascending, ByName, NamedIn, NumberOf, Range, SectionsOf, Unique
 
 _SCIENTIFIC = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]{1,3}")
 _UNIONS = (types.UnionType, typing.Union)  # of a value and None

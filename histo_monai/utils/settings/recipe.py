@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, get_args
 
-from histo_monai.utils.settings.rules import (ByName, Count, CountOrZero, Fraction, Positive, Range, Unique)
+from histo_monai.utils.settings.rules import ByName, Count, CountOrZero, Fraction, Positive, Range, Unique
 
 LabelKind = Literal["two_classes", "many_classes", "scores"]
 """What is learned. Values of a recipe may differ by kind: two classes, nine and scores need others."""

@@ -6,8 +6,25 @@ from histo_monai.utils.storage.errors import DiskFullError, OutputError, disk_fu
 from histo_monai.utils.storage.handles import HandlePool
 from histo_monai.utils.storage.identity import FileIdentity, identify, identify_slide
 from histo_monai.utils.storage.names import MAX_NAME_BYTES, check_name
-from histo_monai.utils.storage.outputs import (check_apart, check_folder, check_outputs, check_own_folder, own_folder, publish, read_record, written_before)
-from histo_monai.utils.storage.reading import (InputFileError, check_regular, open_regular, parse_json, read_bytes, read_json, read_text)
+from histo_monai.utils.storage.outputs import (
+    check_apart,
+    check_folder,
+    check_outputs,
+    check_own_folder,
+    own_folder,
+    publish,
+    read_record,
+    written_before,
+)
+from histo_monai.utils.storage.reading import (
+    InputFileError,
+    check_regular,
+    open_regular,
+    parse_json,
+    read_bytes,
+    read_json,
+    read_text,
+)
 from histo_monai.utils.storage.seal import RECORD_SEAL, file_sha256, opened, sealed
 from histo_monai.utils.storage.slide_files import slide_files
 

@@ -15,12 +15,12 @@ from scipy.spatial.distance import cdist
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from histo_monai.wsi.diagnosis.patients import patient_folds, patient_numbers, shuffled_between_patients
-from histo_monai.utils.errors import InputError
 from histo_monai.evaluation.metrics import auc
 from histo_monai.models.checkpoint import load_model, save_model
+from histo_monai.utils.errors import InputError
 from histo_monai.utils.process.products import product
 from histo_monai.utils.randomness import derive_seed, generator
+from histo_monai.wsi.diagnosis.patients import patient_folds, patient_numbers, shuffled_between_patients
 
 Kernel = Literal["linear", "rbf"]
 Array = NDArray[np.float64]

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from histo_monai.utils.errors import InputError
+from histo_monai.slides.annotations import Point, Region, mask_regions
 from histo_monai.slides.tiles.grid import Grid
-from histo_monai.wsi.heatmaps.heatmap import Heatmap
+from histo_monai.utils.errors import InputError
 from histo_monai.utils.process.garbage import lasting
 from histo_monai.utils.process.quiet import quiet_library
-from histo_monai.slides.annotations import Point, Region, mask_regions
+from histo_monai.wsi.heatmaps.heatmap import Heatmap
 
 MEASURES = ("mean probability", "max probability", "area mm^2")
 """Measurements of a region: over its cells, and how much of the slide they cover."""

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from histo_monai.wsi.diagnosis.classifier import Kernel, SlideClassifier, permutation_auc
-from histo_monai.wsi.heatmaps.heatmap import Heatmap
 from histo_monai.evaluation.metrics import Estimate, auc
 from histo_monai.slides.annotations import Region, rasterize_regions
+from histo_monai.wsi.diagnosis.classifier import Kernel, SlideClassifier, permutation_auc
+from histo_monai.wsi.heatmaps.heatmap import Heatmap
 
 SIZES = ("macro", "micro")
 """Of the largest metastasis: over 2 mm; over 0.2 and up to 2 mm."""

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.utils.errors import InputError
 from histo_monai.evaluation.metrics import SlideDetections
+from histo_monai.slides.annotations import Outline, Point, rasterize
+from histo_monai.utils.errors import InputError
 from histo_monai.utils.process.garbage import lasting
 from histo_monai.utils.process.quiet import quiet_library
-from histo_monai.slides.annotations import Outline, Point, rasterize
 
 MERGE_UM = 75.0
 """Outlines closer than this are one lesion: about five tumor cells."""

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import StratifiedKFold
 
-from histo_monai.utils.errors import InputError
 from histo_monai.evaluation.metrics import checks
+from histo_monai.utils.errors import InputError
 from histo_monai.utils.randomness import derive_seed
 
 Integers = NDArray[np.int64]

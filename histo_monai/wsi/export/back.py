@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from histo_monai.utils.errors import InputError
-from histo_monai.wsi.export.bundle import DESCRIPTION, WEIGHTS, check_bundle
-from histo_monai.utils.files.tensors import read_tensors
 from histo_monai.models.checkpoint import load_model, read_description, save_model
 from histo_monai.models.task_model import from_task_model, load_encoder
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.files.tensors import read_tensors
 from histo_monai.utils.storage import file_sha256, own_folder
+from histo_monai.wsi.export.bundle import DESCRIPTION, WEIGHTS, check_bundle
 
 _OF_FILE = ("sha256", "format")
 _WRAPPERS = ("module.", "model.", "network.")

@@ -10,14 +10,14 @@ from typing import Any
 
 import torch
 
-from histo_monai.wsi.inference.models import patches_mpp
-from histo_monai.utils.errors import InputError
-from histo_monai.utils.escapes import markdown
-from histo_monai.wsi.export.metadata import inference, metadata
 from histo_monai.models.card import CARD_SHAPE, model_facts
 from histo_monai.models.checkpoint import read_description
 from histo_monai.models.task_model import from_task_model
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.escapes import markdown
 from histo_monai.utils.storage import own_folder, write_json
+from histo_monai.wsi.export.metadata import inference, metadata
+from histo_monai.wsi.inference.models import patches_mpp
 
 METADATA, INFERENCE = Path("configs/metadata.json"), Path("configs/inference.json")
 WEIGHTS, DESCRIPTION = Path("models/model.pt"), Path("models/model.json")

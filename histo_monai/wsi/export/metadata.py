@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from histo_monai import __version__
-from histo_monai.utils import escapes
 from histo_monai.models.card import INTENDED, pretraining
+from histo_monai.utils import escapes
 
 SCHEMA = (
     "https://github.com/Project-MONAI/MONAI-extra-test-data/releases/download/0.8.1/meta_schema_20240725.json"

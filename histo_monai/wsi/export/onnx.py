@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from histo_monai.utils.errors import InputError
-from histo_monai.models.losses import Classification, Objective, Regression
 from histo_monai.models.checkpoint import load_model
+from histo_monai.models.losses import Classification, Objective, Regression
 from histo_monai.models.task_model import from_task_model, load_encoder
+from histo_monai.utils.errors import InputError
 from histo_monai.utils.storage import check_folder, check_outputs, whole_file
 
 LARGEST_DIFFERENCE = 1e-4

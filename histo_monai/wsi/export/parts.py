@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from ignite.engine import Engine, Events
 
-from histo_monai.wsi.inference.models import MapPlan, mapped_classes
-from histo_monai.wsi.inference.stream import SlidePatches
+from histo_monai.models.task_model import TaskModel, task_model_from
 from histo_monai.utils.escapes import file_words
+from histo_monai.utils.storage import check_folder, check_outputs
 from histo_monai.wsi.heatmaps.heatmap import Heatmap, column_of, write_heatmap
 from histo_monai.wsi.heatmaps.tiff_map import write_map
-from histo_monai.models.task_model import TaskModel, task_model_from
-from histo_monai.utils.storage import check_folder, check_outputs
+from histo_monai.wsi.inference.models import MapPlan, mapped_classes
+from histo_monai.wsi.inference.stream import SlidePatches
 
 COLUMN = "model"
 """Of the csv, beside the places of cells; of several classes `model:<class>`."""

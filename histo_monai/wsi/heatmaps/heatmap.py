@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from histo_monai.slides.annotations import CANVAS
+from histo_monai.slides.tiles.grid import Grid
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.files.csv_values import read_varied_csv
-from histo_monai.slides.tiles.grid import Grid
-from histo_monai.wsi.heatmaps.origin import CSV_SHA256, MADE_FROM, Origin
-from histo_monai.slides.annotations import CANVAS
-from histo_monai.utils.storage import (RECORD_SEAL, file_sha256, read_json, sealed, whole_file, write_json)
+from histo_monai.utils.storage import RECORD_SEAL, file_sha256, read_json, sealed, whole_file, write_json
 from histo_monai.utils.storage.shapes import COUNT, POSITIVE
+from histo_monai.wsi.heatmaps.origin import CSV_SHA256, MADE_FROM, Origin
 
 PLACE_COLUMNS = ("row", "column", "y", "x", "tissue")
 """Columns of a csv of scores before those of the models: cell, its center in level-0 pixels, its tissue fraction."""

@@ -7,9 +7,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from histo_monai.utils.process.precision import computes_in_bfloat16
 from histo_monai.slides import SlideError, open_slide
-from histo_monai.utils.storage import (RECORD_SEAL, FileIdentity, InputFileError, file_sha256, identify_slide, opened, read_json)
+from histo_monai.utils.process.precision import computes_in_bfloat16
+from histo_monai.utils.storage import (
+    RECORD_SEAL,
+    FileIdentity,
+    InputFileError,
+    file_sha256,
+    identify_slide,
+    opened,
+    read_json,
+)
 from histo_monai.utils.storage.shapes import COUNT, POSITIVE, SHA256
 
 if TYPE_CHECKING:

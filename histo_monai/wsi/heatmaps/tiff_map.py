@@ -12,8 +12,8 @@ import numpy as np
 import tifffile
 from numpy.typing import NDArray
 
-from histo_monai.utils.errors import InputError
 from histo_monai.slides.annotations import CANVAS
+from histo_monai.utils.errors import InputError
 from histo_monai.utils.storage import whole_file
 
 _TILE_PX = 256

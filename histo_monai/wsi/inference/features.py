@@ -10,17 +10,17 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import torch
 
-from histo_monai.training.device import channels_last, precision
-from histo_monai.wsi.inference.jobs import SlideJob
-from histo_monai.wsi.inference.models import MapPlan
-from histo_monai.wsi.inference.slides import Advance
-from histo_monai.wsi.inference.stream import SlidePatches
-from histo_monai.utils.errors import InputError
-from histo_monai.wsi.heatmaps.origin import Origin, Origins, numeric_settings
-from histo_monai.wsi.inference.patch_features import PatchFeatures, read_made_from, write_features
 from histo_monai.models.encoder import Encoder
 from histo_monai.models.shared_trunk import folded
 from histo_monai.models.task_model import load_encoder
+from histo_monai.training.device import channels_last, precision
+from histo_monai.utils.errors import InputError
+from histo_monai.wsi.heatmaps.origin import Origin, Origins, numeric_settings
+from histo_monai.wsi.inference.jobs import SlideJob
+from histo_monai.wsi.inference.models import MapPlan
+from histo_monai.wsi.inference.patch_features import PatchFeatures, read_made_from, write_features
+from histo_monai.wsi.inference.slides import Advance
+from histo_monai.wsi.inference.stream import SlidePatches
 
 ENCODER = "encoder"
 """Name of the one model of a job."""

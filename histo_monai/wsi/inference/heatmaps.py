@@ -11,13 +11,13 @@ import numpy as np
 import torch
 
 from histo_monai.training.device import precision
+from histo_monai.utils.errors import InputError
+from histo_monai.wsi.heatmaps.heatmap import Heatmap, write_heatmap
+from histo_monai.wsi.heatmaps.origin import Origin, Origins, numeric_settings, read_origin
 from histo_monai.wsi.inference.jobs import SlideJob
 from histo_monai.wsi.inference.models import MapPlan, PatchModels, load_models
 from histo_monai.wsi.inference.slides import Advance, over_slides
 from histo_monai.wsi.inference.stream import SlidePatches
-from histo_monai.utils.errors import InputError
-from histo_monai.wsi.heatmaps.heatmap import Heatmap, write_heatmap
-from histo_monai.wsi.heatmaps.origin import Origin, Origins, numeric_settings, read_origin
 
 
 def map_slide(

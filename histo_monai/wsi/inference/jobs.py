@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
-from histo_monai.wsi.inference.models import MapPlan
-from histo_monai.utils.errors import InputError
-from histo_monai.slides.tiles.cells import slide_grid
+from histo_monai.data.tables.manifests import first_five, read_numbers, read_table
 from histo_monai.slides import SlideError, open_slide
 from histo_monai.slides.resolution import PLAUSIBLE_MPP
+from histo_monai.slides.tiles.cells import slide_grid
+from histo_monai.utils.errors import InputError
 from histo_monai.utils.storage import check_name, slide_files
-from histo_monai.data.tables.manifests import first_five, read_numbers, read_table
+from histo_monai.wsi.inference.models import MapPlan
 
 _LOG = logging.getLogger(__name__)
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 
-from histo_monai.training.device import channels_last
-from histo_monai.utils.errors import InputError
 from histo_monai.models.losses import Classification, Objective, Regression
-from histo_monai.wsi.heatmaps.heatmap import column_of
 from histo_monai.models.shared_trunk import SharedTrunk
 from histo_monai.models.task_model import TaskModel, from_task_model
+from histo_monai.training.device import channels_last
+from histo_monai.utils.errors import InputError
+from histo_monai.wsi.heatmaps.heatmap import column_of
 
 TUMOR = "tumor"
 """The class that is mapped of two where nobody says which."""

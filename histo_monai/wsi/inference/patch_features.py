@@ -27,12 +27,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from histo_monai.slides.annotations import CANVAS
+from histo_monai.slides.tiles.grid import Grid
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.files.hdf5 import open_hdf5
-from histo_monai.slides.tiles.grid import Grid
-from histo_monai.wsi.heatmaps.origin import MADE_FROM, ORIGIN_SHAPE, Origin
-from histo_monai.slides.annotations import CANVAS
 from histo_monai.utils.storage import parse_json, whole_file
+from histo_monai.wsi.heatmaps.origin import MADE_FROM, ORIGIN_SHAPE, Origin
 
 _MAGNIFICATION_AT_1_UM = 10.0
 """Of an objective whose pixels are 1 µm: 40 x is 0.25 µm/px, 20 x 0.5."""

@@ -11,13 +11,13 @@ from typing import Any, ClassVar, Protocol
 import ignite.distributed as idist
 import torch
 
-from histo_monai.utils import storage
-from histo_monai.wsi.inference.jobs import SlideJob
-from histo_monai.training.ranks import note_step, run_in_ranks
-from histo_monai.utils.process.cluster import cluster_address, map_over_cluster
-from histo_monai.wsi.heatmaps.origin import Origin, Origins
-from histo_monai.utils.process.progress import progress
 from histo_monai.slides import SlideError
+from histo_monai.training.ranks import note_step, run_in_ranks
+from histo_monai.utils import storage
+from histo_monai.utils.process.cluster import cluster_address, map_over_cluster
+from histo_monai.utils.process.progress import progress
+from histo_monai.wsi.heatmaps.origin import Origin, Origins
+from histo_monai.wsi.inference.jobs import SlideJob
 
 _LOG = logging.getLogger(__name__)
 

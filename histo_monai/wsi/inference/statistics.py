@@ -12,17 +12,17 @@ import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim.swa_utils import update_bn
 
-from histo_monai.training.device import precision, to_device
-from histo_monai.wsi.inference.jobs import SlideJob
-from histo_monai.wsi.inference.models import MapPlan
-from histo_monai.wsi.inference.stream import SlidePatches
-from histo_monai.training.ranks import note_step
-from histo_monai.slides.tiles.blocks import CellBlocks
 from histo_monai.models.checkpoint import load_model, save_model
 from histo_monai.models.encoder import Encoder
 from histo_monai.models.task_model import load_encoder
-from histo_monai.utils.randomness import generator
 from histo_monai.slides import open_slide
+from histo_monai.slides.tiles.blocks import CellBlocks
+from histo_monai.training.device import precision, to_device
+from histo_monai.training.ranks import note_step
+from histo_monai.utils.randomness import generator
+from histo_monai.wsi.inference.jobs import SlideJob
+from histo_monai.wsi.inference.models import MapPlan
+from histo_monai.wsi.inference.stream import SlidePatches
 
 _LOG = logging.getLogger(__name__)
 

@@ -12,13 +12,13 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from histo_monai.wsi.inference.models import MapPlan
 from histo_monai.data.loaders.batches import EpochBatches
 from histo_monai.data.loaders.loaders import patch_loader
+from histo_monai.slides import open_slide
 from histo_monai.slides.tiles.blocks import CellBlocks
 from histo_monai.slides.tiles.cells import slide_grid, tissue_cells
 from histo_monai.slides.tiles.grid import Grid
-from histo_monai.slides import open_slide
+from histo_monai.wsi.inference.models import MapPlan
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from histo_monai.wsi.diagnosis.diagnose import cell_auc
-from histo_monai.wsi.heatmaps.heatmap import Heatmap
+from histo_monai.data.tables.slide_classes import SlideClasses
 from histo_monai.evaluation.metrics import Estimate, auc, classification_estimates
 from histo_monai.slides.annotations import Region
-from histo_monai.data.tables.slide_classes import SlideClasses
+from histo_monai.wsi.diagnosis.diagnose import cell_auc
+from histo_monai.wsi.heatmaps.heatmap import Heatmap
 
 Estimates = dict[str, dict[str, Estimate]]
 """Name of an arm -> name of a metric -> value and interval."""

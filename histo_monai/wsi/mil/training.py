@@ -13,17 +13,17 @@ from ignite.engine import Engine, Events
 from numpy.typing import NDArray
 from torch.nn import functional as F
 
-from histo_monai.finetuning.learners import choose_model
 from histo_monai.evaluation.comparison.rows import ATTENTION, MOMENTS
+from histo_monai.finetuning.learners import choose_model
+from histo_monai.models.checkpoint import load_model, save_model
 from histo_monai.training.handlers import StopWhenNotFinite
+from histo_monai.training.schedule import Schedule
 from histo_monai.utils.errors import InputError
+from histo_monai.utils.process.progress import progress
+from histo_monai.utils.randomness import derive_seed, generator
 from histo_monai.wsi.mil.bags import Bags
 from histo_monai.wsi.mil.network import AttentionPooling
 from histo_monai.wsi.mil.settings import MilSettings
-from histo_monai.models.checkpoint import load_model, save_model
-from histo_monai.utils.process.progress import progress
-from histo_monai.utils.randomness import derive_seed, generator
-from histo_monai.training.schedule import Schedule
 
 _WARMUP = 0.1
 

@@ -10,14 +10,14 @@ import pytest
 import tifffile
 import torch
 
+from histo_monai.data.index.candidates import Search, draw_candidates, draw_unlabeled, slides_to_search
+from histo_monai.data.tables.patches import labeled_table
+from histo_monai.data.tables.splits import labeled_rows
+from histo_monai.models.encoder import build_encoder
+from histo_monai.models.task_model import TaskModel
 from histo_monai.training.embedding import embed
 from histo_monai.training.prediction import predict
 from histo_monai.utils.errors import InputError
-from histo_monai.data.index.candidates import Search, draw_candidates, draw_unlabeled, slides_to_search
-from histo_monai.models.encoder import build_encoder
-from histo_monai.models.task_model import TaskModel
-from histo_monai.data.tables.patches import labeled_table
-from histo_monai.data.tables.splits import labeled_rows
 from tests.waves import WaveTask
 
 GLASS, TISSUE = (240, 240, 240), (190, 110, 170)

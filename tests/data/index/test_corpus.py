@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from histo_monai.data.index.corpus import Placement, build_pretraining_index
 from histo_monai.data.readers.own import reader as own
 from histo_monai.data.readers.shared.shares import fair_shares
-from histo_monai.data.index.corpus import Placement, build_pretraining_index
-from histo_monai.slides import open_slide, tissue_mask
 from histo_monai.data.tables.columns import CENTER_COLUMNS, SLIDE_COLUMNS
+from histo_monai.slides import open_slide, tissue_mask
 
 PLACEMENT = Placement(patch_px=64, mpps=(1.0, 2.0, 4.0), tissue_mpp=16.0, min_tissue_fraction=0.5)
 

@@ -8,10 +8,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from histo_monai.data.readers.kather import reader as kather
+from histo_monai.data.index.labels import build_labels, count_patches
 from histo_monai.data.leakage.review import Surroundings
 from histo_monai.data.leakage.views import look_at_slides
-from histo_monai.data.index.labels import build_labels, count_patches
+from histo_monai.data.readers.kather import reader as kather
 from histo_monai.data.tables.columns import PATCH_COLUMNS, whole_slide_table
 from histo_monai.data.tables.patches import LabeledDataset, labeled_table
 from histo_monai.data.tables.splits import labeled_rows

@@ -9,10 +9,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from histo_monai.pipeline.cli import main
 from histo_monai.data.readers.own.slides import read_slides
 from histo_monai.data.tables.columns import read_whole_slides
 from histo_monai.data.tables.patches import read_patches
+from histo_monai.pipeline.cli import main
 from tests.hostile.project import OWN, params_with, write_image, write_state, write_text
 
 DATASETS = ("breastpathq", "camelyon16", "kather", "own")

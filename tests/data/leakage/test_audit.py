@@ -9,7 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from histo_monai.data.leakage.leaks import (LEAK_COLUMNS, check_leaks, find_leaks, same_pixels_other_label, twins_in_pretraining)
+from histo_monai.data.leakage.leaks import (
+    LEAK_COLUMNS,
+    check_leaks,
+    find_leaks,
+    same_pixels_other_label,
+    twins_in_pretraining,
+)
 from histo_monai.data.leakage.views import look_at_slides
 from histo_monai.data.tables.columns import whole_slide_table
 from histo_monai.data.tables.patches import labeled_table

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from histo_monai.utils.files.trees import list_images, read_image
 from histo_monai.data.leakage.fingerprints import MAX_DISTANCE, class_words, distances, fingerprint
 from histo_monai.data.leakage.ids import similar_ids
 from histo_monai.data.leakage.near_copies import NEAR_COLUMNS, near_copies, near_copies_in_words
+from histo_monai.utils.files.trees import list_images, read_image
 
 APART = (("train", "test"),)
 

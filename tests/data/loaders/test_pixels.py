@@ -10,14 +10,14 @@ import pytest
 import torch
 from PIL import Image
 
-from histo_monai.utils.files.trees import read_image
 from histo_monai.data.loaders.batches import EpochBatches, ShuffledBatches
 from histo_monai.data.loaders.loaders import patch_loader
 from histo_monai.data.loaders.pixels import LabeledPatches
 from histo_monai.data.loaders.reader import resize_square
 from histo_monai.data.loaders.resident import ResidentPatches
-from histo_monai.slides import Box, open_slide
 from histo_monai.data.tables.patches import labeled_table
+from histo_monai.slides import Box, open_slide
+from histo_monai.utils.files.trees import read_image
 
 P = 24
 

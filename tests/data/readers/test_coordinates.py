@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from histo_monai.data.readers.coordinates import read_patch_centers
 from histo_monai.pipeline.cli import main
 from histo_monai.utils.errors import InputError
-from histo_monai.data.readers.coordinates import read_patch_centers
 from tests.hostile.project import OWN, SIDE_PX, write_own_project
 
 CORNERS_XY = np.array([(100, 200), (132, 200), (300, 40)])

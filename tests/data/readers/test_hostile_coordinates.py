@@ -12,8 +12,8 @@ import h5py
 import numpy as np
 import pytest
 
-from histo_monai.utils.errors import InputError
 from histo_monai.data.readers.coordinates import MOST_PATCHES, read_patch_centers
+from histo_monai.utils.errors import InputError
 
 CORNERS_XY = np.array([(100, 200), (132, 200), (300, 40)])
 LEVEL_2 = {"patch_size": 256, "patch_level": 2, "downsample": np.array([16.0, 16.0])}

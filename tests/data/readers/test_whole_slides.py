@@ -5,8 +5,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from histo_monai.data.readers.own import reader as own
 from histo_monai.data.leakage.review import with_splits_of_patches
+from histo_monai.data.readers.own import reader as own
 from histo_monai.data.tables.columns import corpus_slides, read_whole_slides, whole_slide_table
 
 

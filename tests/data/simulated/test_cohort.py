@@ -9,13 +9,13 @@ import openslide
 import pytest
 import tifffile
 
-from histo_monai.utils.errors import InputError
 from histo_monai.data.simulated import CohortSize, write_cohort
 from histo_monai.data.simulated.cohorts import breastpathq, camelyon16, kather
 from histo_monai.data.simulated.cohorts.breastpathq import RATERS, rate
 from histo_monai.data.simulated.cohorts.camelyon16 import slide_specs
 from histo_monai.data.simulated.plans.bowel import CLASSES
 from histo_monai.slides.annotations import write_asap_xml
+from histo_monai.utils.errors import InputError
 
 SMALL: dict[str, Any] = {
     "seed": 3,

@@ -7,7 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from histo_monai.data.tables.predictions import (ID_COLUMNS, check_same_patches, predictions_table, read_predictions, write_predictions)
+from histo_monai.data.tables.predictions import (
+    ID_COLUMNS,
+    check_same_patches,
+    predictions_table,
+    read_predictions,
+    write_predictions,
+)
 
 CLASSES = ["tumor", "x_y", "y"]
 Edit = Callable[[pd.DataFrame], pd.DataFrame]

@@ -8,7 +8,13 @@ import pandas as pd
 import pytest
 
 from histo_monai.data.tables.columns import whole_slide_table
-from histo_monai.data.tables.slide_classes import (CROSS_FITTED, TEST, classes_to_learn, read_slide_classes, slide_classes_table)
+from histo_monai.data.tables.slide_classes import (
+    CROSS_FITTED,
+    TEST,
+    classes_to_learn,
+    read_slide_classes,
+    slide_classes_table,
+)
 
 
 def _slides(labels: str, splits: str, patients: str = "") -> pd.DataFrame:

@@ -6,7 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from histo_monai.data.tables.splits import (check_patients_apart, draw_splits, in_order_of_splits, label_ranks, labeled_rows, split_slides)
+from histo_monai.data.tables.splits import (
+    check_patients_apart,
+    draw_splits,
+    in_order_of_splits,
+    label_ranks,
+    labeled_rows,
+    split_slides,
+)
 
 
 def _table(patients: list[str]) -> pd.DataFrame:

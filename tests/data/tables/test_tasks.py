@@ -4,7 +4,13 @@ import pandas as pd
 import pytest
 
 from histo_monai.data.tables.patches import empty_table, labeled_table
-from histo_monai.data.tables.tasks import (dependence_groups, of_one_group, split_rows, task_classes, task_targets)
+from histo_monai.data.tables.tasks import (
+    dependence_groups,
+    of_one_group,
+    split_rows,
+    task_classes,
+    task_targets,
+)
 
 
 def _table(**columns: list) -> pd.DataFrame:

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy.special import expit, logit
 
-from histo_monai.evaluation.baselines.models import ARMS, FLOOR, LEARNED, stacked
 from histo_monai.evaluation.baselines.colors import color_features
-from histo_monai.finetuning.learners import LEARNERS
+from histo_monai.evaluation.baselines.models import ARMS, FLOOR, LEARNED, stacked
 from histo_monai.evaluation.comparison.rows import KNN, LINEAR
+from histo_monai.finetuning.learners import LEARNERS
 from histo_monai.semisupervised import METHODS
 
 

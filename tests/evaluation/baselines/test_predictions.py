@@ -9,12 +9,12 @@ import torch
 from sklearn.linear_model import LogisticRegression, Ridge
 from torch import nn
 
-from histo_monai.finetuning import learners
-from histo_monai.evaluation.baselines.models import ARMS, LEARNED
-from histo_monai.finetuning.learners import LEARNERS
-from histo_monai.evaluation.baselines.predictions import Arms, predict_arms
-from histo_monai.models.encoder import Encoder
 from histo_monai.data.tables.tasks import dependence_groups, split_rows
+from histo_monai.evaluation.baselines.models import ARMS, LEARNED
+from histo_monai.evaluation.baselines.predictions import Arms, predict_arms
+from histo_monai.finetuning import learners
+from histo_monai.finetuning.learners import LEARNERS
+from histo_monai.models.encoder import Encoder
 from tests.waves import SIDE, WaveTask
 
 TaskBuilder = Callable[..., WaveTask]

@@ -2,7 +2,13 @@ import numpy as np
 import pytest
 from sklearn.isotonic import IsotonicRegression
 
-from histo_monai.evaluation.comparison.learning_curve import (LearningCurve, fitted_law, isotonic, labels_needed, labels_saved)
+from histo_monai.evaluation.comparison.learning_curve import (
+    LearningCurve,
+    fitted_law,
+    isotonic,
+    labels_needed,
+    labels_saved,
+)
 from histo_monai.evaluation.comparison.power_law import PowerLaws
 
 SIZES = np.array([60.0, 150, 300, 600])

@@ -1,7 +1,11 @@
 import numpy as np
 import pytest
 
-from histo_monai.evaluation.comparison.macro_delong import influence_spreads, influence_variance, macro_auc_influence
+from histo_monai.evaluation.comparison.macro_delong import (
+    influence_spreads,
+    influence_variance,
+    macro_auc_influence,
+)
 from histo_monai.evaluation.comparison.paired import seed_mean, spread_mean
 from histo_monai.evaluation.metrics import delong_test, macro_auc
 

@@ -11,7 +11,7 @@ from scipy import stats
 from histo_monai.evaluation.comparison.models import compare_models
 from histo_monai.evaluation.comparison.multiplicity import holm
 from histo_monai.evaluation.comparison.paired import mcnemar_p, mean_difference
-from histo_monai.evaluation.metrics import (classification_estimates, delong_test, intraclass_correlation)
+from histo_monai.evaluation.metrics import classification_estimates, delong_test, intraclass_correlation
 
 CALLED = ("better", "worse")
 NUM_RUNS = 200

@@ -3,7 +3,13 @@ import pytest
 from scipy import stats
 
 from histo_monai.evaluation.comparison import paired
-from histo_monai.evaluation.comparison.paired import (by_encoder, effective_groups, mcnemar_p, replicate_variance, seed_mean)
+from histo_monai.evaluation.comparison.paired import (
+    by_encoder,
+    effective_groups,
+    mcnemar_p,
+    replicate_variance,
+    seed_mean,
+)
 from histo_monai.evaluation.comparison.replicates import metric_replicates
 from histo_monai.evaluation.metrics import Resampling
 

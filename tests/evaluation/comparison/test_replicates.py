@@ -2,7 +2,14 @@ import numpy as np
 import pytest
 
 from histo_monai.evaluation.comparison.replicates import AGREEMENT, CLASSIFICATION, metric_replicates
-from histo_monai.evaluation.metrics import (Resampling, accuracy, intraclass_correlation, macro_auc, mean_one_versus_rest_accuracy, weighted_f1)
+from histo_monai.evaluation.metrics import (
+    Resampling,
+    accuracy,
+    intraclass_correlation,
+    macro_auc,
+    mean_one_versus_rest_accuracy,
+    weighted_f1,
+)
 
 FUNCTIONS = (accuracy, mean_one_versus_rest_accuracy, weighted_f1, macro_auc)
 

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from histo_monai.evaluation.comparison.replicates import metric_replicates
-from histo_monai.evaluation.comparison.sweep import (Member, curve_points, labels_for_score, main_setting, of_setting, power_laws, saved_labels)
+from histo_monai.evaluation.comparison.sweep import (
+    Member,
+    curve_points,
+    labels_for_score,
+    main_setting,
+    of_setting,
+    power_laws,
+    saved_labels,
+)
 from histo_monai.evaluation.metrics import Resampling
 
 NUM = 3000

@@ -5,7 +5,14 @@ import pytest
 from sklearn.metrics import f1_score, roc_auc_score
 
 from histo_monai.evaluation.comparison.replicates import metric_replicates
-from histo_monai.evaluation.metrics import (Resampling, bootstrap, grouped_bootstrap, paired_difference, ranking, weighted_mean)
+from histo_monai.evaluation.metrics import (
+    Resampling,
+    bootstrap,
+    grouped_bootstrap,
+    paired_difference,
+    ranking,
+    weighted_mean,
+)
 
 
 def defined_auc(labels, scores):

@@ -1,7 +1,13 @@
 import numpy as np
 import pytest
 
-from histo_monai.evaluation.metrics import (FALSE_POSITIVES_PER_SLIDE, Resampling, SlideDetections, froc, froc_replicates)
+from histo_monai.evaluation.metrics import (
+    FALSE_POSITIVES_PER_SLIDE,
+    Resampling,
+    SlideDetections,
+    froc,
+    froc_replicates,
+)
 
 
 def cohort(seed, num_slides=24, ties=True):

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from histo_monai.evaluation import metrics
-from histo_monai.evaluation.metrics import (classification_estimates, grouped_bootstrap, human_estimates, intraclass_correlation, regression_estimates, score_estimates)
+from histo_monai.evaluation.metrics import (
+    classification_estimates,
+    grouped_bootstrap,
+    human_estimates,
+    intraclass_correlation,
+    regression_estimates,
+    score_estimates,
+)
 
 
 def classified(num_rows, num_classes, seed=0):

@@ -13,9 +13,9 @@ from typing import Any
 
 from monai.bundle import ConfigParser
 
+from histo_monai.models.checkpoint import load_model, save_model
 from histo_monai.pipeline.commands.map import Look
 from histo_monai.wsi.export.bundle import write_bundle
-from histo_monai.models.checkpoint import load_model, save_model
 from tests.hostile.case import ACCEPTED, EITHER, REFUSED, Case
 from tests.hostile.project import MAP, OWN, RUN, STUDENT, all_of, edit, params_with, run, write_text
 from tests.hostile.texts import TEXTS, UNPRINTABLE

@@ -6,7 +6,21 @@ import re
 
 import pytest
 
-from histo_monai.reports.site.blocks import (Cell, Chart, Code, Facts, Lines, Picture, Pictures, Section, Table, Viewer, missing, number, render)
+from histo_monai.reports.site.blocks import (
+    Cell,
+    Chart,
+    Code,
+    Facts,
+    Lines,
+    Picture,
+    Pictures,
+    Section,
+    Table,
+    Viewer,
+    missing,
+    number,
+    render,
+)
 
 EVIL = "<script>alert('&\"')</script>"
 

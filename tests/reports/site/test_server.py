@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from histo_monai.utils.errors import InputError
 from histo_monai.reports.site.server import LOOPBACK, serve
+from histo_monai.utils.errors import InputError
 from tests.folders import NewFolder
 
 

@@ -6,11 +6,11 @@ import json
 import numpy as np
 import pytest
 
-from histo_monai.slides.tiles.grid import Grid
-from histo_monai.wsi.heatmaps.heatmap import Heatmap
 from histo_monai.reports.site.tiles import Pyramid
 from histo_monai.reports.site.viewer import slide_script
 from histo_monai.slides.annotations import Point, Region
+from histo_monai.slides.tiles.grid import Grid
+from histo_monai.wsi.heatmaps.heatmap import Heatmap
 
 
 @pytest.fixture

@@ -10,7 +10,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from histo_monai.utils.files.trees import (ArchivePool, find_tree, has_tree, is_file, list_folders, list_images, read_bytes, read_image, split_archive)
+from histo_monai.utils.files.trees import (
+    ArchivePool,
+    find_tree,
+    has_tree,
+    is_file,
+    list_folders,
+    list_images,
+    read_bytes,
+    read_image,
+    split_archive,
+)
 
 WriteImage = Callable[..., Path]
 

@@ -18,18 +18,18 @@ import pytest
 import torch
 import yaml
 
+from histo_monai.models.checkpoint import save_model
+from histo_monai.models.encoder import build_encoder
+from histo_monai.models.task_model import TaskModel
 from histo_monai.pipeline.cli import main
-from histo_monai.wsi.inference.heatmaps import map_slides
-from histo_monai.wsi.inference.jobs import SlideJob
-from histo_monai.wsi.inference.models import MapPlan
+from histo_monai.slides import SlideError
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.process import cluster
 from histo_monai.utils.process.cluster import VARIABLE, map_over_cluster
 from histo_monai.utils.process.processes import map_over_processes
-from histo_monai.models.checkpoint import save_model
-from histo_monai.models.encoder import build_encoder
-from histo_monai.models.task_model import TaskModel
-from histo_monai.slides import SlideError
+from histo_monai.wsi.inference.heatmaps import map_slides
+from histo_monai.wsi.inference.jobs import SlideJob
+from histo_monai.wsi.inference.models import MapPlan
 from tests.folders import NewFolder
 
 pytestmark = pytest.mark.slow

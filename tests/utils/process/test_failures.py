@@ -13,11 +13,11 @@ import pytest
 import torch
 from torch.utils.data import Dataset
 
-from histo_monai.pipeline.cli import _one_line
-from histo_monai.utils.process.processes import map_over_processes
 from histo_monai.data.loaders.batches import EpochBatches
 from histo_monai.data.loaders.loaders import patch_loader
+from histo_monai.pipeline.cli import _one_line
 from histo_monai.slides import SlideError
+from histo_monai.utils.process.processes import map_over_processes
 
 HERE = os.getpid()
 

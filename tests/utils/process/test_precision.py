@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from histo_monai.training.device import in_memory_order, precision, to_device
-from histo_monai.utils.errors import InputError
 from histo_monai.models.encoder import build_encoder
 from histo_monai.pipeline.params import load_params
-from histo_monai.utils.process.precision import asked_precision, computes_in_bfloat16
 from histo_monai.pipeline.provenance import made_from
+from histo_monai.training.device import in_memory_order, precision, to_device
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.process.precision import asked_precision, computes_in_bfloat16
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda:0")
 

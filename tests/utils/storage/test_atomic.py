@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 
 from histo_monai.models.checkpoint import save_model
-from histo_monai.utils.storage import (DiskFullError, OutputError, whole_file, whole_folder, write_json)
+from histo_monai.utils.storage import DiskFullError, OutputError, whole_file, whole_folder, write_json
 from histo_monai.utils.storage.atomic import check_replaceable
 
 Names = Callable[[Path], set[str]]

@@ -14,11 +14,11 @@ import tifffile
 import torch
 from matplotlib import image
 
+from histo_monai.models.checkpoint import save_model
 from histo_monai.slides.tiles.grid import Grid
+from histo_monai.utils.storage import DiskFullError, whole_file, whole_folder, write_json
 from histo_monai.wsi.heatmaps.origin import Origin
 from histo_monai.wsi.inference.patch_features import PatchFeatures, write_features
-from histo_monai.models.checkpoint import save_model
-from histo_monai.utils.storage import DiskFullError, whole_file, whole_folder, write_json
 
 DISK_FULL, WRITTEN = 21, 0
 

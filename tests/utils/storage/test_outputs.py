@@ -9,7 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from histo_monai.utils.storage import (OutputError, check_apart, check_folder, check_outputs, file_sha256, own_folder, publish, read_record, written_before)
+from histo_monai.utils.storage import (
+    OutputError,
+    check_apart,
+    check_folder,
+    check_outputs,
+    file_sha256,
+    own_folder,
+    publish,
+    read_record,
+    written_before,
+)
 from histo_monai.utils.storage.outputs import RECORD, write_record
 
 

@@ -16,7 +16,16 @@ import pytest
 
 from histo_monai.data.readers.own.slides import slide_sha256
 from histo_monai.slides import Box, SlideError, open_slide
-from histo_monai.utils.storage import (InputFileError, check_regular, file_sha256, identify, identify_slide, open_regular, reading, slide_files)
+from histo_monai.utils.storage import (
+    InputFileError,
+    check_regular,
+    file_sha256,
+    identify,
+    identify_slide,
+    open_regular,
+    reading,
+    slide_files,
+)
 from tests.several_files import instance, write_dicom, write_mirax_layout, write_vms
 
 

@@ -15,9 +15,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from histo_monai.wsi.diagnosis.classifier import SlideClassifier, permutation_auc
 from histo_monai.models.checkpoint import save_model
 from histo_monai.utils.randomness import derive_seed
+from histo_monai.wsi.diagnosis.classifier import SlideClassifier, permutation_auc
 
 SEARCH: dict[str, Any] = {"C": (0.01, 0.1, 1.0, 10.0), "gamma": (0.001, 0.01, 0.1), "folds": 5, "seed": 0}
 FIXED: dict[str, Any] = SEARCH | {"C": (0.1,), "gamma": (0.01,)}

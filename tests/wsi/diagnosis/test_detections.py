@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from histo_monai.wsi.diagnosis.detections import find_detections, find_regions
-from histo_monai.slides.tiles.grid import Grid
-from histo_monai.wsi.heatmaps.heatmap import Heatmap
 from histo_monai.slides.annotations import rasterize_regions
+from histo_monai.slides.tiles.grid import Grid
+from histo_monai.wsi.diagnosis.detections import find_detections, find_regions
+from histo_monai.wsi.heatmaps.heatmap import Heatmap
 
 MPP = 0.243  # 263.37... level-0 pixels per cell of 64 µm.
 

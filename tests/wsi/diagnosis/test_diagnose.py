@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from histo_monai.wsi.diagnosis.diagnose import (Learning, cell_auc, diagnose, shuffled_control, slide_estimates)
-from histo_monai.slides.tiles.grid import Grid
-from histo_monai.wsi.heatmaps.heatmap import Heatmap
 from histo_monai.slides.annotations import Region
+from histo_monai.slides.tiles.grid import Grid
+from histo_monai.wsi.diagnosis.diagnose import Learning, cell_auc, diagnose, shuffled_control, slide_estimates
+from histo_monai.wsi.heatmaps.heatmap import Heatmap
 
 LEARNING = Learning("rbf", (0.1, 1.0, 10.0), (0.1, 1.0), 3, 0)
 

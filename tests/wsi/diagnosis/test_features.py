@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from histo_monai.wsi.diagnosis.features import FEATURES, THRESHOLDS, slide_features
 from histo_monai.slides.tiles.grid import Grid
+from histo_monai.wsi.diagnosis.features import FEATURES, THRESHOLDS, slide_features
 from histo_monai.wsi.heatmaps.heatmap import Heatmap
 
 BACKGROUND = 0.125

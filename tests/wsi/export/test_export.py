@@ -13,23 +13,23 @@ import pytest
 import safetensors.torch
 import torch
 
+from histo_monai.models.checkpoint import load_model, save_model
+from histo_monai.models.encoder import build_encoder
+from histo_monai.models.losses import Classification, Regression
+from histo_monai.models.task_model import TaskModel, from_task_model
 from histo_monai.pipeline.commands.map import Look
-from histo_monai.wsi.inference.heatmaps import map_slide
-from histo_monai.wsi.inference.models import MapPlan, load_models, mapped_classes
+from histo_monai.slides import Box, open_slide
 from histo_monai.utils.errors import InputError
+from histo_monai.utils.storage import OutputError
 from histo_monai.wsi.export.back import take_back
 from histo_monai.wsi.export.bundle import write_bundle
 from histo_monai.wsi.export.metadata import SCHEMA
 from histo_monai.wsi.export.onnx import predict, write_onnx
 from histo_monai.wsi.export.parts import MapWriter, TissueLoader
 from histo_monai.wsi.export.trunk import write_trunk
-from histo_monai.models.losses import Classification, Regression
 from histo_monai.wsi.heatmaps.heatmap import Heatmap, read_heatmap
-from histo_monai.models.checkpoint import load_model, save_model
-from histo_monai.models.encoder import build_encoder
-from histo_monai.models.task_model import TaskModel, from_task_model
-from histo_monai.slides import Box, open_slide
-from histo_monai.utils.storage import OutputError
+from histo_monai.wsi.inference.heatmaps import map_slide
+from histo_monai.wsi.inference.models import MapPlan, load_models, mapped_classes
 from tests.folders import NewFolder
 
 SIDE, MPP = 64, 1.0

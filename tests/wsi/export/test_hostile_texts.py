@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 import torch
 
+from histo_monai.models.checkpoint import load_model, save_model
+from histo_monai.models.encoder import build_encoder
+from histo_monai.models.task_model import TaskModel, from_task_model
 from histo_monai.pipeline.commands.map import Look
-from histo_monai.wsi.inference.heatmaps import map_slide
-from histo_monai.wsi.inference.models import MapPlan, load_models, mapped_classes
 from histo_monai.utils.errors import InputError
 from histo_monai.wsi.export.back import take_back
 from histo_monai.wsi.export.bundle import run_command, write_bundle
 from histo_monai.wsi.export.trunk import write_trunk
 from histo_monai.wsi.heatmaps.heatmap import read_heatmap
-from histo_monai.models.checkpoint import load_model, save_model
-from histo_monai.models.encoder import build_encoder
-from histo_monai.models.task_model import TaskModel, from_task_model
+from histo_monai.wsi.inference.heatmaps import map_slide
+from histo_monai.wsi.inference.models import MapPlan, load_models, mapped_classes
 from tests.hostile.project import write_slide
 from tests.hostile.texts import TEXTS, UNPRINTABLE
 

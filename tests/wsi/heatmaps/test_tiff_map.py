@@ -5,8 +5,8 @@ import openslide
 import pytest
 import tifffile
 
-from histo_monai.wsi.heatmaps.tiff_map import PALETTE, encode, read_map, write_map
 from histo_monai.slides import SlideError, open_slide
+from histo_monai.wsi.heatmaps.tiff_map import PALETTE, encode, read_map, write_map
 
 
 def _raster(rows: int, columns: int) -> np.ndarray:

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 import torch
 
-from histo_monai.wsi.inference.features import FeatureWork, sight_of, slide_features
-from histo_monai.wsi.inference.jobs import SlideJob
-from histo_monai.wsi.inference.models import MapPlan
-from histo_monai.wsi.inference.slides import over_slides
-from histo_monai.wsi.inference.statistics import write_adapted
-from histo_monai.wsi.inference.stream import SlidePatches
-from histo_monai.wsi.inference.patch_features import FeatureFile
 from histo_monai.models.checkpoint import save_model
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.shared_trunk import folded
 from histo_monai.models.task_model import load_encoder
 from histo_monai.slides import Box, open_slide
+from histo_monai.wsi.inference.features import FeatureWork, sight_of, slide_features
+from histo_monai.wsi.inference.jobs import SlideJob
+from histo_monai.wsi.inference.models import MapPlan
+from histo_monai.wsi.inference.patch_features import FeatureFile
+from histo_monai.wsi.inference.slides import over_slides
+from histo_monai.wsi.inference.statistics import write_adapted
+from histo_monai.wsi.inference.stream import SlidePatches
 from tests.hostile.project import slide_pixels, write_slide
 
 CPU = torch.device("cpu")

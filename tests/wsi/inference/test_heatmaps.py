@@ -20,19 +20,19 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from histo_monai.wsi.inference import heatmaps as heatmap_module
-from histo_monai.wsi.inference.heatmaps import map_slide, map_slides
-from histo_monai.wsi.inference import models as models_module
-from histo_monai.wsi.inference.jobs import SlideJob
-from histo_monai.wsi.inference.models import (MapPlan, PatchModels, load_models, mapped_classes, values_of)
-from histo_monai.wsi.inference.slides import shares
-from histo_monai.slides.tiles import blocks as blocks_module
-from histo_monai.slides.tiles.grid import Grid
-from histo_monai.wsi.heatmaps.heatmap import Heatmap, read_heatmap, write_heatmap
 from histo_monai.models.checkpoint import save_model
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.task_model import TaskModel
 from histo_monai.slides import Box, SlideError, open_slide
+from histo_monai.slides.tiles import blocks as blocks_module
+from histo_monai.slides.tiles.grid import Grid
+from histo_monai.wsi.heatmaps.heatmap import Heatmap, read_heatmap, write_heatmap
+from histo_monai.wsi.inference import heatmaps as heatmap_module
+from histo_monai.wsi.inference import models as models_module
+from histo_monai.wsi.inference.heatmaps import map_slide, map_slides
+from histo_monai.wsi.inference.jobs import SlideJob
+from histo_monai.wsi.inference.models import MapPlan, PatchModels, load_models, mapped_classes, values_of
+from histo_monai.wsi.inference.slides import shares
 from tests.devices import ComputeIn
 from tests.folders import NewFolder
 from tests.ranks import server

@@ -10,7 +10,12 @@ import pytest
 
 from histo_monai.slides.tiles.grid import Grid
 from histo_monai.wsi.heatmaps.origin import Origin
-from histo_monai.wsi.inference.patch_features import FeatureFile, PatchFeatures, read_made_from, write_features
+from histo_monai.wsi.inference.patch_features import (
+    FeatureFile,
+    PatchFeatures,
+    read_made_from,
+    write_features,
+)
 
 ORIGIN = Origin(3, "ab", 0.25, {"encoder": "cd"}, (), {"mpp": 1.0})
 

@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from histo_monai.data.tables.slide_classes import TEST, SlideClasses
 from histo_monai.evaluation.metrics import auc
 from histo_monai.wsi.mil.estimates import slide_estimates
-from histo_monai.data.tables.slide_classes import TEST, SlideClasses
 
 
 def test_the_slide_auc_has_the_interval_of_patients() -> None:

@@ -12,10 +12,10 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from histo_monai.evaluation.metrics import auc
 from histo_monai.slides.tiles.grid import Grid
 from histo_monai.wsi.heatmaps.origin import Origin
 from histo_monai.wsi.inference.patch_features import PatchFeatures, write_features
-from histo_monai.evaluation.metrics import auc
 from histo_monai.wsi.mil import training
 from histo_monai.wsi.mil.bags import Bags
 from histo_monai.wsi.mil.settings import MilSettings

@@ -7,11 +7,11 @@ from typing import Protocol
 
 import pandas as pd
 
-from histo_monai.utils.errors import InputError
-from histo_monai.utils.files.trees import find_tree, has_tree, is_file, list_images, read_bytes
 from histo_monai.data.tables.columns import corpus_table
 from histo_monai.data.tables.manifests import first_row, read_numbers, read_table
 from histo_monai.data.tables.patches import LabeledDataset, labeled_table
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.files.trees import find_tree, has_tree, is_file, list_images, read_bytes
 
 PATCH_PX, PATCH_MPP = 512, 0.5
 _TRAINING, _TESTING = "breastpathq", "breastpathq-test"

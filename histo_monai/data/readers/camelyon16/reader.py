@@ -8,14 +8,23 @@ from pathlib import Path
 
 import pandas as pd
 
-from histo_monai.data.readers.camelyon16.release import (ANNOTATIONS, KNOWN_DIRT, NOT_EXHAUSTIVE, Reference, annotations_by_id, read_lesions, read_reference, slides_by_id)
+from histo_monai.data.readers.camelyon16.release import (
+    ANNOTATIONS,
+    KNOWN_DIRT,
+    NOT_EXHAUSTIVE,
+    Reference,
+    annotations_by_id,
+    read_lesions,
+    read_reference,
+    slides_by_id,
+)
 from histo_monai.data.readers.shared.lesion_centers import NORMAL, TUMOR, AnnotatedSlide, LabelPlacement
 from histo_monai.data.readers.shared.lesion_patches import draw_labeled_patches, refuse_bad_slides
-from histo_monai.utils.errors import InputError
-from histo_monai.utils.randomness import generator
 from histo_monai.data.tables.columns import corpus_table, whole_slide_table
 from histo_monai.data.tables.patches import LabeledDataset, labeled_table
 from histo_monai.data.tables.splits import split_slides
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.randomness import generator
 
 _SECTION = "labels.camelyon16"
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from histo_monai.data.readers.shared.lesion_centers import NORMAL, TUMOR, Lesions
-from histo_monai.utils.errors import InputError
-from histo_monai.slides.annotations.outlines import read_annotation
-from histo_monai.utils.files.trees import find_tree, has_tree, read_bytes, split_archive
 from histo_monai.slides.annotations import LeftOut, log_left_out, parse_asap_xml
 from histo_monai.slides.annotations.asap import HOLE_GROUPS, NO_GROUP
 from histo_monai.slides.annotations.content import is_plain, short
+from histo_monai.slides.annotations.outlines import read_annotation
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.files.trees import find_tree, has_tree, read_bytes, split_archive
 
 TUMOR_GROUPS = ("Tumor", "_0", "_1")
 KNOWN_DIRT = {

@@ -6,9 +6,9 @@ from pathlib import Path, PurePosixPath
 
 import pandas as pd
 
+from histo_monai.data.tables.patches import LabeledDataset, labeled_table
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.files.trees import find_tree, list_folders, list_images
-from histo_monai.data.tables.patches import LabeledDataset, labeled_table
 
 CLASSES = ("ADI", "BACK", "DEB", "LYM", "MUC", "MUS", "NORM", "STR", "TUM")
 PATCH_PX, PATCH_MPP = 224, 0.5

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from histo_monai.utils.errors import InputError
-from histo_monai.utils.process.processes import map_over_processes
+from histo_monai.data.tables.manifests import first_row
 from histo_monai.slides import choose_level, open_slide
 from histo_monai.slides.annotations import BOUNDS
-from histo_monai.data.tables.manifests import first_row
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.process.processes import map_over_processes
 
 _ROUNDING_PX = 0.5
 """Centers are often whole numbers, so that a square of odd side at the edge is off by half a pixel."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from histo_monai.data.readers.protocol import Dataset, Reading
 from histo_monai.data.readers.settings import CorpusSettings, LabelSettings
-from histo_monai.utils.settings.rules import (Count, CountOrZero, MicronsPerPixel, Positive, Range, Unique)
+from histo_monai.utils.settings.rules import Count, CountOrZero, MicronsPerPixel, Positive, Range, Unique
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,8 +7,8 @@ import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
-from histo_monai.utils.errors import InputError
 from histo_monai.slides.annotations import LeftOut
+from histo_monai.utils.errors import InputError
 
 
 def list_files(folder: Path, suffixes: Sequence[str]) -> tuple[list[Path], list[LeftOut]]:

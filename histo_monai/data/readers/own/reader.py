@@ -12,14 +12,26 @@ import pandas as pd
 
 from histo_monai.data.readers.own.bounds import squares_on_canvas
 from histo_monai.data.readers.own.named_files import by_slide, list_files
-from histo_monai.data.readers.own.regions import (ANNOTATIONS, RegionPlacement, annotation_files, region_patches)
-from histo_monai.data.readers.own.slides import (MPP, YES, check_origin, check_split, read_slides, with_columns)
-from histo_monai.utils.errors import InputError
-from histo_monai.slides.annotations import log_left_out
+from histo_monai.data.readers.own.regions import (
+    ANNOTATIONS,
+    RegionPlacement,
+    annotation_files,
+    region_patches,
+)
+from histo_monai.data.readers.own.slides import MPP, YES, check_origin, check_split, read_slides, with_columns
 from histo_monai.data.tables.columns import corpus_table, whole_slide_table
-from histo_monai.data.tables.manifests import (check_classes, check_key, check_texts, first_row, read_numbers, read_table)
+from histo_monai.data.tables.manifests import (
+    check_classes,
+    check_key,
+    check_texts,
+    first_row,
+    read_numbers,
+    read_table,
+)
 from histo_monai.data.tables.patches import LabeledDataset, labeled_table
 from histo_monai.data.tables.texts import come_again
+from histo_monai.slides.annotations import log_left_out
+from histo_monai.utils.errors import InputError
 
 _LOG = logging.getLogger(__name__)
 

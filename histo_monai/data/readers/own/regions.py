@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from histo_monai.data.readers.own.named_files import by_slide, list_files
 from histo_monai.data.readers.own.nesting import without_inner
 from histo_monai.data.readers.own.region_squares import Squares
-from histo_monai.utils.errors import InputError
-from histo_monai.utils.process.processes import map_over_processes
+from histo_monai.data.tables.manifests import first_five
 from histo_monai.slides import choose_level, open_slide
-from histo_monai.slides.annotations import (Frame, LeftOut, Point, Region, left_out_in_words, read_annotations)
+from histo_monai.slides.annotations import Frame, LeftOut, Point, Region, left_out_in_words, read_annotations
 from histo_monai.slides.annotations.boxes import BoxTree
 from histo_monai.slides.annotations.content import short
-from histo_monai.data.tables.manifests import first_five
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.process.processes import map_over_processes
 
 _LOG = logging.getLogger(__name__)
 

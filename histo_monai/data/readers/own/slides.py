@@ -7,13 +7,21 @@ from pathlib import Path
 
 import pandas as pd
 
-from histo_monai.utils.errors import InputError
-from histo_monai.utils.process.processes import map_over_processes
+from histo_monai.data.tables.columns import SPLITS
+from histo_monai.data.tables.manifests import (
+    check_classes,
+    check_names,
+    check_texts,
+    first_five,
+    first_row,
+    read_numbers,
+    read_table,
+)
 from histo_monai.slides.annotations import BOUNDS, CANVAS, ORIGINS
 from histo_monai.slides.resolution import PLAUSIBLE_MPP
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.process.processes import map_over_processes
 from histo_monai.utils.storage import file_sha256, slide_files
-from histo_monai.data.tables.columns import SPLITS
-from histo_monai.data.tables.manifests import (check_classes, check_names, check_texts, first_five, first_row, read_numbers, read_table)
 
 COLUMNS = (
     *("slide_id", "path", "patient_id", "mpp", "label", "split", "annotation_origin", "exhaustive", "sha256"),

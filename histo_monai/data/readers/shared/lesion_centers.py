@@ -12,10 +12,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from histo_monai.slides import Slide, choose_level, open_slide, sample_centers, tissue_fraction, tissue_mask
+from histo_monai.slides.annotations import LeftOut, Outline, Rule, rasterize
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.randomness import generator
-from histo_monai.slides import (Slide, choose_level, open_slide, sample_centers, tissue_fraction, tissue_mask)
-from histo_monai.slides.annotations import LeftOut, Outline, Rule, rasterize
 
 TUMOR, NORMAL = "tumor", "normal"
 

@@ -9,12 +9,19 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from histo_monai.data.readers.shared.lesion_centers import (NORMAL, AnnotatedSlide, LabelPlacement, LabelSurvey, Lesions, survey_labels)
+from histo_monai.data.readers.shared.lesion_centers import (
+    NORMAL,
+    AnnotatedSlide,
+    LabelPlacement,
+    LabelSurvey,
+    Lesions,
+    survey_labels,
+)
 from histo_monai.data.readers.shared.shares import fair_shares
+from histo_monai.data.tables.manifests import first_five
+from histo_monai.slides.annotations import left_out_in_words
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.process.processes import map_over_processes
-from histo_monai.slides.annotations import left_out_in_words
-from histo_monai.data.tables.manifests import first_five
 
 _SURPLUS = 8
 """A slide offers up to this many times its fair share, so that others with small lesions can be made up for."""

@@ -7,7 +7,14 @@ from statistics import NormalDist
 import numpy as np
 from scipy.special import ndtri
 
-from histo_monai.data.simulated.cells.structures import (FAR_UM, RingKind, Rings, depth_maps, find_rings, wall_nuclei)
+from histo_monai.data.simulated.cells.structures import (
+    FAR_UM,
+    RingKind,
+    Rings,
+    depth_maps,
+    find_rings,
+    wall_nuclei,
+)
 from histo_monai.data.simulated.raster.lattice import F32, derive, ramp, scatter
 from histo_monai.data.simulated.tissue.tile import HALO_UM, MARGIN_UM, Band, Tile
 

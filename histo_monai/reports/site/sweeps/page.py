@@ -10,7 +10,13 @@ import pandas as pd
 
 from histo_monai.evaluation.comparison.rows import FINETUNE
 from histo_monai.reports.site.blocks import Block, Cell, Chart, Lines, Section, Table, missing, number
-from histo_monai.reports.site.sweeps.charts import (against_setting, law_rows, learning_curves, ratios, values_with_runs)
+from histo_monai.reports.site.sweeps.charts import (
+    against_setting,
+    law_rows,
+    learning_curves,
+    ratios,
+    values_with_runs,
+)
 from histo_monai.reports.site.sweeps.family import SAVES, FamilyTables, OfMetric, arm_of, looks_of, verdict
 from histo_monai.reports.site.sweeps.story import BASELINE, doubts, story
 

@@ -8,7 +8,16 @@ from typing import Any
 from histo_monai.evaluation.comparison.learning_curve import FEWEST_SIZES
 from histo_monai.evaluation.comparison.rows import SUPERVISED
 from histo_monai.reports.site.blocks import number
-from histo_monai.reports.site.sweeps.family import (COSTS, OPEN, SAVES, FamilyTables, OfMetric, arm_of, surely, verdict)
+from histo_monai.reports.site.sweeps.family import (
+    COSTS,
+    OPEN,
+    SAVES,
+    FamilyTables,
+    OfMetric,
+    arm_of,
+    surely,
+    verdict,
+)
 from histo_monai.reports.tables import in_words
 
 BASELINE = in_words(SUPERVISED.id)

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from histo_monai.data.readers.breastpathq import reader as breastpathq
-from histo_monai.utils.files.trees import read_image
 from histo_monai.data.tables.patches import LabeledDataset
+from histo_monai.utils.files.trees import read_image
 
 Read = Callable[..., LabeledDataset]
 

@@ -15,8 +15,8 @@ from histo_monai.data.readers.camelyon16 import reader as camelyon16
 from histo_monai.data.readers.shared.lesion_centers import AnnotatedSlide, LabelPlacement, survey_labels
 from histo_monai.data.simulated import CohortSize, write_cohort
 from histo_monai.data.simulated.cohorts.camelyon16 import COHORT, make_world, slide_specs
-from histo_monai.slides import open_slide, tissue_mask
 from histo_monai.data.tables.patches import LabeledDataset
+from histo_monai.slides import open_slide, tissue_mask
 from tests.folders import NewFolder
 
 SIZES: dict[str, Any] = {

@@ -18,9 +18,14 @@ import pytest
 import tifffile
 
 from histo_monai.data.readers.camelyon16 import reader as camelyon16
-from histo_monai.data.readers.camelyon16.release import (annotations_by_id, read_lesions, read_reference, slides_by_id)
-from histo_monai.slides.annotations.outlines import read_regions
+from histo_monai.data.readers.camelyon16.release import (
+    annotations_by_id,
+    read_lesions,
+    read_reference,
+    slides_by_id,
+)
 from histo_monai.slides.annotations import Frame
+from histo_monai.slides.annotations.outlines import read_regions
 from tests.folders import NewFolder
 
 NUM = {"normal": 160, "tumor": 111, "test": 130}

@@ -12,12 +12,12 @@ import pytest
 from matplotlib.path import Path as Outlined
 
 from histo_monai.data.readers.own import reader as own
-from histo_monai.wsi.diagnosis.detections import find_regions
-from histo_monai.slides.tiles.cells import slide_grid
-from histo_monai.wsi.heatmaps.heatmap import Heatmap
+from histo_monai.data.tables.patches import LabeledDataset
 from histo_monai.slides import Box, choose_level, open_slide
 from histo_monai.slides.annotations import BOUNDS, CANVAS, write_geojson
-from histo_monai.data.tables.patches import LabeledDataset
+from histo_monai.slides.tiles.cells import slide_grid
+from histo_monai.wsi.diagnosis.detections import find_regions
+from histo_monai.wsi.heatmaps.heatmap import Heatmap
 from tests.slides.drawn_scn import Drawing
 
 DRAWING = Drawing((1200, 1500), (500, 700), (3000, 4000), (500 + 600, 700 + 750), 480)

@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from histo_monai.pipeline.cli import main
 from histo_monai.data.readers.own import reader as own
-from histo_monai.slides.annotations import Point, Region, write_annotations
 from histo_monai.data.tables.patches import LabeledDataset
+from histo_monai.pipeline.cli import main
+from histo_monai.slides.annotations import Point, Region, write_annotations
 from tests.hostile.project import OWN, edit, write_own_project
 
 BOX = np.array([(64, 64), (64, 192), (192, 192), (192, 64)], float)

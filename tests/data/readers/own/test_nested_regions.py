@@ -12,8 +12,8 @@ from matplotlib.path import Path as Outlined
 
 from histo_monai.data.readers.own import reader as own
 from histo_monai.data.readers.own.nesting import without_inner
-from histo_monai.slides.annotations import Point, Region, rasterize_regions, write_annotations
 from histo_monai.data.tables.patches import LabeledDataset
+from histo_monai.slides.annotations import Point, Region, rasterize_regions, write_annotations
 
 Take = Callable[..., LabeledDataset]
 

@@ -11,14 +11,14 @@ import pytest
 import tifffile
 from matplotlib.path import Path as Outlined
 
-from histo_monai.data.readers.own import reader as own
+from histo_monai.data.index.labels import build_labels, count_patches
 from histo_monai.data.leakage.review import Surroundings
 from histo_monai.data.leakage.views import look_at_slides
-from histo_monai.data.index.labels import build_labels, count_patches
-from histo_monai.slides import Box, open_slide
-from histo_monai.slides.annotations import Point, Region, write_annotations
+from histo_monai.data.readers.own import reader as own
 from histo_monai.data.tables.columns import whole_slide_table
 from histo_monai.data.tables.patches import LabeledDataset
+from histo_monai.slides import Box, open_slide
+from histo_monai.slides.annotations import Point, Region, write_annotations
 
 Take = Callable[..., LabeledDataset]
 

@@ -10,7 +10,13 @@ from numpy.typing import NDArray
 from skimage.measure import points_in_poly
 
 from histo_monai.data.readers.shared import lesion_centers as label_survey
-from histo_monai.data.readers.shared.lesion_centers import (AnnotatedSlide, LabelPlacement, LabelSurvey, Lesions, survey_labels)
+from histo_monai.data.readers.shared.lesion_centers import (
+    AnnotatedSlide,
+    LabelPlacement,
+    LabelSurvey,
+    Lesions,
+    survey_labels,
+)
 from histo_monai.data.readers.shared.lesion_patches import draw_labeled_patches
 from histo_monai.slides import open_slide
 from histo_monai.slides.annotations import Outline

@@ -1,7 +1,16 @@
 import numpy as np
 import pytest
 
-from histo_monai.data.simulated.raster.lattice import (Grid, derive, hash_cells, noise, periodic_texture, scatter, uniforms, wrap)
+from histo_monai.data.simulated.raster.lattice import (
+    Grid,
+    derive,
+    hash_cells,
+    noise,
+    periodic_texture,
+    scatter,
+    uniforms,
+    wrap,
+)
 
 
 def splitmix_finalizer(value: int) -> int:
