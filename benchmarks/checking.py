@@ -140,7 +140,7 @@ def prepare(arguments: argparse.Namespace) -> None:
     corpus = tree["corpora"]["camelyon16"]
     corpus |= {name: max(1, int(corpus[name] * share)) for name in ("num_train", "num_validation")}
     corpus |= {name: max(1, int(corpus[name] * share)) for name in ("num_normal", "num_tumor")}
-    tree["methods"] = ["random"]
+    tree["pretraining_methods"] = ["random"]
     Path("params.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
     must(["phantom"])
     torch.manual_seed(0)
@@ -195,7 +195,7 @@ def main() -> None:
             ("index", ["index"]),
             (
                 f"maps of {len(slides)} slides",
-                ["map", *slides, "--model", "model.safetensors", "--folder", "maps"],
+                ["map", *slides, "--model", "model.safetensors", "--output", "maps"],
             ),
         ):
             stopwatch.reset()

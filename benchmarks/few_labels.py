@@ -43,7 +43,7 @@ Cohorts 0 to 2 chose the settings; 10 to 14 were reported before the settings we
 same in every cohort, and are never fresh."""
 FEW, ALL = "few", "all"
 STUDENT, STUDENT_STEPS = "", "supervised"
-TAUGHT = {"camelyon16": "neighbors"}
+TAUGHT = {"camelyon16": "spatial_neighbors"}
 """The student of a dataset: of slides and two classes, that of neighbors."""
 OTHERS_TAUGHT = "mixed_teacher"
 PRETRAINED = {"breastpathq": "rsp"}
@@ -119,7 +119,7 @@ def run_cohort(
     place = folder / f"{dataset}-{cohort}"
     place.mkdir(parents=True, exist_ok=True)
     seed = seed_of(cohort, draw)
-    changes = [f"seeds=[{seed}]", *changes]
+    changes = [f"training_seeds=[{seed}]", *changes]
     alpha = write_params(place, dataset, cohort, changes)["alpha"]
     if dataset in CORPORA:
         _stage(place, "data/phantom/metrics.json", "phantom")
@@ -160,16 +160,16 @@ def write_params(place: Path, dataset: str, cohort: int, changes: Sequence[str])
     """Those of a cohort, with `changes` (dotted key=value); returned as they are written."""
     tree: dict[str, Any] = yaml.safe_load((ROOT / "params.yaml").read_text())
     if dataset in CORPORA:
-        tree |= {"dataset": dataset, "corpus": CORPORA[dataset]}
+        tree |= {"dataset": dataset, "pretraining_dataset": CORPORA[dataset]}
     else:
-        tree |= {"source": "raw", "dataset": "own", "corpus": "own"}
+        tree |= {"source": "raw", "dataset": "own", "pretraining_dataset": "own"}
         changes = [*real_patches.CHANGES[dataset], *changes]
-    tree |= {"methods": [NONE, pretraining_of(dataset)], "seeds": [cohort]}
-    tree |= {"students": [student_of(dataset, STUDENT), STUDENT_STEPS]}
-    tree["whole_slides"]["methods"] = []
+    tree |= {"pretraining_methods": [NONE, pretraining_of(dataset)], "training_seeds": [cohort]}
+    tree |= {"semisupervised_methods": [student_of(dataset, STUDENT), STUDENT_STEPS]}
+    tree["slide_level"]["pretraining_methods"] = []
     for section in ("phantom", "index"):
         tree[section]["seed"] = cohort
-    tree["pretrain"]["seeds"] = [cohort]
+    tree["pretraining_seeds"] = [cohort]
     for change in changes:
         dotted, _, value = change.partition("=")
         *sections, key = dotted.split(".")

@@ -36,10 +36,10 @@ KNOWN = {
 }
 """Epithelium of a slide; the lymph node has none."""
 OPTIONS = (
-    *("source=raw", "dataset=own", "corpus=own", "alpha=1"),
-    *("methods=[rsp_moco]", "students=[neighbors]"),
+    *("source=raw", "dataset=own", "pretraining_dataset=own", "alpha=1"),
+    *("pretraining_methods=[rsp_moco]", "semisupervised_methods=[spatial_neighbors]"),
 )
-CHANGES = {"pictures": ("whole_slides.methods=[]",)}
+CHANGES = {"pictures": ("slide_level.pretraining_methods=[]",)}
 FIELD_UM, NUM_FIELDS, NUM_OUTLINED = 256.0, 8, 4
 """Side of a labeled square; of a slide so many of a class, and so many of these as outlines."""
 

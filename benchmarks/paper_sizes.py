@@ -36,7 +36,7 @@ def main() -> None:
     folder = arguments.folder or Path(tempfile.mkdtemp())
     folder.mkdir(parents=True, exist_ok=True)
     tree = smallest(read_tree(ROOT / "params/paper.yaml"), arguments.dataset)
-    (folder / "params.yaml").write_text(json.dumps(tree | {"methods": arguments.methods}))
+    (folder / "params.yaml").write_text(json.dumps(tree | {"pretraining_methods": arguments.methods}))
     stages = [["phantom"], ["index"]]
     for method in arguments.methods:
         stages.append(["pretrain", "--method", method])
@@ -52,7 +52,7 @@ def main() -> None:
 def smallest(tree: Any, dataset: str) -> Any:
     """The paper's params with one batch to train on."""
     corpus = CORPUS[dataset]
-    tree |= {"source": "phantom", "dataset": dataset, "corpus": corpus, "alpha": 1.0}
+    tree |= {"source": "phantom", "dataset": dataset, "pretraining_dataset": corpus, "alpha": 1.0}
     tree["phantom"] |= {"num_slides": 8, "num_test_slides": 2, "slide_side_px": 3072, "num_patches": 180}
     if dataset == "breastpathq":
         tree["phantom"] |= {"slide_mpp": 0.5, "num_patches": 60}

@@ -72,7 +72,7 @@ def shift_cohort(folder: Path, cohort: int, draws: Sequence[int], processes: int
     shutil.rmtree(shifted, ignore_errors=True)
     shutil.copytree(place / "data", shifted / "data", copy_function=os.link)  # nothing is written into a file
     tree = few_labels.write_params(
-        shifted, DATASET, cohort, [f"seeds={[few_labels.seed_of(cohort, draw) for draw in draws]}"]
+        shifted, DATASET, cohort, [f"training_seeds={[few_labels.seed_of(cohort, draw) for draw in draws]}"]
     )
     names = ("seed", "num_slides", "num_test_slides", "slide_side_px", "slide_mpp")
     specs = slide_specs(*(tree["phantom"][name] for name in names))

@@ -52,7 +52,9 @@ class MadeUp:
     luck: float = 0.0
 
     def __post_init__(self) -> None:
-        for method, seed in itertools.product(self.params["methods"], self.params["seeds"]):
+        for method, seed in itertools.product(
+            self.params["pretraining_methods"], self.params["training_seeds"]
+        ):
             path = f"data/models/{method}-0-{seed}/finetuned/summary.json"
             self.metrics[path] = {"num_labeled": round(600 * self.params["alpha"])}
 

@@ -59,7 +59,12 @@ def raw(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable
 
     def make(dataset: str, **changes: Any) -> Path:
         params = in_the_papers_way(yaml.safe_load((root / "params.yaml").read_text()))
-        params |= {"source": "raw", "dataset": dataset, "corpus": "own", "patch_px": 32} | changes
+        params |= {
+            "source": "raw",
+            "dataset": dataset,
+            "pretraining_dataset": "own",
+            "patch_px": 32,
+        } | changes
         params["corpora"]["own"] |= {"num_train": 8, "num_validation": 4}
         params["corpora"]["camelyon16"] |= {"num_normal": 0, "num_tumor": 0}
         counts = {"num_tumor": 2, "num_normal": 2}

@@ -28,7 +28,7 @@ from tests.wsi.inference.test_features import encoder_file as encoder_file  # a 
 
 POLICIES = {
     "pretrain": lambda: PretrainAugmentation(32),
-    "supervised": lambda: SupervisedAugmentation(32, stain=0.1),
+    "supervised": lambda: SupervisedAugmentation(32, stain_jitter=0.1),
     "weak and strong": lambda: WeakStrongViews(32, 3),
 }
 

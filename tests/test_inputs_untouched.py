@@ -37,9 +37,9 @@ def project(root: Path, module_folder: NewFolder) -> Iterator[Path]:
     """Slides, labels, outlines and notes in one folder, no file of it writable."""
     folder = module_folder("project")
     params = in_the_papers_way(yaml.safe_load((root / "params.yaml").read_text()))
-    params |= {"source": "raw", "dataset": "own", "corpus": "own", "patch_px": 32, "alpha": 1.0}
-    params |= {"methods": ["random"], "students": ["paper"], "seeds": [0]}
-    params["whole_slides"] |= {key: params[key] for key in ("methods", "students")}
+    params |= {"source": "raw", "dataset": "own", "pretraining_dataset": "own", "patch_px": 32, "alpha": 1.0}
+    params |= {"pretraining_methods": ["random"], "semisupervised_methods": ["paper"], "training_seeds": [0]}
+    params["slide_level"] |= {key: params[key] for key in ("pretraining_methods", "semisupervised_methods")}
     params["corpora"]["own"] |= {"mpps": [1.0, 2.0, 4.0], "num_train": 4, "num_validation": 2}
     params["labels"]["own"]["regions"] |= {"mpp": 1.0}
     params["heatmap"]["own"] |= {"stride_um": 64.0}
@@ -137,10 +137,10 @@ def test_no_stage_and_no_command_changes_an_input(project: Path, monkeypatch: py
         ["compare"],
         ["report"],
         ["curves"],
-        ["features", *slides, "--model", "data/models/random-0/encoder.safetensors", "--folder", str(OWN)],
-        ["map", *slides, "--model", STUDENT, "--folder", str(OWN)],
+        ["features", *slides, "--model", "data/models/random-0/encoder.safetensors", "--output", str(OWN)],
+        ["map", *slides, "--model", STUDENT, "--output", str(OWN)],
         ["export", STUDENT, "--bundle", "bundle", "--trunk", "trunk.safetensors"],
-        ["import", "bundle", "--folder", "back"],
+        ["import", "bundle", "--output", "back"],
         ["init", "new", "--dataset", "own"],
         ["suggest", *RUN, "--num", "2"],
         ["convert", str(OWN / "a.xml"), str(OWN / "converted.geojson")],
@@ -166,14 +166,14 @@ def test_no_stage_and_no_command_changes_an_input(project: Path, monkeypatch: py
 @pytest.mark.parametrize(
     "call",
     [
-        ["suggest", *RUN, "--folder", str(OWN)],
-        ["suggest", *RUN, "--folder", str(OWN / "annotations")],
+        ["suggest", *RUN, "--output", str(OWN)],
+        ["suggest", *RUN, "--output", str(OWN / "annotations")],
         ["convert", str(OWN / "a.xml"), str(OWN / "a.geojson")],
         ["convert", str(OWN / "a.xml"), str(OWN / "a.xml")],
         ["convert", str(OWN / "a.xml"), "linked.xml"],
         ["export", STUDENT, "--bundle", str(OWN)],
         ["export", STUDENT, "--trunk", STUDENT],
-        ["import", STUDENT, "--like", STUDENT, "--folder", str(OWN)],
+        ["import", STUDENT, "--like", STUDENT, "--output", str(OWN)],
     ],
     ids=[
         *("suggest", "suggest into annotations", "convert", "convert into itself", "convert into a link"),

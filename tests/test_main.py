@@ -29,7 +29,7 @@ from tests.papers_way import in_the_papers_way
 TINY = {
     "source": "raw",
     "dataset": "own",
-    "corpus": "own",
+    "pretraining_dataset": "own",
     "patch_px": 32,
     "corpora.own": {"mpps": [1.0, 2.0, 4.0], "num_train": 16, "num_validation": 8},
     "pretrain.rsp.epochs": 1,
@@ -213,7 +213,7 @@ def test_a_seed_that_params_do_not_ask_for_is_one_line_and_writes_nothing(
     here = project()
     line = _refused(capfd, stage, "--method", "rsp", f"--seed={seed}")
     assert line.endswith(
-        f"--seed is {seed}, but `seeds` in params.yaml are [0]; add it there (0 to 2**32 - 1)"
+        f"--seed is {seed}, but `training_seeds` in params.yaml are [0]; add it there (0 to 2**32 - 1)"
     )
     assert _left_behind(here) == set()
 
@@ -401,7 +401,7 @@ def test_a_shell_completes_stages_and_commands(capsys: pytest.CaptureFixture[str
     [
         (["convert", "out"], {"outlines.xml", "outer"}),
         (["map", "a.svs", "--model", "out"], {"outlines.xml", "outer"}),
-        (["map", "a.svs", "--folder", "out"], {"outer"}),
+        (["map", "a.svs", "--output", "out"], {"outer"}),
         (["ver"], {"verify"}),
         (["init", "new", "--dataset", "kat"], {"kather"}),
     ],

@@ -40,7 +40,7 @@ def test_every_stage_is_a_section_of_params(pipeline: Any, root: Path) -> None:
 
 def test_all_methods_have_sections(root: Path) -> None:
     section = yaml.safe_load((root / "params.yaml").read_text())["pretrain"]
-    assert list(section) == ["seeds", "augmentation", *PRETEXTS]
+    assert list(section) == ["augmentation", *PRETEXTS]
 
 
 @pytest.mark.parametrize("stage", sorted(STAGES.keys() - {"code"}))
@@ -52,7 +52,7 @@ def test_every_stage_depends_on_its_code_and_on_the_folders_of_parts_that_it_loa
     folders = {
         "pretraining": {"data/code/pretraining/${item.method}.json"},
         "semisupervised": {"data/code/semisupervised/${item.student}.json"},
-        "data/readers": {"data/code/readers/${dataset}", "data/code/readers/${corpus}"},
+        "data/readers": {"data/code/readers/${dataset}", "data/code/readers/${pretraining_dataset}"},
     }
     assert set(folders) == {*METHOD_FOLDERS, "data/readers"}
     loads = [room for room in folders if root / "histo_monai" / room / "protocol.py" in code_of(stage)]
@@ -110,7 +110,7 @@ def test_stages_depend_on_nothing_but_data_and_the_digests_of_code_that_are_writ
     for dep, method, student, dataset in itertools.product(deps, PRETEXTS, METHODS, DATASETS):
         if dep.startswith("data/code"):
             path = dep.replace("${item.method}", method).replace("${item.student}", student)
-            path = path.replace("${dataset}", dataset).replace("${corpus}", dataset)
+            path = path.replace("${dataset}", dataset).replace("${pretraining_dataset}", dataset)
             assert (tmp_path / path).exists(), path
 
 
@@ -124,10 +124,14 @@ def test_an_unfinished_training_is_known_by_the_params_of_its_stage(stage: str, 
 def test_params_of_a_stage_exist(stage: str, pipeline: Any, root: Path) -> None:
     tree = yaml.safe_load((root / "params.yaml").read_text())
     for dotted in pipeline[stage].get("params", ()):
-        choices = itertools.product(tree["methods"], DATASETS)
+        choices = itertools.product(tree["pretraining_methods"], DATASETS)
         for method, dataset in choices:
-            named = {"${item.method}": method, "${dataset}": dataset, "${corpus}": tree["corpus"]}
-            named["${item.student}"] = tree["students"][0]
+            named = {
+                "${item.method}": method,
+                "${dataset}": dataset,
+                "${pretraining_dataset}": tree["pretraining_dataset"],
+            }
+            named["${item.student}"] = tree["semisupervised_methods"][0]
             filled = dotted
             for template, value in named.items():
                 filled = filled.replace(template, value)
@@ -139,9 +143,19 @@ def test_params_of_a_stage_exist(stage: str, pipeline: Any, root: Path) -> None:
 
 @pytest.mark.parametrize("stage", sorted(STAGES))
 def test_alpha_mu_and_n_aug_reach_neither_index_nor_pretrain(stage: str, pipeline: Any) -> None:
-    used = set(pipeline[stage].get("params", ())) & {"alpha", "mu", "n_aug", "students", "seeds"}
+    used = set(pipeline[stage].get("params", ())) & {
+        "alpha",
+        "mu",
+        "n_aug",
+        "semisupervised_methods",
+        "training_seeds",
+    }
     expected = {"finetune": {"alpha"}, "consistency": {"alpha", "mu", "n_aug"}, "evaluate": {"alpha"}}
-    expected["check"] = {"alpha", "students", "seeds"}  # it reads no slide but for a look
-    expected["compare"] = {"alpha", "mu", "n_aug", "students", "seeds"}
-    expected["report"] = {"students", "seeds"}
+    expected["check"] = {
+        "alpha",
+        "semisupervised_methods",
+        "training_seeds",
+    }  # it reads no slide but for a look
+    expected["compare"] = {"alpha", "mu", "n_aug", "semisupervised_methods", "training_seeds"}
+    expected["report"] = {"semisupervised_methods", "training_seeds"}
     assert used == expected.get(stage, set())

@@ -28,7 +28,12 @@ def test_rsp_learns_scale_that_holds_for_tissues_never_seen(
     root: Path, real_slides: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     params = yaml.safe_load((root / "params.yaml").read_text())
-    params |= {"source": "raw", "dataset": "own", "corpus": "own", "methods": ["rsp"]}
+    params |= {
+        "source": "raw",
+        "dataset": "own",
+        "pretraining_dataset": "own",
+        "pretraining_methods": ["rsp"],
+    }
     params["corpora"]["own"] |= {"num_train": 960, "num_validation": 120}
     params["pretrain"]["rsp"] |= {"epochs": 2, "batch_size": 16}
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))

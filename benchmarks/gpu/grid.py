@@ -17,7 +17,7 @@ import yaml
 from few_labels import ROOT, seed_of
 from turns import OURS, asked, is_time_up, row_of
 
-DATASET, METHOD, STUDENT = "camelyon16", "rsp_moco", "neighbors"
+DATASET, METHOD, STUDENT = "camelyon16", "rsp_moco", "spatial_neighbors"
 FIRST = 10
 """Number of the first cohort; params.yaml was chosen on others."""
 NUM_COHORTS = 2
@@ -111,9 +111,13 @@ def write_slide_params(place: Path) -> None:
     path = place / "params.yaml"
     tree = yaml.safe_load(path.read_text())
     tree |= {
-        "whole_slides": {"methods": [METHOD], "students": [STUDENT], "num_encoders": None},
-        "students": [STUDENT],
-        "methods": [METHOD],
+        "slide_level": {
+            "pretraining_methods": [METHOD],
+            "semisupervised_methods": [STUDENT],
+            "num_encoders": None,
+        },
+        "semisupervised_methods": [STUDENT],
+        "pretraining_methods": [METHOD],
     }
     path.write_text(yaml.safe_dump(tree))
 

@@ -44,7 +44,7 @@ def main() -> None:
                 "step of rsp": partial(_step, pretext_stepping, path, "rsp", size),
                 "step of moco": partial(_step, pretext_stepping, path, "moco", size),
                 "step of neighbors": partial(
-                    _step, student_stepping, path, "neighbors", of_student, is_kept=True, num_read=1
+                    _step, student_stepping, path, "spatial_neighbors", of_student, is_kept=True, num_read=1
                 ),
                 "network of a map": partial(mapping, patch_px, num),
             }

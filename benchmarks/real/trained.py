@@ -190,7 +190,7 @@ def changed_params(changes: Sequence[str], patch_px: int) -> Params:
         InputError: a change names no param, or a value is refused.
     """
     tree: dict[str, Any] = yaml.safe_load(PARAMS.read_text())
-    tree |= {"source": "raw", "dataset": "own", "corpus": "own", "patch_px": patch_px}
+    tree |= {"source": "raw", "dataset": "own", "pretraining_dataset": "own", "patch_px": patch_px}
     for change in changes:
         dotted, _, value = change.partition("=")
         *sections, key = dotted.split(".")

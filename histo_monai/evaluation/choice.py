@@ -48,7 +48,7 @@ CHOICE_SHAPE = {
     "measure?": str,
     "difference?": {"value": float, "low?": (float, None), "high?": (float, None)},
     "why?": str,
-    "start_share?": float,
+    "interpolation_weight?": float,
 }
 
 

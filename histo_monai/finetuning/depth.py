@@ -97,7 +97,7 @@ def _standard_error(values: NDArray[np.float64], groups: NDArray) -> float:
     return float(np.sqrt(np.square(totals).sum()) / len(values))
 
 
-def choose_stages(
+def select_depth(
     model: TaskModel,
     task: Task,
     labeled: LabeledLoader,

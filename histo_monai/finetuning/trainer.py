@@ -42,18 +42,19 @@ class Tuning:
     """How the parts of a model are fine-tuned; by default as in Srinidhi 2022: all alike, the best epoch is selected.
 
     Attributes:
-        trunk_rate: learning rate of the trunk, in parts of the head's.
-        plain_share: views that are not augmented, 0..1.
-        stain: of the others, see `SupervisedAugmentation`.
-        decay: of the average of weights, which predicts after the last epoch; None: the best epoch predicts.
-        start_shares: with an average, weights of the start in the model, 0..1, to select from; see `Interpolation`.
+        backbone_lr_factor: learning rate of the trunk, in parts of the head's.
+        unaugmented_fraction: views that are not augmented, 0..1.
+        stain_jitter: of the others, see `SupervisedAugmentation`.
+        ema_decay: of the average of weights, which predicts after the last epoch; None: the best epoch predicts.
+        interpolation_weights: with an average, weights of the start in the model, 0..1, to select from; see
+            `Interpolation`.
     """
 
-    trunk_rate: float = 1.0
-    plain_share: float = 0.0
-    stain: float = 0.0
-    decay: float | None = None
-    start_shares: tuple[float, ...] = (0.0,)
+    backbone_lr_factor: float = 1.0
+    unaugmented_fraction: float = 0.0
+    stain_jitter: float = 0.0
+    ema_decay: float | None = None
+    interpolation_weights: tuple[float, ...] = (0.0,)
 
 
 @dataclass(frozen=True)
@@ -99,8 +100,8 @@ def finetune(
 ) -> FinetuneResult:
     """Train all layers; leave the selected weights in `model`.
 
-    The candidates are the epochs or, with an average of weights, the points of `Tuning.start_shares`, ranked by
-    `Objective.rank`. Precision and order of memory: see `training.device`. Runs in each process
+    The candidates are the epochs or, with an average of weights, the points of `Tuning.interpolation_weights`, ranked
+    by `Objective.rank`. Precision and order of memory: see `training.device`. Runs in each process
     of `ignite.distributed`, see `models.shared_rows`: their number does not change the training.
 
     Args:
@@ -117,16 +118,16 @@ def finetune(
         ArithmeticError: the loss is not finite.
         ValueError: nothing selects one of several weights of the start.
     """
-    is_averaged = tuning.decay is not None
-    points = tuning.start_shares if selected is None else (selected,)
+    is_averaged = tuning.ema_decay is not None
+    points = tuning.interpolation_weights if selected is None else (selected,)
     schedule = shortened(schedule, points, selected, is_averaged, validation is not None)
     start = copy.deepcopy(model) if is_averaged else None
-    average = None if tuning.decay is None else StudentAndAverage(model, tuning.decay)
+    average = None if tuning.ema_decay is None else StudentAndAverage(model, tuning.ema_decay)
     network: nn.Module = average or model
     student = average.student if average else model
     to_device(network, task.device)
     shared = SharedRows(network, task.device)
-    optimizer = schedule.build_optimizer(student.parameter_groups(schedule.lr, tuning.trunk_rate))
+    optimizer = schedule.build_optimizer(student.parameter_groups(schedule.lr, tuning.backbone_lr_factor))
     step = _Step(student, task, labeled.targets, optimizer, seed, tuning, shared)
     trainer = build_trainer(step, task.objective.MEASURES, optimizer, schedule)
     if average:
@@ -239,7 +240,7 @@ def shortened(
         ValueError: nothing selects one of several points.
     """
     if is_averaged and not is_validated and len(points) > 1:
-        raise ValueError(f"no validation patch selects one of start_shares {points}")
+        raise ValueError(f"no validation patch selects one of interpolation_weights {points}")
     if selected is None:
         return schedule
     if is_averaged:
@@ -268,7 +269,7 @@ class _Step:
         self._optimizer = optimizer
         self._seed = seed
         self._augment = SupervisedAugmentation(
-            task.patch_px, plain_share=tuning.plain_share, stain=tuning.stain
+            task.patch_px, unaugmented_fraction=tuning.unaugmented_fraction, stain_jitter=tuning.stain_jitter
         )
 
     def __call__(self, engine: Engine, batch: tuple[torch.Tensor, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -28,7 +28,7 @@ CARD_SHAPE = {
     "mpp?": (float, None),
     "mpps?": [float],
     "metrics?": ({str: object}, None),
-    "params?": ({"stain?": (float, None)}, None),
+    "params?": ({"stain_jitter?": (float, None)}, None),
 }
 """Shape of the argument of `model_facts`, see `utils.storage.shapes`."""
 
@@ -70,7 +70,7 @@ def model_facts(about: Mapping[str, Any]) -> dict[str, str]:
         facts["labels"] = f"{num_labels} of {about.get('dataset')} (alpha {about.get('alpha')})"
     seen = "simulated H&E, no real slide" if about["source"] == "phantom" else "those of its training slides"
     seen += ", and what the weights that it started from had seen" if weights else ""
-    stain = (about.get("params") or {}).get("stain")
+    stain = (about.get("params") or {}).get("stain_jitter")
     shifted = f"; shifted in training by up to {stain:g}" if stain else ""
     return {
         **facts,

@@ -85,13 +85,13 @@ class TaskModel(nn.Module):
         self.encoder = encoder
         self.head = HEADS[head](encoder.num_features, num_outputs)
 
-    def parameter_groups(self, lr: float, trunk_rate: float) -> list[dict[str, Any]]:
+    def parameter_groups(self, lr: float, backbone_lr_factor: float) -> list[dict[str, Any]]:
         """For an optimizer: head and trunk, the latter at a part of the rate; one group where they have the same."""
-        if trunk_rate == 1.0:
+        if backbone_lr_factor == 1.0:
             return [{"params": list(self.parameters()), "lr": lr}]
         return [
             {"params": list(self.head.parameters()), "lr": lr},
-            {"params": list(self.encoder.parameters()), "lr": lr * trunk_rate},
+            {"params": list(self.encoder.parameters()), "lr": lr * backbone_lr_factor},
         ]
 
     def forward(self, patches: torch.Tensor) -> torch.Tensor:

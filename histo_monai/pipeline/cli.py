@@ -60,10 +60,10 @@ COMMANDS = {
 _EXAMPLES = {
     "init": "myslides --dataset own",
     "doctor": "",
-    "map": "*.svs --folder maps",
-    "features": "*.svs --model data/models/rsp_moco-0/encoder.safetensors --folder features",
-    "export": "data/models/rsp_moco-0-neighbors-0/student/model.safetensors --bundle tumor_student",
-    "import": "tumor_student --folder imported",
+    "map": "*.svs --output maps",
+    "features": "*.svs --model data/models/rsp_moco-0/encoder.safetensors --output features",
+    "export": "data/models/rsp_moco-0-spatial_neighbors-0/student/model.safetensors --bundle tumor_student",
+    "import": "tumor_student --output imported",
     "suggest": "--num 24",
     "convert": "outlines.xml outlines.geojson",
     "curves": "--score 0.8",
@@ -189,20 +189,26 @@ def _parser() -> argparse.ArgumentParser:
         if name in _WITH_METHOD:
             chosen = _CHOSEN * (name == "suggest")
             stage.add_argument(
-                "--method", required=not chosen, help=f"one of `methods` in params.yaml{chosen}"
+                "--method", required=not chosen, help=f"one of `pretraining_methods` in params.yaml{chosen}"
             )
             stage.add_argument(
-                "--encoder",
+                "--pretraining-seed",
+                dest="encoder",
+                metavar="SEED",
                 type=int,
-                help="one of `pretrain.seeds` in params.yaml; needed where there are several",
+                help="one of `pretraining_seeds` in params.yaml; needed where there are several",
             )
         if name in _WITH_STUDENT:
             stage.add_argument(
-                "--student", help="one of `students` in params.yaml; needed where there are several"
+                "--student",
+                help="one of `semisupervised_methods` in params.yaml; needed where there are several",
             )
         if name in _WITH_SEED:
             stage.add_argument(
-                "--seed", required=not chosen, type=int, help=f"one of `seeds` in params.yaml{chosen}"
+                "--seed",
+                required=not chosen,
+                type=int,
+                help=f"one of `training_seeds` in params.yaml{chosen}",
             )
     _add_options(stages.choices)
     return parser
@@ -210,7 +216,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _example(name: str) -> str:
     """A call as one would type it."""
-    of_run = "--method rsp_moco" * (name in _WITH_METHOD) + " --student neighbors" * (name in _WITH_STUDENT)
+    of_run = "--method rsp_moco" * (name in _WITH_METHOD)
+    of_run += " --student spatial_neighbors" * (name in _WITH_STUDENT)
     of_run += " --seed 0" * (name in _WITH_SEED)
     return f"python -m histo_monai {name} {_EXAMPLES.get(name, of_run)}".strip()
 
@@ -239,10 +246,8 @@ def _add_options(commands: Mapping[str, argparse.ArgumentParser]) -> None:
     suggest.add_argument(
         "--side-um", type=float, help="side of a region, µm; that of a patch where not given"
     )
-    _folder(
-        suggest,
-        "--folder",
-        help="where to write; data/suggestions/<method>-<encoder>-<student>-<seed> where not given",
+    _output(
+        suggest, help="where to write; data/suggestions/<method>-<encoder>-<student>-<seed> where not given"
     )
     _file(convert, "source", help=".xml or .geojson")
     _file(convert, "target", help=".geojson or .xml, not there yet")
@@ -268,12 +273,7 @@ def _add_options_of_slides(mapped: argparse.ArgumentParser, features: argparse.A
     for looking, model in models.items():
         _file(looking, "slides", nargs="*", metavar="SLIDE", help="files of slides")
         _file(looking, "--model", required=looking is features, help=model)
-        _folder(
-            looking,
-            "--folder",
-            required=True,
-            help="where to write; finished slides there are not looked at again",
-        )
+        _output(looking, required=True, help="where to write; finished slides there are not looked at again")
         _file(
             looking,
             "--manifest",
@@ -285,7 +285,8 @@ def _add_options_of_slides(mapped: argparse.ArgumentParser, features: argparse.A
         )
     mapped.add_argument("--stride-um", type=float, help="side of a cell, µm; that of a patch where not given")
     mapped.add_argument(
-        "--positive",
+        "--positive-class",
+        metavar="CLASS",
         help="class whose probability is mapped; else tumor, or all where that is not one of two",
     )
     features.add_argument("--patch-px", type=int, help="side of a patch, px; as trained where not given")
@@ -312,8 +313,13 @@ def _add_options_of_projects_and_models(commands: Mapping[str, argparse.Argument
     _file(export, "--trunk", metavar="FILE", help="the encoder alone, as torchvision or timm load it")
     export.add_argument("--authors", help="of the model, for --bundle; not stated where not given")
     _file(back, "source", help="a bundle, or a file of tensors (.pt, .safetensors, ...)")
-    _folder(back, "--folder", required=True, help="where to write")
+    _output(back, required=True, help="where to write")
     _file(back, "--like", metavar="MODEL", help="of a file of tensors: a model whose description fits it")
+
+
+def _output(command: argparse.ArgumentParser, **settings: Any) -> None:
+    """The folder that a command writes."""
+    _folder(command, "--output", dest="folder", metavar="FOLDER", **settings)
 
 
 def _file(command: argparse.ArgumentParser, name: str, **settings: Any) -> None:

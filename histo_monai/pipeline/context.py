@@ -245,7 +245,7 @@ def schedule_of(section: TrainingParams | Recipe) -> Schedule:
             steps_per_epoch=section.steps_per_epoch,
         )
     numbers = dataclasses.asdict(section)
-    del numbers["batch_size"], numbers["plain_share"]
+    del numbers["batch_size"], numbers["unaugmented_fraction"]
     return Schedule(**numbers)
 
 

@@ -130,9 +130,9 @@ def _add(experiments: Experiments, entry: Mapping[str, Any], name: str, seen: se
         experiments.done.append(Experiment(name, entry["rev"], params, metrics))
 
 
-SWEPT = ("alpha", "mu", "n_aug", "methods", "students", "seeds")
-"""Params that curves are drawn against; experiments of a family differ in nothing else but `pretrain.seeds`."""
-_OF_SLIDES = ("whole_slides", "heatmap", "aggregate")
+SWEPT = ("alpha", "mu", "n_aug", "pretraining_methods", "semisupervised_methods", "training_seeds")
+"""Params that curves are drawn against; experiments of a family differ in nothing else but `pretraining_seeds`."""
+_OF_SLIDES = ("slide_level", "heatmap", "aggregate")
 """Params that no number of patches depends on."""
 
 
@@ -209,18 +209,17 @@ class _Group:
 
 def _students(params: Params) -> dict[str, Any]:
     """Settings of the semi-supervised methods that run."""
-    return {name: as_tree(params.consistency.methods[name]) for name in params.students}
+    return {name: as_tree(params.consistency.methods[name]) for name in params.semisupervised_methods}
 
 
 def _decisive(params: Params) -> dict[str, Any]:
     """The params that decide the numbers of this experiment; sections of other datasets do not."""
     tree = as_tree(params)
-    for key in (*SWEPT, "compare", *_OF_SLIDES):
+    for key in (*SWEPT, "pretraining_seeds", "compare", *_OF_SLIDES):
         del tree[key]
-    del tree["pretrain"]["seeds"]
     if params.source != "phantom":
         del tree["phantom"]
-    for section, name in (("corpora", params.corpus), ("labels", params.dataset)):
+    for section, name in (("corpora", params.pretraining_dataset), ("labels", params.dataset)):
         tree[section] = {name: tree[section][name]}
     tree["finetune"]["paper"] = as_tree(params.finetune.paper.of(params.dataset))
     tree["consistency"]["paper"] = as_tree(params.consistency.paper.of(params.dataset))

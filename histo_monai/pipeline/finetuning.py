@@ -15,7 +15,7 @@ from histo_monai.data.loaders.streams import for_statistics, shuffled
 from histo_monai.data.tables.label_folds import LabelFolds
 from histo_monai.data.tables.tasks import dependence_groups, training_mpp
 from histo_monai.evaluation.cross_validation import CrossValidated, cross_validate
-from histo_monai.finetuning.depth import choose_stages
+from histo_monai.finetuning.depth import select_depth
 from histo_monai.finetuning.linear_start import probe_head
 from histo_monai.finetuning.trainer import FinetuneResult, Picture, Tuning, finetune
 from histo_monai.models.encoder import Encoder
@@ -163,13 +163,13 @@ def _start(
     if not isinstance(section, FinetuneRecipe):
         return model, description
     labeled, groups = assembly.in_order(rows.labeled), dependence_groups(rows.labeled)
-    if section.choose_stages:
-        stages, chosen = choose_stages(model, task, labeled, groups, statistics)
+    if section.select_depth:
+        stages, chosen = select_depth(model, task, labeled, groups, statistics)
         if chosen:
             _LOG.info("stages of the encoder that are kept: %s: %s", stages or "all", chosen.as_dict())
         if stages is not None:
             model, description = first_stages(model, description, stages)
-    if section.probe:
+    if section.linear_init:
         probed = probe_head(model, task, labeled, groups, statistics)
         if probed:
             _LOG.info("the head starts as a linear model of the labels: %s", probed.as_dict())
@@ -178,8 +178,14 @@ def _start(
 
 def _tuning(section: TrainingParams | FinetuneRecipe) -> Tuning:
     if not isinstance(section, FinetuneRecipe):
-        return Tuning(plain_share=section.plain_share)
-    return Tuning(section.trunk_rate, section.plain_share, section.stain, section.decay, section.start_shares)
+        return Tuning(unaugmented_fraction=section.unaugmented_fraction)
+    return Tuning(
+        section.backbone_lr_factor,
+        section.unaugmented_fraction,
+        section.stain_jitter,
+        section.ema_decay,
+        section.interpolation_weights,
+    )
 
 
 def frozen_encoder(assembly: Assembly, encoder: Path, rows: TrainingRows, *, seed: int) -> Encoder:
@@ -205,5 +211,5 @@ def frozen_encoder(assembly: Assembly, encoder: Path, rows: TrainingRows, *, see
 def without_validation(section: TrainingParams | FinetuneRecipe) -> float:
     """The candidate where the labels cannot be cross-validated: of a recipe the middle point, else the last epoch."""
     if isinstance(section, FinetuneRecipe):
-        return sorted(section.start_shares)[len(section.start_shares) // 2]
+        return sorted(section.interpolation_weights)[len(section.interpolation_weights) // 2]
     return float(section.epochs)

@@ -60,12 +60,12 @@ def raw_folders() -> list[Path]:
 
 
 def encoder_folder(method: str, encoder: int) -> Path:
-    """What `pretrain --method METHOD --encoder ENCODER` leaves: encoder, description, metrics, curves, pictures."""
+    """Folder of `pretrain --method METHOD --pretraining-seed SEED`: encoder, description, metrics, curves, pictures."""
     return DATA / "models" / f"{method}-{encoder}"
 
 
 def features_folder(method: str, encoder: int) -> Path:
-    """What `embed --method METHOD --encoder ENCODER` leaves: features of the patches of every slide."""
+    """What `embed --method METHOD --pretraining-seed SEED` leaves: features of the patches of every slide."""
     return DATA / "features" / f"{method}-{encoder}"
 
 

@@ -62,7 +62,9 @@ def teach_student(
     statistics = for_statistics(
         assembly.reading, rows.unlabeled, section.batchnorm_patches, params.evaluate.batch_size, seed
     )
-    shares = shares_of(model, assembly.task, statistics) if statistics and section.keep_shares else None
+    shares = None
+    if statistics and section.match_class_proportions:
+        shares = shares_of(model, assembly.task, statistics)
     start = copy.deepcopy(model)
     guesses: torch.Tensor | None = None
     if settings.asks_neighbors:
@@ -98,7 +100,7 @@ def teach_student(
         statistics=statistics,
         shares=shares,
         start=start,
-        start_shares=section.start_shares,
+        interpolation_weights=section.interpolation_weights,
         selects_epoch=settings.keeps_best_epoch,
         selected=selected,
     )
@@ -200,7 +202,7 @@ def without_validation(assembly: Assembly, student: str) -> float:
     section = assembly.params.student_section(student, assembly.task.kind)
     if assembly.params.consistency.methods[student].keeps_best_epoch:
         return 0.0
-    return section.start_shares[0] if len(section.start_shares) == 1 else 1.0
+    return section.interpolation_weights[0] if len(section.interpolation_weights) == 1 else 1.0
 
 
 def _pseudo_labels(

@@ -15,4 +15,4 @@ PRETEXTS = Registry.of_package(
     rsp="RSP",
     rsp_moco="RSPMoCo",
 )
-"""Name in `methods` of params.yaml -> class, see `protocol.Pretext`."""
+"""Name in `pretraining_methods` of params.yaml -> class, see `protocol.Pretext`."""

@@ -122,7 +122,8 @@ class PretrainedSettings(RandomSettings):
         """See `PretextSettings`; there is a file."""
         if weights is None:
             raise ParamsError(
-                "encoder.weights: null, but `methods` holds pretrained; put a file into data/weights and name it "
+                "encoder.weights: null, but `pretraining_methods` holds pretrained; put a file into data/weights and "
+                "name it "
                 "here, with its sha256"
             )
 

@@ -1,7 +1,7 @@
 """Semi-supervised methods: from a fine-tuned model, labeled and unlabeled patches to a student (paper, section 3.3).
 
 A new method is one file with a class that follows `protocol.SemiSupervised`, its settings in `settings.py`, and one
-line here. Methods are loaded by name; `students` in params.yaml names the methods in use.
+line here. Methods are loaded by name; `semisupervised_methods` in params.yaml names the methods in use.
 """
 
 from histo_monai.utils.settings.registry import Registry
@@ -18,8 +18,8 @@ METHODS = Registry.of_package(
     softmatch="SoftMatch",
     mixmatch="MixMatch",
     mixed_teacher="MixedTeacher",
-    neighbors="Neighbors",
+    spatial_neighbors="SpatialNeighbors",
     mean_teacher="MeanTeacher",
     rankup="RankUp",
 )
-"""Name in `students` of params.yaml -> class, see `protocol.SemiSupervised`."""
+"""Name in `semisupervised_methods` of params.yaml -> class, see `protocol.SemiSupervised`."""

@@ -29,7 +29,8 @@ class AdaBN(Student):
         super().__init__(**parts)
         if not any(isinstance(module, _BatchNorm) for module in self.model.modules()):
             _LOG.warning(
-                "adabn: the model has no batch-norm, so its student is the model itself; leave it out of `students`"
+                "adabn: the model has no batch-norm, so its student is the model itself; leave it out of "
+                "`semisupervised_methods`"
             )
 
     def measure(self, outputs: tuple[torch.Tensor, ...], batch: Batch) -> dict[str, torch.Tensor]:

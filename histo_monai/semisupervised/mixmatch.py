@@ -47,7 +47,7 @@ class MixMatch(Student):
         super().__init__(**parts)
         if self.objective.classes is None:
             raise InputError(
-                "students: mixmatch learns classes, and the dataset has scores; take mean_teacher"
+                "semisupervised_methods: mixmatch learns classes, and the dataset has scores; take mean_teacher"
             )
         self._targets = torch.empty(0)
         self._mixing: Mixing | None = None

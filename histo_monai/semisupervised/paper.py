@@ -29,7 +29,7 @@ class LabeledViews(Protocol):
     """What the section of a dataset, and every recipe, states of labeled views."""
 
     @property
-    def plain_share(self) -> float:
+    def unaugmented_fraction(self) -> float:
         """Fraction of unaugmented views."""
 
 
@@ -63,7 +63,9 @@ class Paper:
         self.network = TeacherStudent(model)
         self.settings = settings
         self._objective = objective
-        self._labeled_views = SupervisedAugmentation(patch_px, plain_share=recipe.plain_share)
+        self._labeled_views = SupervisedAugmentation(
+            patch_px, unaugmented_fraction=recipe.unaugmented_fraction
+        )
         self._unlabeled_views = weak_strong_views(patch_px, n_aug, settings.strong, mpp=mpp)
         self._quality = objective.MEASURES[1]
         self.measures = (

@@ -29,7 +29,8 @@ class Batch:
         step: all chance is a function of it: several processes that train do the same step side by side, on the whole
             batch, and only encoders (`models.encoder.Encoder`) share its rows, see `models.shared_rows`.
         guesses: where the method asks for them, what the model that it starts from says of each unlabeled patch and of
-            its neighbors, see `semisupervised.teaching.neighbors`, shape (mu B, K): probabilities of classes, or scores.
+            its neighbors, see `semisupervised.teaching.neighbors`, shape (mu B, K): probabilities of classes, or
+            scores.
     """
 
     labeled: torch.Tensor

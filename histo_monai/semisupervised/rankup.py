@@ -48,7 +48,7 @@ class RankUp(Student):
         super().__init__(**parts)
         if self.objective.classes is not None:
             raise InputError(
-                "students: rankup learns scores, and the dataset has classes; take fixmatch or another"
+                "semisupervised_methods: rankup learns scores, and the dataset has classes; take fixmatch or another"
             )
         torch.manual_seed(0)
         self.network.add_module("ranking", nn.Linear(self.model.encoder.num_features, 1))

@@ -122,7 +122,7 @@ class AdaBNSettings(ByRecipe):
     """Nothing to set: which patches, and how many, is in the recipe, of which no step is taken."""
 
     epochs: ClassVar[int] = 0
-    start_shares: ClassVar[tuple[float, ...]] = (0.0,)
+    interpolation_weights: ClassVar[tuple[float, ...]] = (0.0,)
 
 
 @dataclass(frozen=True)
@@ -192,20 +192,20 @@ class MixedTeacherSettings(UnlabeledWeight):
 
 
 @dataclass(frozen=True)
-class NeighborsSettings(UnlabeledWeight):
+class SpatialNeighborsSettings(UnlabeledWeight):
     """As `UnlabeledWeight`, and three more that stand in place of the recipe's, see `TeachingRecipe`.
 
     Attributes:
         epochs: what is learned from guesses that do not change bears more steps.
-        plain_share: of labeled and unlabeled views.
-        stain: of both. A guess is wrong for all patches of a slide together where its stain misleads the model.
+        unaugmented_fraction: of labeled and unlabeled views.
+        stain_jitter: of both. A guess is wrong for all patches of a slide together where its stain misleads the model.
     """
 
     asks_neighbors: ClassVar[bool] = True
 
     epochs: Count
-    plain_share: FractionByKind
-    stain: FractionByKind
+    unaugmented_fraction: FractionByKind
+    stain_jitter: FractionByKind
 
 
 @dataclass(frozen=True)

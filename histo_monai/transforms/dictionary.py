@@ -101,8 +101,8 @@ class RandSupervisedViewsd(RandViewsd):
     """Images replaced by views for training with labels: see `SupervisedAugmentation` and `RandViewsd`.
 
     Args:
-        plain_share: share of the images that come out plain.
-        stain: largest change of the stains; 0: none.
+        unaugmented_fraction: share of the images that come out plain.
+        stain_jitter: largest change of the stains; 0: none.
         allow_missing_keys: whether a key that a dictionary lacks is passed over.
     """
 
@@ -112,11 +112,13 @@ class RandSupervisedViewsd(RandViewsd):
         size_px: int,
         prob: float = 1.0,
         *,
-        plain_share: float = 0.0,
-        stain: float = 0.0,
+        unaugmented_fraction: float = 0.0,
+        stain_jitter: float = 0.0,
         allow_missing_keys: bool = False,
     ) -> None:
-        policy = SupervisedAugmentation(size_px, prob, plain_share=plain_share, stain=stain)
+        policy = SupervisedAugmentation(
+            size_px, prob, unaugmented_fraction=unaugmented_fraction, stain_jitter=stain_jitter
+        )
         super().__init__(keys, policy, allow_missing_keys=allow_missing_keys)
 
 

@@ -46,13 +46,15 @@ class SupervisedAugmentation(Augmentation[ViewParameters, torch.Tensor]):
     its own magnitudes.
 
     Args:
-        plain_share: Share of the samples that come out plain, as models are tested on them (`views.plain_view`): of
-            each batch to one sample, of many batches exactly. The authors' code has one plain view in three.
-        stain: Largest change of the stains, see `stains`; 0, the paper's: none.
+        unaugmented_fraction: Share of the samples that come out plain, as models are tested on them
+            (`views.plain_view`): of each batch to one sample, of many batches exactly. The authors' code has one plain
+                view in three.
+        stain_jitter: Largest change of the stains, see `stains`; 0, the paper's: none.
         operations: What is drawn and scheduled.
 
     Raises:
-        InputError: `prob`, `plain_share` or `stain` is outside 0..1, or `size_px` too small for one of the operations.
+        InputError: `prob`, `unaugmented_fraction` or `stain_jitter` is outside 0..1, or `size_px` too small for one of
+            the operations.
     """
 
     def __init__(
@@ -60,21 +62,21 @@ class SupervisedAugmentation(Augmentation[ViewParameters, torch.Tensor]):
         size_px: int,
         prob: float = 1.0,
         *,
-        plain_share: float = 0.0,
-        stain: float = 0.0,
+        unaugmented_fraction: float = 0.0,
+        stain_jitter: float = 0.0,
         operations: Sequence[Geometric] = SUPERVISED,
     ) -> None:
-        check_number("plain_share", plain_share, 0, 1)
-        check_number("stain", stain, 0, 1)
-        super().__init__(size_px, (*operations, *stains(stain)), prob)
-        self.plain_share = plain_share
+        check_number("unaugmented_fraction", unaugmented_fraction, 0, 1)
+        check_number("stain_jitter", stain_jitter, 0, 1)
+        super().__init__(size_px, (*operations, *stains(stain_jitter)), prob)
+        self.unaugmented_fraction = unaugmented_fraction
 
     def randomize(self, num_samples: int, num_scales: int) -> ViewParameters:
         """Draws selection, order and magnitudes of one batch: see `Augmentation.randomize`."""
         source = self._source(num_samples, num_scales)
         drawn = [operation.draw(source) for operation in self.operations]
         schedule = draw_schedule(self.R, num_samples, len(self.operations), self.prob)
-        if self.plain_share > 0:
+        if self.unaugmented_fraction > 0:
             schedule[self._draw_plain(num_samples)] = UNUSED
         return ViewParameters.scheduled(self.operations, drawn, schedule)
 
@@ -86,5 +88,5 @@ class SupervisedAugmentation(Augmentation[ViewParameters, torch.Tensor]):
     def _draw_plain(self, num_samples: int) -> np.ndarray:
         # Every 1 / share-th of a random order, from a random start.
         places = self.R.rand(num_samples).argsort()
-        steps = self.R.rand() + places * self.plain_share
-        return np.floor(steps + self.plain_share) > np.floor(steps)
+        steps = self.R.rand() + places * self.unaugmented_fraction
+        return np.floor(steps + self.unaugmented_fraction) > np.floor(steps)

@@ -30,7 +30,7 @@ from tests.folders import NewFolder
 TRAINING = Path("data/phantom/camelyon16/training")
 SLIDE = TRAINING / "tumor/tumor_001.tif"
 ENCODER = Path("data/models/rsp_moco-0/encoder.safetensors")
-MODEL = Path("data/models/rsp_moco-0-neighbors-0/student/model.safetensors")
+MODEL = Path("data/models/rsp_moco-0-spatial_neighbors-0/student/model.safetensors")
 SCORES = Path("scores.safetensors")
 pytestmark = pytest.mark.slow  # Slides are rendered for them.
 
@@ -76,7 +76,7 @@ def project(made: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_tiles_and_features_are_those_of_the_command_features(project: Path, tmp_path: Path) -> None:
-    assert main(["features", str(SLIDE), "--model", str(ENCODER), "--folder", str(tmp_path)]) == 0
+    assert main(["features", str(SLIDE), "--model", str(ENCODER), "--output", str(tmp_path)]) == 0
     with FeatureFile(tmp_path / "tumor_001.h5") as file:
         expected = file.read()
     encoder = hm.load_encoder(ENCODER, device="cpu")
@@ -97,7 +97,7 @@ def test_tiles_and_features_are_those_of_the_command_features(project: Path, tmp
 
 def test_a_map_is_that_of_the_command_map(project: Path, tmp_path: Path) -> None:
     assert (
-        main(["map", str(SLIDE), "--model", str(MODEL), "--folder", str(tmp_path), "--stride-um", "32"]) == 0
+        main(["map", str(SLIDE), "--model", str(MODEL), "--output", str(tmp_path), "--stride-um", "32"]) == 0
     )
     expected = read_heatmap(tmp_path / "tumor_001.map.csv")
     model = hm.load_model(MODEL, device="cpu")

@@ -21,7 +21,11 @@ def tree(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     text = (root / "params.yaml").read_text()
     (tmp_path / "params.yaml").write_text(text)
     monkeypatch.chdir(tmp_path)
-    return yaml.safe_load(text) | {"methods": ["random", "rsp"], "students": ["paper"], "mu": 7}
+    return yaml.safe_load(text) | {
+        "pretraining_methods": ["random", "rsp"],
+        "semisupervised_methods": ["paper"],
+        "mu": 7,
+    }
 
 
 @pytest.mark.slow
@@ -96,7 +100,7 @@ def test_families_differ_in_more_than_what_is_swept(tree: Any) -> None:
     named = families(
         [
             MadeUp("a", tree),
-            MadeUp("b", tree | {"alpha": 0.5, "n_aug": 2, "seeds": [3]}),
+            MadeUp("b", tree | {"alpha": 0.5, "n_aug": 2, "training_seeds": [3]}),
             MadeUp("c", slower),
             MadeUp("d", tree | {"dataset": "kather"}),
             MadeUp("e", elsewhere),

@@ -37,7 +37,12 @@ def _page(folder: Path, root: Path, done: Sequence[MadeUp]) -> Path:
 def pages(root: Path, module_folder: NewFolder) -> dict[str, Path]:
     """Folders of a sweep over four fractions, of one, and of a pretraining that costs labels."""
     tree = yaml.safe_load((root / "params.yaml").read_text())
-    tree |= {"methods": ["random", "rsp"], "students": ["paper"], "seeds": [0, 1], "mu": 7}
+    tree |= {
+        "pretraining_methods": ["random", "rsp"],
+        "semisupervised_methods": ["paper"],
+        "training_seeds": [0, 1],
+        "mu": 7,
+    }
     made = {
         SEVERAL: sweep(tree, luck=0.01),
         ONE: [MadeUp("only", tree | {"alpha": 0.1})],
@@ -200,7 +205,7 @@ def test_without_the_libraries_the_page_says_how_to_get_them(
 ) -> None:
     monkeypatch.setattr("histo_monai.pipeline.commands.curves.found", lambda: None)
     tree = yaml.safe_load((root / "params.yaml").read_text())
-    tree |= {"methods": ["rsp"], "students": ["paper"], "alpha": 0.1}
+    tree |= {"pretraining_methods": ["rsp"], "semisupervised_methods": ["paper"], "alpha": 0.1}
     text = _text(_page(tmp_path, root, [MadeUp("only", tree)]))
     assert "Charts are missing from this installation" in text
     assert "vega.js" not in text

@@ -287,10 +287,12 @@ def test_the_estimate_of_the_disk_counts_every_model_and_a_full_disk_fails(
     params: Params, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree: Any = yaml.safe_load((project / "params.yaml").read_text())
-    runs = len(tree["methods"]) * len(tree["students"]) * len(tree["seeds"])
+    runs = (
+        len(tree["pretraining_methods"]) * len(tree["semisupervised_methods"]) * len(tree["training_seeds"])
+    )
     in_folds = 2 * tree["cross_validation"]["num_folds"] * runs
     need, parts = disk.estimate(params)
-    assert f"{len(tree['methods']) + 2 * runs + in_folds} models" in parts
+    assert f"{len(tree['pretraining_methods']) + 2 * runs + in_folds} models" in parts
     usage = shutil.disk_usage(project)
     for factor, status in ((0.5, "FAIL"), (1.5, "WARN"), (3, "PASS")):
         free = int(need * factor)

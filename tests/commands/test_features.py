@@ -27,7 +27,7 @@ def folder(tmp_path: Path, encoder_file: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def _features(*arguments: str) -> int:
-    return main(["features", "--model", "encoder.safetensors", "--folder", "out", *arguments])
+    return main(["features", "--model", "encoder.safetensors", "--output", "out", *arguments])
 
 
 def _last(capsys: pytest.CaptureFixture[str]) -> str:

@@ -90,7 +90,7 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def _map(*arguments: str) -> int:
-    return main(["map", "--model", "model.safetensors", "--folder", "maps", *arguments])
+    return main(["map", "--model", "model.safetensors", "--output", "maps", *arguments])
 
 
 def _recommend(sha256: str) -> None:
@@ -195,7 +195,7 @@ def test_maps_lie_beside_slides_and_annotations_and_touch_neither(folder: Path) 
     for suffix in ("csv", "geojson", "json", "png"):
         (folder / f"a.{suffix}").write_text("a pathologist's")
     before = _all(folder)
-    assert _map("a.tif", "--folder", ".") == 0
+    assert _map("a.tif", "--output", ".") == 0
     after = _all(folder)
     assert {name: after[name] for name in before} == before
     assert set(after) - set(before) == {f"a.map.{suffix}" for suffix in SUFFIXES}
@@ -265,7 +265,7 @@ def test_a_map_that_was_made_from_something_else_is_made_again_and_the_log_says_
         (_another_model, "the model differs"),
         (lambda folder: ["--mpp", "0.4"], "the slide's µm/px was 0.5, now 0.4"),
         (lambda folder: ["--stride-um", "8"], "stride_um was 16.0, now 8.0"),
-        (lambda folder: ["--positive", "normal"], "the classes were ['tumor'], now ['normal']"),
+        (lambda folder: ["--positive-class", "normal"], "the classes were ['tumor'], now ['normal']"),
     ]
     more: list[str] = []
     for change, says in changes:
@@ -275,7 +275,7 @@ def test_a_map_that_was_made_from_something_else_is_made_again_and_the_log_says_
         assert _map("a.tif", *more) == 0
         assert f"a.tif: mapped again, {says}\n" in caplog.text
         assert not np.array_equal(read_heatmap(folder / "maps/a.map.csv").values["model"], before)
-    assert _map("a.tif", *more, "--folder", "fresh") == 0
+    assert _map("a.tif", *more, "--output", "fresh") == 0
     for suffix in SUFFIXES:
         made = [(folder / name / f"a.map.{suffix}").read_bytes() for name in ("maps", "fresh")]
         assert made[0] == made[1]
@@ -311,7 +311,7 @@ def test_pictures_alone_are_made_again_where_only_they_are_missing_or_to_look_ot
 def test_a_call_that_ended_early_goes_on_after_its_last_slide_and_ends_in_the_same_bytes(
     folder: Path, looked_at: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert _map("a.tif", "bb.tif", "--folder", "whole") == 0
+    assert _map("a.tif", "bb.tif", "--output", "whole") == 0
     spied = heatmap_module.map_slide
 
     def stop(path: Path, *arguments: Any, **options: Any) -> Any:
@@ -366,15 +366,15 @@ def test_two_calls_into_one_folder_do_not_mix(folder: Path, capsys: pytest.Captu
         (["a.tif", "other/a.tif"], "a.tif and a.tif have one name"),
         (["a.tif", "other/A.tif"], "A.tif and a.tif have one name"),
         (
-            ["a.tif", "--positive", "cyst"],
+            ["a.tif", "--positive-class", "cyst"],
             "asked for the class 'cyst', but it gives the classes normal, tumor",
         ),
         (["a.tif", "--model", "none.safetensors"], "none.safetensors: no such model"),
         (["a.tif", "--model", "silent.safetensors"], "does not say at what µm/px it sees patches"),
-        (["a.tif", "--model", "tissues.safetensors", "--positive", "x"], "gives the classes"),
-        (["a.tif", "--folder", "a.tif"], "a.tif: is a file where a folder is to be written"),
-        (["a.tif", "--folder", "loop/maps"], "loop: is a link that leads nowhere"),
-        (["a.tif", "--folder", "occupied"], "occupied/.map.unfinished: is a link to"),
+        (["a.tif", "--model", "tissues.safetensors", "--positive-class", "x"], "gives the classes"),
+        (["a.tif", "--output", "a.tif"], "a.tif: is a file where a folder is to be written"),
+        (["a.tif", "--output", "loop/maps"], "loop: is a link that leads nowhere"),
+        (["a.tif", "--output", "occupied"], "occupied/.map.unfinished: is a link to"),
     ],
 )
 def test_bad_input_is_one_line_and_nothing_is_mapped(
@@ -512,7 +512,7 @@ def test_slides_of_a_table_are_mapped_at_their_own_resolution(folder: Path, tmp_
 def test_without_params_maps_are_those_of_the_committed_params(folder: Path) -> None:
     assert _map("a.tif") == 0
     (folder / "params.yaml").unlink()
-    assert _map("a.tif", "--folder", "bare") == 0
+    assert _map("a.tif", "--output", "bare") == 0
     for suffix in SUFFIXES[:2] + SUFFIXES[3:]:
         assert (folder / f"maps/a.map.{suffix}").read_bytes() == (
             folder / f"bare/a.map.{suffix}"
@@ -522,12 +522,12 @@ def test_without_params_maps_are_those_of_the_committed_params(folder: Path) -> 
 
 
 def test_a_class_is_found_whatever_its_case(folder: Path) -> None:
-    assert _map("a.tif", "--positive", "TUMOR") == 0
+    assert _map("a.tif", "--positive-class", "TUMOR") == 0
     assert read_heatmap(folder / "maps/a.map.csv").values.keys() == {"model"}
 
 
 def test_without_a_model_the_recommended_one_maps(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["map", "a.tif", "--folder", "maps"]
+    arguments = ["map", "a.tif", "--output", "maps"]
     assert main(arguments) == 1
     assert "chosen.json: no recommended model. Fix: run `dvc repro compare`" in capsys.readouterr().err
     _recommend(file_sha256(folder / "model.safetensors"))

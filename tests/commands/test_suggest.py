@@ -85,7 +85,13 @@ def _project(root: Path, column: str, values: list[Any]) -> None:
     (folder / "slides.csv").write_text("\n".join(slides))
     (folder / "patches.csv").write_text("\n".join(patches))
     params = in_the_papers_way(yaml.safe_load((root / "params.yaml").read_text()))
-    params |= {"source": "raw", "dataset": "own", "corpus": "own", "patch_px": PATCH_PX, "alpha": 1.0}
+    params |= {
+        "source": "raw",
+        "dataset": "own",
+        "pretraining_dataset": "own",
+        "patch_px": PATCH_PX,
+        "alpha": 1.0,
+    }
     params["corpora"]["own"] |= {"mpps": [0.5, 1.0, 2.0], "num_train": 4, "num_validation": 2}
     params["labels"]["own"]["regions"] |= {"mpp": MPP}
     params["index"] |= {"tissue_mpp": 4.0}
@@ -264,7 +270,7 @@ def test_files_of_these_names_that_suggest_did_not_write_are_not_overwritten(
     for name in ("suggestions.csv", "suggestions.png", "a.geojson"):
         (folder / name).write_text('{"type": "FeatureCollection", "features": []}')
         before = (folder / name).stat()
-        assert main([*RUN, "--folder", "mine"]) == 1
+        assert main([*RUN, "--output", "mine"]) == 1
         assert f"mine/{name}: exists, and this command did not write it" in capsys.readouterr().err
         assert (folder / name).stat() == before
         (folder / name).unlink()
@@ -285,7 +291,7 @@ def test_suggestions_that_became_annotations_by_a_link_are_not_replaced(
 def test_workers_and_processes_change_no_byte(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = {path.name: path.read_bytes() for path in SUGGESTIONS.iterdir()}
     monkeypatch.setenv("HISTO_MONAI_WORKERS", "2")
-    assert main([*RUN, "--folder", "elsewhere"]) == 0
+    assert main([*RUN, "--output", "elsewhere"]) == 0
     assert {path.name: path.read_bytes() for path in Path("elsewhere").iterdir()} == before
 
 
@@ -323,7 +329,7 @@ def test_scores_are_suggested_where_the_two_models_disagree(
 def test_a_wrong_call_is_one_line(
     project: Path, capsys: pytest.CaptureFixture[str], more: list[str], says: str
 ) -> None:
-    assert main([*RUN, "--folder", "elsewhere", *more]) == 1
+    assert main([*RUN, "--output", "elsewhere", *more]) == 1
     assert says in capsys.readouterr().err.strip().splitlines()[-1]
     assert not Path("elsewhere").exists()
 

@@ -39,7 +39,13 @@ def finished(root: Path, module_folder: NewFolder) -> Iterator[Path]:
     """Slides of one's own, the index and an encoder, made by the stages; the module's working folder."""
     folder = module_folder("verify")
     params = in_the_papers_way(yaml.safe_load((root / "params.yaml").read_text()))
-    params |= {"source": "raw", "dataset": "own", "corpus": "own", "patch_px": 32, "methods": ["random"]}
+    params |= {
+        "source": "raw",
+        "dataset": "own",
+        "pretraining_dataset": "own",
+        "patch_px": 32,
+        "pretraining_methods": ["random"],
+    }
     params["corpora"]["own"] |= {"num_train": 8, "num_validation": 4}
     (folder / "params.yaml").write_text(yaml.safe_dump(params))
     raw = folder / "data/raw/own"

@@ -10,7 +10,7 @@ import torch
 
 from histo_monai.data.tables.tasks import dependence_groups, split_rows
 from histo_monai.finetuning import depth
-from histo_monai.finetuning.depth import WHOLE, choose_end, choose_stages, end_features
+from histo_monai.finetuning.depth import WHOLE, choose_end, end_features, select_depth
 from histo_monai.finetuning.learners import Chosen, Model
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.task_model import TaskModel
@@ -38,7 +38,7 @@ def test_the_stages_that_are_kept_are_those_of_the_best_linear_model(
         ]
         model = TaskModel(build_encoder(), "linear", task.num_outputs)
         monkeypatch.setattr(model.encoder, "stage_features", lambda patches, given=given: given)
-        stages, chosen = choose_stages(model, task, labeled, groups)
+        stages, chosen = select_depth(model, task, labeled, groups)
         assert stages == (None if end == 3 else end + 1)
         assert chosen is not None
 
@@ -50,10 +50,10 @@ def test_there_is_nothing_to_choose_where_labels_are_of_one_class_or_an_encoder_
     rows = split_rows(task.patches, "train")
     groups = dependence_groups(rows)
     vit = TaskModel(build_encoder("test_vit", 64), "linear", task.num_outputs)
-    assert choose_stages(vit, task, task.in_order(rows, 8), groups) == (None, None)
+    assert select_depth(vit, task, task.in_order(rows, 8), groups) == (None, None)
     alike = rows[rows["label"] == rows["label"].iloc[0]]
     model = TaskModel(build_encoder(), "linear", task.num_outputs)
-    assert choose_stages(model, task, task.in_order(alike, 8), dependence_groups(alike)) == (None, None)
+    assert select_depth(model, task, task.in_order(alike, 8), dependence_groups(alike)) == (None, None)
 
 
 def test_features_at_an_end_are_those_of_an_encoder_that_ends_there(wave_task: TaskBuilder) -> None:

@@ -90,7 +90,7 @@ def test_a_killed_training_goes_on_to_the_same_weights(wave_task: TaskBuilder, t
 
 
 RECIPE = {"epochs": 3, "optimizer": "adamw", "warmup": 0.1}
-TUNING = Tuning(trunk_rate=0.1, plain_share=0.5, decay=0.5)
+TUNING = Tuning(backbone_lr_factor=0.1, unaugmented_fraction=0.5, ema_decay=0.5)
 
 
 def test_a_training_by_a_recipe_that_is_killed_goes_on_to_the_same_weights(
@@ -159,7 +159,7 @@ def test_the_model_kept_is_the_average_of_all_steps(
 
     expected = {name: p.detach().double().clone() for name, p in model.named_parameters() if "head" in name}
     monkeypatch.setattr(torch.optim.AdamW, "step", note)
-    _finetune(model, task, optimizer="adamw", lr=1e-2, tuning=Tuning(trunk_rate=0.5, decay=0.7))
+    _finetune(model, task, optimizer="adamw", lr=1e-2, tuning=Tuning(backbone_lr_factor=0.5, ema_decay=0.7))
     assert len(seen) >= 4
     for number, weights in enumerate(seen, start=1):
         kept = min(0.7, 1 - 1 / (number + 1))

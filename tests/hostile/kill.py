@@ -66,9 +66,9 @@ class Kill:
 def make_project(folder: Path, *, quick: bool) -> None:
     """Slides of noise, squares with labels, and params that train in seconds; `quick`: the slides bear no labels."""
     params = in_the_papers_way(yaml.safe_load((ROOT / "params.yaml").read_text()))
-    params |= {"source": "raw", "dataset": "own", "corpus": "own", "patch_px": 32, "alpha": 0.5}
-    params |= {"methods": ["rsp", "moco", "vae"], "mu": 2, "n_aug": 2}
-    params["whole_slides"] |= {key: params[key] for key in ("methods", "students")}
+    params |= {"source": "raw", "dataset": "own", "pretraining_dataset": "own", "patch_px": 32, "alpha": 0.5}
+    params |= {"pretraining_methods": ["rsp", "moco", "vae"], "mu": 2, "n_aug": 2}
+    params["slide_level"] |= {key: params[key] for key in ("pretraining_methods", "semisupervised_methods")}
     params["corpora"]["own"] |= {"num_train": 8, "num_validation": 4}
     for method in ("rsp", "moco", "vae"):
         params["pretrain"][method] |= {"epochs": 2, "batch_size": 4}

@@ -35,7 +35,7 @@ STAGES = (
     ("report",),
 )
 STUDENT = Path("data/models/random-0-paper-0/student/model.safetensors")
-MAP = ("map", "data/raw/own/s6.tif", "--model", str(STUDENT), "--folder", "maps")
+MAP = ("map", "data/raw/own/s6.tif", "--model", str(STUDENT), "--output", "maps")
 STAGES_AND_COMMANDS = (
     *(f"histo_monai.pipeline.stages.{name}" for name in NAMES),
     *(f"histo_monai.pipeline.commands.{name}" for name in COMMANDS),
@@ -48,11 +48,15 @@ STATES = ("own", "done", "camelyon16", "kather", "breastpathq")
 PARAMS: Mapping[str, Any] = {
     "source": "raw",
     "dataset": "own",
-    "corpus": "own",
-    "methods": ["random"],
-    "students": ["paper"],
-    "whole_slides": {"methods": ["random"], "students": ["paper"], "num_encoders": None},
-    "seeds": [0],
+    "pretraining_dataset": "own",
+    "pretraining_methods": ["random"],
+    "semisupervised_methods": ["paper"],
+    "slide_level": {
+        "pretraining_methods": ["random"],
+        "semisupervised_methods": ["paper"],
+        "num_encoders": None,
+    },
+    "training_seeds": [0],
     "alpha": 1.0,
     "mu": 1,
     "n_aug": 1,
@@ -75,14 +79,14 @@ PARAMS: Mapping[str, Any] = {
     "finetune.recipe": None,
     "finetune.paper": {
         **{"epochs": 1, "batch_size": 8, "optimizer": "sgd", "lr": 0.001, "weight_decay": 0.0},
-        **{"milestones": [], "plain_share": 0.0},
+        **{"milestones": [], "unaugmented_fraction": 0.0},
     },
     "consistency.paper": {
         **{"epochs": 1, "batch_size": 8, "optimizer": "sgd", "lr": 0.001, "weight_decay": 0.0},
-        **{"milestones": [], "plain_share": 0.0},
+        **{"milestones": [], "unaugmented_fraction": 0.0},
     },
     "cross_validation.num_folds": 2,
-    "heatmap.own": {"stride_um": 32.0, "positive": "tumor"},
+    "heatmap.own": {"stride_um": 32.0, "positive_class": "tumor"},
     "heatmap.detection": {"threshold": 0.2, "radius_um": 64.0, "smoothing_um": 32.0},
     "mil.num_folds": 2,
     "mil.epochs": 2,
@@ -269,7 +273,7 @@ def _write_params(state: str) -> None:
     if state in ("camelyon16", "kather", "breastpathq"):
         tree["dataset"] = state
     if state in ("camelyon16", "breastpathq"):
-        tree["corpus"] = state
+        tree["pretraining_dataset"] = state
         tree["corpora"][state] |= PARAMS["corpora.own"]
     if state == "camelyon16":
         tree["corpora"][state] |= {"num_normal": 1, "num_tumor": 1}

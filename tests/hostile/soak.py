@@ -55,8 +55,8 @@ def soak(num_turns: int, pretexts: Sequence[str]) -> dict[str, list[Turn]]:
     """Every training engine for so many epochs, and so many maps of one slide; in the working folder."""
     write_own_project()
     params_with(
-        methods=["random", *PRETEXTS],
-        whole_slides__methods=[],  # folds for maps would be trainings, too
+        pretraining_methods=["random", *PRETEXTS],
+        slide_level__pretraining_methods=[],  # folds for maps would be trainings, too
         pretrain__rsp__epochs=num_turns,
         pretrain__moco__epochs=num_turns,
         pretrain__vae__epochs=num_turns,

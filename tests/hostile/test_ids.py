@@ -66,7 +66,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     finally:
         os.chdir(here)
     calls = [*STAGES[:1], ("check",), *STAGES[1:], ("suggest", *RUN)]
-    calls += [("map", "--manifest", str(OWN / "slides.csv"), "--model", str(STUDENT), "--folder", "maps")]
+    calls += [("map", "--manifest", str(OWN / "slides.csv"), "--model", str(STUDENT), "--output", "maps")]
     run_all(folder, [list(call) for call in [*calls, ("verify",)]])
     return folder
 

@@ -18,7 +18,7 @@ ABOUT: dict[str, Any] = {
     "mpp": 0.5,
     "alpha": 0.1,
     "metrics": {"num_labeled": 60, "validation_accuracy": 0.75},
-    "params": {"stain": 0.1},
+    "params": {"stain_jitter": 0.1},
     "sha256": "ab12",
 }
 
@@ -40,7 +40,7 @@ def test_an_encoder_that_learned_from_no_slide_says_so(method: str, expected: st
     assert model_facts(ABOUT | {"method": method})["pretraining"] == expected
 
 
-@pytest.mark.parametrize("params", [{"stain": 0.0}, {}])
+@pytest.mark.parametrize("params", [{"stain_jitter": 0.0}, {}])
 def test_a_model_of_simulated_slides_has_seen_no_stain(params: dict[str, float]) -> None:
     facts = model_facts(ABOUT | {"source": "phantom", "params": params})
     assert facts["stains seen"] == "simulated H&E, no real slide"

@@ -42,17 +42,21 @@ def project(root: Path, own_project: Path, monkeypatch: pytest.MonkeyPatch) -> P
     for dotted, value in PARAMS.items():
         set_dotted(tree, dotted, value)
     tree["encoder"]["name"] = "toy"
-    tree["students"] = list(STUDENTS)
+    tree["semisupervised_methods"] = list(STUDENTS)
     tree["consistency"]["methods"]["toy"] = {"decay": 0.5}
     tree["consistency"]["recipe"] |= STEPS
     tree["finetune"]["recipe"] = tree["consistency"]["recipe"] | {
-        "choose_stages": True,  # of an encoder without stages
-        "probe": True,
+        "select_depth": True,  # of an encoder without stages
+        "linear_init": True,
     }
-    del tree["finetune"]["recipe"]["keep_shares"]  # of students alone
+    del tree["finetune"]["recipe"]["match_class_proportions"]  # of students alone
     tree |= {
-        "methods": ["quarters"],
-        "whole_slides": {"methods": ["quarters"], "students": list(STUDENTS), "num_encoders": None},
+        "pretraining_methods": ["quarters"],
+        "slide_level": {
+            "pretraining_methods": ["quarters"],
+            "semisupervised_methods": list(STUDENTS),
+            "num_encoders": None,
+        },
         "pretrain": tree["pretrain"] | {"quarters": PRETEXT},
     }
     Path("params.yaml").write_text(yaml.safe_dump(tree))
@@ -109,7 +113,7 @@ def test_a_toy_pretext_student_and_encoder_go_through_all_stages(project: Path) 
     assert all((before[name] == papers[name]).all() for name in trunk)
     assert all((before[name] != adamatch[name]).any() for name in trunk)
     finetuned = json.loads(Path("data/models/quarters-0-0/finetuned/model.json").read_text())
-    assert finetuned["params"]["probe"] is True
+    assert finetuned["params"]["linear_init"] is True
     by_recipe = json.loads((folders["adamatch"] / "model.json").read_text())
     assert by_recipe["params"]["strong"]["num"] == 3
     assert by_recipe["semisupervised"] == {"method": "adamatch", "weight": 1.0, "threshold": 0.9}
@@ -127,7 +131,7 @@ def test_a_toy_pretext_student_and_encoder_go_through_all_stages(project: Path) 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (("students", ["toi"]), "rankup, toy, got 'toi'; did you mean 'toy'?"),
+        (("semisupervised_methods", ["toi"]), "rankup, toy, got 'toi'; did you mean 'toy'?"),
         (("methods", {"toi": {"decay": 0.5}}), "consistency.methods.toi: unknown key; did you mean 'toy'?"),
         (
             ("methods", {"toy": {"decay": 2.0}}),
@@ -136,7 +140,7 @@ def test_a_toy_pretext_student_and_encoder_go_through_all_stages(project: Path) 
         (("methods", {"toy": {}}), "consistency.methods.toy.decay: missing key"),
         (
             ("methods", {}),
-            "consistency.methods.toy: missing key; expected its settings, as `students` names it",
+            "consistency.methods.toy: missing key; expected its settings, as `semisupervised_methods` names it",
         ),
     ],
 )
@@ -145,7 +149,7 @@ def test_settings_of_a_part_are_checked_as_all_params_are(
 ) -> None:
     tree = yaml.safe_load(Path("params.yaml").read_text())
     key, value = change
-    (tree if key == "students" else tree["consistency"])[key] = value
+    (tree if key == "semisupervised_methods" else tree["consistency"])[key] = value
     Path("params.yaml").write_text(yaml.safe_dump(tree))
     with pytest.raises(ParamsError) as caught:
         load_params(Path("params.yaml"))

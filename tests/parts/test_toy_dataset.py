@@ -38,7 +38,7 @@ def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     for part, name in itertools.product(parts, DATASETS):
         part.pop(name, None)
     monkeypatch.setitem(DATASETS, "toy", TOY)
-    for name, value in (SECTIONS | dict.fromkeys(("dataset", "corpus"), "toy")).items():
+    for name, value in (SECTIONS | dict.fromkeys(("dataset", "pretraining_dataset"), "toy")).items():
         set_dotted(tree, name, value)
     tree |= {"source": "phantom", "phantom": tree["phantom"] | {"slide_side_px": 512}}
     Path("params.yaml").write_text(yaml.safe_dump(tree))

@@ -44,7 +44,7 @@ class ToyMaps:
     stride_um: Positive
 
     @property
-    def positive(self) -> str:
+    def positive_class(self) -> str:
         return CLASSES[0]
 
 

@@ -96,8 +96,8 @@ def finished(root: Path, shell: Shell, tmp_path_factory: pytest.TempPathFactory)
     folder = tmp_path_factory.mktemp("clone")
     copy_tracked(root, folder, shell)
     params = yaml.safe_load((folder / "params.yaml").read_text())
-    params |= {"patch_px": 32, "alpha": 0.25, "mu": 7, "methods": ["random", "rsp"]}
-    params["whole_slides"]["methods"] = ["rsp"]
+    params |= {"patch_px": 32, "alpha": 0.25, "mu": 7, "pretraining_methods": ["random", "rsp"]}
+    params["slide_level"]["pretraining_methods"] = ["rsp"]
     stages = folder / "dvc.yaml"
     stages.write_text(
         stages.read_text().replace("data/models/rsp_moco-0", "data/models/rsp-0")
@@ -113,10 +113,10 @@ def finished(root: Path, shell: Shell, tmp_path_factory: pytest.TempPathFactory)
         "unlabeled": 24
     }
     params["pretrain"]["rsp"] |= {"epochs": 2, "batch_size": 8}
-    params["students"] = ["neighbors"]
+    params["semisupervised_methods"] = ["spatial_neighbors"]
     for stage in ("finetune", "consistency"):
         params[stage]["recipe"] |= {"epochs": 1, "steps_per_epoch": 2, "batch_size": 4}
-    params["consistency"]["methods"]["neighbors"]["epochs"] = 1
+    params["consistency"]["methods"]["spatial_neighbors"]["epochs"] = 1
     (folder / "params.yaml").write_text(yaml.safe_dump(params))
     shell("git init -q && git add -A && git commit -qm start", folder)
     output = shell("dvc repro", folder)

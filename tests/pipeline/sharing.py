@@ -9,9 +9,9 @@ from pathlib import Path
 
 import yaml
 
-STUDENT = "data/models/rsp-0-neighbors-0/student"
+STUDENT = "data/models/rsp-0-spatial_neighbors-0/student"
 MODEL, DESCRIPTION = f"{STUDENT}/model.safetensors", f"{STUDENT}/model.json"
-READ_BY_EVALUATE = "code phantom index pretrain@rsp-0 finetune@rsp-0-0 consistency@rsp-0-neighbors-0"
+READ_BY_EVALUATE = "code phantom index pretrain@rsp-0 finetune@rsp-0-0 consistency@rsp-0-spatial_neighbors-0"
 
 
 def md5(path: Path) -> str:
@@ -36,8 +36,8 @@ def evaluates_to_the_same_bytes(clone: Path, digests: Mapping[str, str], shell: 
     assert not (clone / "data/evaluation").exists()
     shell("python -m histo_monai evaluate --method rsp --seed 0", clone)
     for name in ("metrics.json", "predictions.csv", "summary.json"):
-        path = f"data/evaluation/rsp-0-neighbors-0/{name}"
+        path = f"data/evaluation/rsp-0-spatial_neighbors-0/{name}"
         assert md5(clone / path) == digests[path], name
-    shell("dvc commit evaluate@rsp-0-neighbors-0", clone)
-    assert "up to date" in shell("dvc status evaluate@rsp-0-neighbors-0", clone)
+    shell("dvc commit evaluate@rsp-0-spatial_neighbors-0", clone)
+    assert "up to date" in shell("dvc status evaluate@rsp-0-spatial_neighbors-0", clone)
     assert shell("git status --porcelain", clone) == ""  # dvc.lock is what it was, pictures included

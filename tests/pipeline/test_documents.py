@@ -25,7 +25,7 @@ SLIDE = "data/phantom/camelyon16/testing/images/test_001.tif"
 OUTLINES = "data/phantom/camelyon16/training/lesion_annotations/tumor_001.xml"
 NEEDS = {
     "dvc fetch --run-cache": "dvc push --run-cache",
-    "histo-monai import tumor_student --folder imported": "python -m histo_monai export model.safetensors "
+    "histo-monai import tumor_student --output imported": "python -m histo_monai export model.safetensors "
     "--bundle tumor_student",
 }
 """Commands of a page that follow others, and these."""
@@ -116,7 +116,8 @@ def project(finished: Finished, shell: Shell, module_folder: NewFolder) -> Path:
     (folder / "slides.csv").write_text(f"path,mpp\n{SLIDE},1.0\n")
     for suffix in ("safetensors", "json"):
         shutil.copy(
-            folder / f"data/models/rsp-0-neighbors-0/student/model.{suffix}", folder / f"model.{suffix}"
+            folder / f"data/models/rsp-0-spatial_neighbors-0/student/model.{suffix}",
+            folder / f"model.{suffix}",
         )
     shell(f"dvc remote add -d here {folder.parent / 'remote'}", folder)
     return folder

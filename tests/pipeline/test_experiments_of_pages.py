@@ -59,13 +59,13 @@ def projects(root: Path, shell: Shell, module_folder: NewFolder) -> Projects:
 
 def _runs(params: dict[str, Any]) -> dict[str, int]:
     """How often each stage runs."""
-    pretrainings = len(params["methods"]) * len(params["pretrain"]["seeds"])
-    drawn = pretrainings * len(params["seeds"])
+    pretrainings = len(params["pretraining_methods"]) * len(params["pretraining_seeds"])
+    drawn = pretrainings * len(params["training_seeds"])
     return {
         **dict.fromkeys(ONE_STAGE, 1),
         **dict.fromkeys(("pretrain",), pretrainings),
         **dict.fromkeys(("finetune",), drawn),
-        **dict.fromkeys(("consistency", "evaluate"), drawn * len(params["students"])),
+        **dict.fromkeys(("consistency", "evaluate"), drawn * len(params["semisupervised_methods"])),
     }
 
 

@@ -76,15 +76,15 @@ def test_the_example_runs_from_an_empty_folder_to_maps_of_both_classes(
     for name, (file, mpp) in OUTLINED.items():
         (home / f"qupath/{name}.geojson").write_text(json.dumps(_outlines(slides / file, mpp)))
     params = yaml.safe_load((clone / "params.yaml").read_text())
-    assert params["methods"] == ["random", "rsp_moco"]
-    params["methods"] = ["rsp_moco"]
-    params["students"] = ["neighbors"]
+    assert params["pretraining_methods"] == ["random", "rsp_moco"]
+    params["pretraining_methods"] = ["rsp_moco"]
+    params["semisupervised_methods"] = ["spatial_neighbors"]
     params["corpora"]["own"] |= {"num_train": 48, "num_validation": 12}
     params["pretrain"]["rsp_moco"] |= {"epochs": 1, "queue_size": 32}
     params["heatmap"]["own"]["stride_um"] = 128.0  # a quarter of the cells
     for stage in ("finetune", "consistency"):
         params[stage]["recipe"] |= {"epochs": 1, "steps_per_epoch": 2, "batch_size": 4}
-    params["consistency"]["methods"]["neighbors"]["epochs"] = 1
+    params["consistency"]["methods"]["spatial_neighbors"]["epochs"] = 1
     (clone / "params.yaml").write_text(yaml.safe_dump(params))
     shell("git init -q && git add -A && git commit -qm start", clone)
     script = _example(root).replace("/slides/", f"{slides}/").replace("~/", f"{home}/")
@@ -95,7 +95,7 @@ def test_the_example_runs_from_an_empty_folder_to_maps_of_both_classes(
     assert patches.groupby("slide_id")["split"].unique().map(list).to_dict() == {
         **{"stomach": ["train"], "skin": ["train"], "node": ["test"]},
     }
-    maps = clone / "data/heatmaps/rsp_moco-0-neighbors-0"
+    maps = clone / "data/heatmaps/rsp_moco-0-spatial_neighbors-0"
     for slide_id in OUTLINED:
         scores = pd.read_csv(maps / f"scores/{slide_id}.csv")
         shares = scores[[f"student:{label}" for label in CLASSES]].to_numpy()

@@ -32,7 +32,9 @@ def test_a_dry_run_goes_through_all_stages(
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (shutil.copytree if (root / name).is_dir() else shutil.copy)(root / name, tmp_path / name)
     params = yaml.safe_load((root / "params/paper.yaml").read_text())
-    (tmp_path / "params.yaml").write_text(yaml.safe_dump(params | {"dataset": dataset, "corpus": corpus}))
+    (tmp_path / "params.yaml").write_text(
+        yaml.safe_dump(params | {"dataset": dataset, "pretraining_dataset": corpus})
+    )
     for folder in {dataset, corpus}:
         (tmp_path / "data/raw" / folder).mkdir(parents=True)
     output = shell("git init -q && dvc repro --dry --force --keep-going --allow-missing", tmp_path)

@@ -126,15 +126,15 @@ def _set(tree: Any, dotted: str, value: object) -> Any:
         ("pretrain.augmentation.prob", 1.1, "[0, 1]"),
         ("index.skip_bad_slides", "yes", "true or false"),
         ("source", "web", "phantom or raw"),
-        ("methods", [], "at least one"),
-        ("methods", ["rsp", "rsp"], "none twice"),
-        ("methods", "rsp", "entries"),
+        ("pretraining_methods", [], "at least one"),
+        ("pretraining_methods", ["rsp", "rsp"], "none twice"),
+        ("pretraining_methods", "rsp", "entries"),
         (
-            "methods",
+            "pretraining_methods",
             ["rspp"],
             "one of random, pretrained, vae, moco, rsp, rsp_moco, got 'rspp'; did you mean 'rsp'?",
         ),
-        ("methods", [3], "one of random, pretrained, vae, moco, rsp, rsp_moco, got 3"),
+        ("pretraining_methods", [3], "one of random, pretrained, vae, moco, rsp, rsp_moco, got 3"),
         ("pretrain.mocco", {}, "unknown key; did you mean 'moco'?"),
         ("pretrain.methods", {}, "unknown key"),
         ("pretrain.rsp.lookahead", {"steps": 5}, "lookahead.slow_step: missing key"),
@@ -161,8 +161,10 @@ def test_a_wrong_value_is_one_line_that_names_the_key_and_what_it_should_hold(
 
 
 def test_a_dataset_that_is_no_corpus_is_not_suggested_as_one(tree: Any) -> None:
-    with pytest.raises(ParamsError, match=r"^corpus: expected one of .*, got 'kathr'$") as caught:
-        parse_params(_set(tree, "corpus", "kathr"))
+    with pytest.raises(
+        ParamsError, match=r"^pretraining_dataset: expected one of .*, got 'kathr'$"
+    ) as caught:
+        parse_params(_set(tree, "pretraining_dataset", "kathr"))
     assert "kather" not in str(caught.value)
 
 
@@ -190,7 +192,7 @@ SECTIONS += [f"{kind}.{name}" for kind in ("corpora", "heatmap") for name in DAT
 
 
 def test_every_key_is_needed(tree: Any) -> None:
-    tree["methods"] = list(PRETEXTS)
+    tree["pretraining_methods"] = list(PRETEXTS)
     tree["encoder"]["weights"] = "data/weights/a.pt"
     parse_params(tree)
     unused = {dotted for dotted in SECTIONS if not dotted.endswith(tree["dataset"])}
@@ -201,7 +203,7 @@ def test_every_key_is_needed(tree: Any) -> None:
     unused |= {
         f"consistency.methods.{name}"
         for name in tree["consistency"]["methods"]
-        if name not in tree["students"]
+        if name not in tree["semisupervised_methods"]
     }
     for dotted in set(_keys(tree)) - unused:
         changed = copy.deepcopy(tree)
@@ -218,7 +220,10 @@ def test_every_key_is_needed(tree: Any) -> None:
 def test_sections_of_a_dataset_are_needed_where_it_is_in_use(dotted: str, tree: Any) -> None:
     section, name = dotted.split(".")
     del tree[section][name]
-    other = {"dataset": "kather", "corpus": "breastpathq" if name != "breastpathq" else "camelyon16"}
+    other = {
+        "dataset": "kather",
+        "pretraining_dataset": "breastpathq" if name != "breastpathq" else "camelyon16",
+    }
     if name != "kather":
         assert parse_params(tree | other)
     used = {"dataset": name, "source": "raw"}
@@ -229,7 +234,7 @@ def test_sections_of_a_dataset_are_needed_where_it_is_in_use(dotted: str, tree: 
 def test_a_value_of_a_recipe_is_for_all_kinds_of_labels_or_for_each(tree: Any) -> None:
     of_kind = {"two_classes": 0.25, "many_classes": 0.5, "scores": 0.75}
     for stage in ("finetune", "consistency"):
-        tree[stage]["recipe"] |= {"stain": of_kind, "lr": 0.5, "start_shares": [0.0, 0.5]}
+        tree[stage]["recipe"] |= {"stain_jitter": of_kind, "lr": 0.5, "interpolation_weights": [0.0, 0.5]}
     params = parse_params(tree)
     for kind, classes in (("two_classes", ["b", "a"]), ("many_classes", ["a", "b", "c"]), ("scores", None)):
         for recipe in (
@@ -237,15 +242,15 @@ def test_a_value_of_a_recipe_is_for_all_kinds_of_labels_or_for_each(tree: Any) -
             params.student_recipe("fixmatch", label_kind(classes)),
         ):
             own = as_tree(recipe)
-            assert (own["stain"], own["lr"], own["start_shares"]) == (of_kind[kind], 0.5, (0.0, 0.5))
+            assert (own["stain"], own["lr"], own["interpolation_weights"]) == (of_kind[kind], 0.5, (0.0, 0.5))
 
 
 @pytest.mark.parametrize(
     ("override", "key", "values"),
     [
         ("finetune.recipe.lr=3e-4", "lr", (3e-4, 3e-4, 3e-4)),
-        ("finetune.recipe.stain=0.25", "stain", (0.25, 0.25, 0.25)),
-        ("finetune.recipe.stain.scores=0.25", "stain", (0.1, 0.0, 0.25)),
+        ("finetune.recipe.stain_jitter=0.25", "stain", (0.25, 0.25, 0.25)),
+        ("finetune.recipe.stain_jitter.scores=0.25", "stain", (0.1, 0.0, 0.25)),
         ("finetune.recipe.lr={two_classes: 0.1, many_classes: 0.2, scores: 0.3}", "lr", (0.1, 0.2, 0.3)),
     ],
 )
@@ -277,14 +282,30 @@ def test_without_a_recipe_fine_tuning_has_the_papers_values_of_the_dataset(tree:
     ("key", "value", "says"),
     [
         ("finetune.recipe.speed", 1, "finetune.recipe.speed: unknown key"),
-        ("finetune.recipe.stain", {"two_classes": 0.1}, "stain.many_classes: missing key; expected a number"),
-        ("finetune.recipe.stain.score", 0.1, "stain.score: unknown key; did you mean 'scores'?"),
-        ("finetune.recipe.stain.scores", 2, "stain.scores: expected a number in [0, 1], got 2"),
-        ("finetune.recipe.stain.scores", {"own": 0.1}, "stain.scores: expected a number in [0, 1], got {"),
+        (
+            "finetune.recipe.stain_jitter",
+            {"two_classes": 0.1},
+            "stain.many_classes: missing key; expected a number",
+        ),
+        ("finetune.recipe.stain_jitter.score", 0.1, "stain.score: unknown key; did you mean 'scores'?"),
+        ("finetune.recipe.stain_jitter.scores", 2, "stain.scores: expected a number in [0, 1], got 2"),
+        (
+            "finetune.recipe.stain_jitter.scores",
+            {"own": 0.1},
+            "stain.scores: expected a number in [0, 1], got {",
+        ),
         ("consistency.recipe", None, "consistency.recipe: expected a section with keys, got nothing"),
         ("consistency.recipe.epochs", 0.5, "recipe.epochs: expected an integer in [1, 1e+12], got 0.5"),
-        ("consistency.methods.neighbors.stain", {"scores": 0.1}, "neighbors.stain.two_classes: missing key"),
-        ("consistency.methods.neighbors.stain", 2, "neighbors.stain: expected a number in [0, 1], got 2"),
+        (
+            "consistency.methods.spatial_neighbors.stain_jitter",
+            {"scores": 0.1},
+            "neighbors.stain_jitter.two_classes: missing key",
+        ),
+        (
+            "consistency.methods.spatial_neighbors.stain_jitter",
+            2,
+            "neighbors.stain_jitter: expected a number in [0, 1], got 2",
+        ),
         ("finetune.paper.lr.kathr", 0.1, "finetune.paper.lr.kathr: unknown key; did you mean 'kather'?"),
         ("finetune.recipe.scores", {"epochs": 1}, "finetune.recipe.scores: all kinds of labels have one"),
         ("finetune.recipe", {"two_classes": None}, "recipe. Fix: write finetune.recipe: null"),
@@ -308,32 +329,37 @@ def test_shares_are_kept_and_students_drawn_back_where_there_are_patches_to_take
     tree: Any,
 ) -> None:
     recipe = tree["consistency"]["recipe"]
-    recipe |= {"keep_shares": False, "start_shares": [0.0, 1.0], "batchnorm_patches": 0}
-    assert not parse_params(tree).student_recipe("mixed_teacher", "two_classes").keep_shares
-    recipe |= {"keep_shares": True}
-    with pytest.raises(ParamsError, match=r"recipe\.keep_shares: true, .*batchnorm_patches: 1024"):
+    recipe |= {"match_class_proportions": False, "interpolation_weights": [0.0, 1.0], "batchnorm_patches": 0}
+    assert not parse_params(tree).student_recipe("mixed_teacher", "two_classes").match_class_proportions
+    recipe |= {"match_class_proportions": True}
+    with pytest.raises(
+        ParamsError, match=r"recipe\.match_class_proportions: true, .*batchnorm_patches: 1024"
+    ):
         parse_params(tree)
-    recipe |= {"keep_shares": False, "start_shares": [0.0, 0.5]}
-    with pytest.raises(ParamsError, match=r"recipe\.start_shares: 0\.5, .*batchnorm_patches: 1024"):
+    recipe |= {"match_class_proportions": False, "interpolation_weights": [0.0, 0.5]}
+    with pytest.raises(ParamsError, match=r"recipe\.interpolation_weights: 0\.5, .*batchnorm_patches: 1024"):
         parse_params(tree)
-    recipe |= {"keep_shares": True, "batchnorm_patches": 64}
+    recipe |= {"match_class_proportions": True, "batchnorm_patches": 64}
     parsed = parse_params(tree).student_recipe("mixed_teacher", "two_classes")
-    assert parsed.keep_shares
-    assert parsed.start_shares == (0.0, 0.5)
+    assert parsed.match_class_proportions
+    assert parsed.interpolation_weights == (0.0, 0.5)
 
 
 def test_what_a_method_has_of_a_recipe_stands_in_its_place(tree: Any) -> None:
     of_kind = {"two_classes": 0.25, "many_classes": 0.5, "scores": 0.75}
-    own = {"epochs": 3, "plain_share": 0.25, "stain": 0.25}
-    tree["consistency"]["methods"]["neighbors"] |= own | {"plain_share": of_kind, "stain": of_kind}
+    own = {"epochs": 3, "unaugmented_fraction": 0.25, "stain_jitter": 0.25}
+    tree["consistency"]["methods"]["spatial_neighbors"] |= own | {
+        "unaugmented_fraction": of_kind,
+        "stain_jitter": of_kind,
+    }
     params = parse_params(tree)
     recipe = params.student_section("mixed_teacher", "two_classes")
     assert isinstance(recipe, StudentRecipe)
     assert as_tree(recipe) == as_tree(params.consistency.recipe.of("two_classes")) | {
         "strong": as_tree(params.consistency.strong)
     }
-    assert params.student_section("neighbors", "two_classes") == dataclasses.replace(recipe, **own)
-    without_steps = dataclasses.replace(recipe, epochs=0, start_shares=(0.0,))
+    assert params.student_section("spatial_neighbors", "two_classes") == dataclasses.replace(recipe, **own)
+    without_steps = dataclasses.replace(recipe, epochs=0, interpolation_weights=(0.0,))
     assert params.student_section("adabn", "two_classes") == without_steps
     assert params.student_section("paper", "two_classes") == params.consistency.paper.of("camelyon16")
 
@@ -352,22 +378,24 @@ def test_the_former_views_of_the_paper_s_student_are_values_of_params(tree: Any)
     former = {"within_limits": False, "affine_scale": [0.5, 0.6], "hue": [0.0, 0.5], "blur_mpp": None}
     tree["consistency"]["methods"]["paper"]["strong"] = former
     for stage in ("finetune", "consistency"):
-        tree[stage]["paper"]["plain_share"] = 0.0
+        tree[stage]["paper"]["unaugmented_fraction"] = 0.0
     params = parse_params(tree)
     assert params.consistency.methods["paper"].strong == STRONG_VALUES
     sections = (params.finetune.paper.of("camelyon16"), params.student_section("paper", "two_classes"))
-    assert [section.plain_share for section in sections] == [0.0, 0.0]
+    assert [section.unaugmented_fraction for section in sections] == [0.0, 0.0]
 
 
 def test_a_corpus_needs_its_section_whatever_the_dataset(tree: Any) -> None:
     del tree["corpora"]["breastpathq"]
     with pytest.raises(ParamsError, match=r"^corpora\.breastpathq: missing key"):
-        parse_params(tree | {"corpus": "breastpathq"})
+        parse_params(tree | {"pretraining_dataset": "breastpathq"})
 
 
 def test_a_dataset_without_slides_is_no_corpus_and_has_no_maps(tree: Any) -> None:
-    with pytest.raises(ParamsError, match=r"^corpus: expected one of breastpathq, camelyon16, own, got 'kat"):
-        parse_params(tree | {"corpus": "kather"})
+    with pytest.raises(
+        ParamsError, match=r"^pretraining_dataset: expected one of breastpathq, camelyon16, own, got 'kat"
+    ):
+        parse_params(tree | {"pretraining_dataset": "kather"})
     for section in ("corpora", "heatmap"):
         given = _set(tree, f"{section}.kather", {"stride_um": 64.0})
         with pytest.raises(ParamsError, match=rf"^{section}\.kather: unknown key"):
@@ -392,7 +420,7 @@ def test_scientific_notation_without_a_dot_is_a_number(tree: Any) -> None:
 
 
 def test_the_method_pretrained_needs_a_file(tree: Any) -> None:
-    asked = _set(tree, "methods", ["pretrained"])
+    asked = _set(tree, "pretraining_methods", ["pretrained"])
     with pytest.raises(ParamsError, match=r"^encoder\.weights: null, .* put a file into data/weights"):
         parse_params(asked)
     params = parse_params(_set(asked, "encoder.weights", "data/weights/a.pt"))
@@ -401,7 +429,7 @@ def test_the_method_pretrained_needs_a_file(tree: Any) -> None:
 
 def test_own_slides_are_never_simulated(tree: Any) -> None:
     with pytest.raises(ParamsError, match="source: raw"):
-        parse_params(_set(tree, "corpus", "own"))
+        parse_params(_set(tree, "pretraining_dataset", "own"))
 
 
 def test_a_file_that_is_missing_or_not_yaml_is_named(tmp_path: Path) -> None:
@@ -492,8 +520,8 @@ def test_a_number_with_a_leading_zero_is_the_decimal_one_that_dvc_records(root: 
 LAUGHS = "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]\n" for i in range(1, 40))
 HOSTILE: dict[str, tuple[str | bytes, str]] = {
     "a key twice": (
-        "seeds: [0]\nmu: 1\nseeds: [1]\n",
-        'line 3: not YAML that DVC reads: found duplicate key "seeds"',
+        "training_seeds: [0]\nmu: 1\ntraining_seeds: [1]\n",
+        'line 3: not YAML that DVC reads: found duplicate key "training_seeds"',
     ),
     "a key twice in a section": ("a:\n  b: 1\n  b: 2\n", "line 3"),
     "billion laughs": (LAUGHS, "line 12: more than 10000 values, aliases written out"),
@@ -518,7 +546,7 @@ HOSTILE: dict[str, tuple[str | bytes, str]] = {
     "a number of 5000 digits": ("a: " + "9" * 5000, "not YAML that DVC reads: Exceeds the limit"),
     "a date that is none": ("a: 2020-99-99", "month must be in 1..12"),
     "nothing": ("", "expected a section with keys, got nothing"),
-    "comments alone": ("# seeds: [0]\n", "expected a section with keys, got nothing"),
+    "comments alone": ("# training_seeds: [0]\n", "expected a section with keys, got nothing"),
     "a list at the top": ("- seeds\n", "expected a section with keys, got ['seeds']"),
     "a list as a key": ("? [1, 2]\n: 3\n", "(1, 2): unknown key"),
     "a long key": ("k" * 1000 + ": 3\n", "k: unknown key"),
@@ -579,27 +607,32 @@ def test_what_is_no_finite_number_is_refused_in_one_short_line(tree: Any, value:
 
 @pytest.mark.parametrize("value", [-1, 10**20, 2**32, 0.5])
 def test_a_seed_is_a_whole_number_that_generators_take(tree: Any, value: object) -> None:
-    for key in ("seeds", "index.seed"):
+    for key in ("training_seeds", "index.seed"):
         with pytest.raises(ParamsError, match="an integer"):
-            parse_params(_set(tree, key, [value] if key == "seeds" else value))
+            parse_params(_set(tree, key, [value] if key == "training_seeds" else value))
 
 
 def test_a_run_that_params_do_not_ask_for_is_refused(tree: Any) -> None:
-    params = parse_params(tree | {"methods": ["rsp"], "seeds": [0, 3]})
+    params = parse_params(tree | {"pretraining_methods": ["rsp"], "training_seeds": [0, 3]})
     assert check_run(params, method="rsp", encoder=0, seed=3) == {"encoder": 0}
     assert check_run(params, method="rsp", encoder=None) == {"encoder": 0}
-    with pytest.raises(ParamsError, match=r"--method is 'moco', but `methods` in params.yaml are \['rsp'\]"):
+    with pytest.raises(
+        ParamsError, match=r"--method is 'moco', but `pretraining_methods` in params.yaml are \['rsp'\]"
+    ):
         check_run(params, method="moco", encoder=0, seed=0)
     for seed in (1, -1, 10**20):
-        with pytest.raises(ParamsError, match=rf"--seed is {seed}, but `seeds` in params.yaml are \[0, 3\]"):
+        with pytest.raises(
+            ParamsError, match=rf"--seed is {seed}, but `training_seeds` in params.yaml are \[0, 3\]"
+        ):
             check_run(params, method="rsp", encoder=0, seed=seed)
     with pytest.raises(
-        ParamsError, match=r"--encoder is 2, but `pretrain.seeds` in params.yaml are \[0\]; add it"
+        ParamsError,
+        match=r"--pretraining-seed is 2, but `pretraining_seeds` in params.yaml are \[0\]; add it",
     ):
         check_run(params, method="rsp", encoder=2, seed=0)
-    several = parse_params(_set(tree | {"methods": ["rsp"]}, "pretrain.seeds", [0, 4]))
+    several = parse_params(_set(tree | {"pretraining_methods": ["rsp"]}, "pretraining_seeds", [0, 4]))
     with pytest.raises(
-        ParamsError, match=r"--encoder is needed: `pretrain.seeds` in params.yaml are \[0, 4\]"
+        ParamsError, match=r"--pretraining-seed is needed: `pretraining_seeds` in params.yaml are \[0, 4\]"
     ):
         check_run(several, method="rsp", encoder=None)
 
@@ -613,14 +646,14 @@ def test_values_of_a_stage_are_those_of_the_file_by_their_names(root: Path) -> N
     params, tree = load_params(root / "params.yaml"), read_tree(root / "params.yaml")
     names = (
         "alpha",
-        "corpora.${corpus}",
+        "corpora.${pretraining_dataset}",
         "labels.${dataset}",
         "pretrain.${item.method}",
         "evaluate.batch_size",
     )
     assert json.loads(json.dumps(selected(params, names, "moco"))) == {
         "alpha": tree["alpha"],
-        f"corpora.{tree['corpus']}": tree["corpora"][tree["corpus"]],
+        f"corpora.{tree['pretraining_dataset']}": tree["corpora"][tree["pretraining_dataset"]],
         f"labels.{tree['dataset']}": tree["labels"][tree["dataset"]],
         "pretrain.moco": tree["pretrain"]["moco"],
         "evaluate.batch_size": tree["evaluate"]["batch_size"],

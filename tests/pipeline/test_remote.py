@@ -98,13 +98,13 @@ def test_a_fresh_clone_that_pulls_evaluates_to_the_same_bytes(
 def test_a_changed_byte_in_the_remote_is_refused_by_its_name_until_it_is_mended(
     fresh: Path, published: Published, damaged: list[Path], shell: Shell
 ) -> None:
-    output = shell("dvc pull consistency@rsp-0-neighbors-0", fresh, fails=True)
+    output = shell("dvc pull consistency@rsp-0-spatial_neighbors-0", fresh, fails=True)
     refused = output[output.index("Checkout failed for following targets") :]
     assert MODEL in refused
     assert DESCRIPTION in refused
     assert "curves.csv" not in refused
     assert not [
-        path for path in fresh.glob("data/models/rsp-0-neighbors-0/student/*") if "model" in path.name
+        path for path in fresh.glob("data/models/rsp-0-spatial_neighbors-0/student/*") if "model" in path.name
     ]
     cached = {path.parent.name + path.name for path in fresh.glob(".dvc/cache/files/md5/*/*")}
     assert cached
@@ -116,7 +116,7 @@ def test_a_changed_byte_in_the_remote_is_refused_by_its_name_until_it_is_mended(
     for path in damaged:
         path.unlink()
     assert "2 files pushed" in shell("dvc push", published.folder)
-    shell("dvc pull consistency@rsp-0-neighbors-0", fresh)
+    shell("dvc pull consistency@rsp-0-spatial_neighbors-0", fresh)
     load_model(fresh / MODEL)
     assert md5(fresh / MODEL) == published.digests[MODEL]
 
@@ -125,7 +125,7 @@ def test_what_dvc_does_not_verify_is_refused_when_it_is_loaded_and_can_be_mended
     fresh: Path, published: Published, damaged: list[Path], shell: Shell
 ) -> None:
     shell("dvc remote modify --local storage verify false", fresh)
-    shell("dvc pull consistency@rsp-0-neighbors-0", fresh)
+    shell("dvc pull consistency@rsp-0-spatial_neighbors-0", fresh)
     with pytest.raises(ValueError, match=r"student/model\.json: .*(it describes the model|SHA-256 differs)"):
         load_model(fresh / MODEL)
     _flip_one_byte(damaged[1])
@@ -138,7 +138,7 @@ def test_what_dvc_does_not_verify_is_refused_when_it_is_loaded_and_can_be_mended
     shell("dvc remote modify --local storage verify true", fresh)
     shell(f"rm {MODEL} {DESCRIPTION}", fresh)
     shell("chmod -R u+w .dvc/cache/files && find .dvc/cache/files -type f -exec touch {} +", fresh)
-    shell("dvc pull consistency@rsp-0-neighbors-0", fresh)
+    shell("dvc pull consistency@rsp-0-spatial_neighbors-0", fresh)
     load_model(fresh / MODEL)
     assert md5(fresh / MODEL) == published.digests[MODEL]
 
@@ -155,7 +155,7 @@ def test_one_model_is_had_by_version(published: Published, shell: Shell, tmp_pat
     shell(f"git clone -q --bare work {bare}", tmp_path)
     key = f"--remote-config keyfile={published.server.keyfile}"
     first, second, third = (tmp_path / name for name in ("first", "second", "third"))
-    shell(f"dvc get {bare} data/models/rsp-0-neighbors-0/student --rev v1 -o first {key}", tmp_path)
+    shell(f"dvc get {bare} data/models/rsp-0-spatial_neighbors-0/student --rev v1 -o first {key}", tmp_path)
     shell(f"dvc artifacts get {bare} student --rev v1.0.0 -o second {key}", tmp_path)
     shell(f"dvc artifacts get {bare} student -o third {key}", tmp_path)
     for folder in (first, second):
@@ -182,7 +182,7 @@ def test_a_remote_that_does_not_answer_is_said_and_leaves_nothing(
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     shell(f"dvc remote modify --local storage url ssh://127.0.0.1:{port}/nowhere", fresh)
-    output = shell("dvc pull consistency@rsp-0-neighbors-0", fresh, fails=True)
+    output = shell("dvc pull consistency@rsp-0-spatial_neighbors-0", fresh, fails=True)
     assert "failed to connect to ssh" in output
     assert str(port) in output
     assert not (fresh / "data/models").exists()

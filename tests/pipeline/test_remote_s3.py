@@ -153,7 +153,7 @@ def test_no_file_of_a_repository_and_nothing_in_its_history_holds_the_credential
 def test_a_changed_byte_in_the_bucket_is_refused_by_its_name_until_it_is_mended(
     fresh: Path, published: Published, laboratory: Laboratory
 ) -> None:
-    member, pull = laboratory.store.member, "dvc pull consistency@rsp-0-neighbors-0"
+    member, pull = laboratory.store.member, "dvc pull consistency@rsp-0-spatial_neighbors-0"
     objects = [published.object_of(path) for path in (MODEL, DESCRIPTION)]
     for name in objects:
         content = bytearray(laboratory.objects.cat(name))

@@ -28,7 +28,7 @@ from tests.folders import NewFolder
 
 pytestmark = pytest.mark.slow
 
-RUN = "rsp-0-neighbors-0"
+RUN = "rsp-0-spatial_neighbors-0"
 CELLS_SHOWN = """() => {
   const map = document.querySelector("canvas.map");
   const pixels = map.getContext("2d").getImageData(0, 0, map.width, map.height).data;

@@ -80,18 +80,20 @@ def test_repro_makes_models_and_metrics_and_then_has_nothing_to_do(
         assert (
             len(pd.read_csv(clone / f"data/models/{method}-0/curves.csv")) == {"random": 0, "rsp": 2}[method]
         )
-        for model in Run(method, 0, 0, "neighbors").models.values():
+        for model in Run(method, 0, 0, "spatial_neighbors").models.values():
             description = json.loads((clone / model).with_suffix(".json").read_text())
             assert description["encoder"]["stages"] == 1  # as few labels as these ask for no more
             assert 0.5e6 < (clone / model).stat().st_size < 1e6  # 157,504 weights of the stage, and a head
-        metrics = json.loads((clone / f"data/evaluation/{method}-0-neighbors-0/metrics.json").read_text())
+        metrics = json.loads(
+            (clone / f"data/evaluation/{method}-0-spatial_neighbors-0/metrics.json").read_text()
+        )
         for split, model in itertools.product(
             ("validation", "test"), ("finetuned", "student", "chosen", "color_mean")
         ):
             estimate = metrics[split][model]["accuracy"]
             assert set(estimate) == {"value", "low", "high", "n"}
             assert 0.0 <= estimate["value"] <= 1.0
-        predictions = pd.read_csv(clone / f"data/evaluation/{method}-0-neighbors-0/predictions.csv")
+        predictions = pd.read_csv(clone / f"data/evaluation/{method}-0-spatial_neighbors-0/predictions.csv")
         right = predictions["student_tumor"] > 0.5
         of_test = predictions["split"] == "test"
         accuracy = (right == (predictions["label"] == "tumor"))[of_test].mean()
@@ -107,12 +109,12 @@ def test_repro_makes_models_and_metrics_and_then_has_nothing_to_do(
 def test_repro_maps_and_diagnoses_every_slide_once(clone: Path) -> None:
     slides = pd.read_csv(clone / "data/index/whole_slides.csv", keep_default_na=False)
     assert (slides["split"] == "test").sum() == 4
-    folds = pd.read_csv(clone / "data/models/rsp-0-neighbors-0/student/folds/folds.csv")
+    folds = pd.read_csv(clone / "data/models/rsp-0-spatial_neighbors-0/student/folds/folds.csv")
     assert set(folds["fold"]) == {0, 1}
     trained_on = slides.loc[patient_or_slide(slides).isin(folds["patient"]), "slide_id"]
     assert set(slides.loc[slides["slide_id"].isin(trained_on), "split"]) == {"train"}
     assert len(trained_on) >= 4
-    folder = clone / "data/heatmaps/rsp-0-neighbors-0"
+    folder = clone / "data/heatmaps/rsp-0-spatial_neighbors-0"
     for slide_id in slides["slide_id"]:
         scores = read_heatmap(folder / f"scores/{slide_id}.csv")
         seen = {"finetuned_seen", "student_seen"} if slide_id in set(trained_on) else set()
@@ -128,18 +130,18 @@ def test_repro_maps_and_diagnoses_every_slide_once(clone: Path) -> None:
             above = rasterize_regions(regions, downsample=grid.downsample, shape=grid.shape)
             np.testing.assert_array_equal(above, np.nan_to_num(scores.raster(model)) >= 0.5)
             assert (folder / f"{model}/{slide_id}.png").is_file()
-    metrics = json.loads((clone / "data/diagnosis/rsp-0-neighbors-0/metrics.json").read_text())["test"][
-        "student"
-    ]
+    metrics = json.loads((clone / "data/diagnosis/rsp-0-spatial_neighbors-0/metrics.json").read_text())[
+        "test"
+    ]["student"]
     assert set(metrics["slide_auc"]) == {"value", "low", "high", "n"}
-    scores = pd.read_csv(clone / "data/diagnosis/rsp-0-neighbors-0/slides.csv")
+    scores = pd.read_csv(clone / "data/diagnosis/rsp-0-spatial_neighbors-0/slides.csv")
     test = scores[scores["split"] == "test"]
     area = roc_auc_score(test["label"] == "tumor", test["student_score"])
     assert metrics["slide_auc"]["value"] == pytest.approx(area)
     summary = json.loads((clone / "data/comparison/summary.json").read_text())
-    assert summary["test_slide_auc"]["rsp-neighbors"] == pytest.approx(area)
+    assert summary["test_slide_auc"]["rsp-spatial_neighbors"] == pytest.approx(area)
     arms = {"rsp-attention", "rsp-moments"}
-    assert set(summary["test_slide_auc"]) == {"rsp-finetune", "rsp-neighbors", *arms}
+    assert set(summary["test_slide_auc"]) == {"rsp-finetune", "rsp-spatial_neighbors", *arms}
     learned = pd.read_csv(clone / "data/mil/rsp-0-0/slides.csv").query("split == 'test'")
     area = roc_auc_score(learned["label"] == "tumor", learned["attention:tumor"])
     assert summary["test_slide_auc"]["rsp-attention"] == pytest.approx(area)
@@ -147,9 +149,11 @@ def test_repro_maps_and_diagnoses_every_slide_once(clone: Path) -> None:
 
 @pytest.mark.slow
 def test_repro_maps_nothing_with_methods_that_are_not_asked_for(clone: Path) -> None:
-    assert pd.read_csv(clone / "data/heatmaps/random-0-neighbors-0/slides.csv").empty
-    assert pd.read_csv(clone / "data/diagnosis/random-0-neighbors-0/slides.csv").empty
-    told = json.loads((clone / "data/diagnosis/random-0-neighbors-0/metrics.json").read_text())["warnings"]
+    assert pd.read_csv(clone / "data/heatmaps/random-0-spatial_neighbors-0/slides.csv").empty
+    assert pd.read_csv(clone / "data/diagnosis/random-0-spatial_neighbors-0/slides.csv").empty
+    told = json.loads((clone / "data/diagnosis/random-0-spatial_neighbors-0/metrics.json").read_text())[
+        "warnings"
+    ]
     assert [line.partition(" by this run")[0] for line in told] == ["no slide is mapped"]
 
 
@@ -221,7 +225,7 @@ def test_a_change_runs_only_what_it_reaches(clone: Path, shell: Shell) -> None:
 @pytest.mark.slow
 def test_metrics_and_plots_are_shown(clone: Path, shell: Shell) -> None:
     shown = json.loads(shell("dvc metrics show --json", clone))[""]["data"]
-    summary = shown["data/evaluation/rsp-0-neighbors-0/summary.json"]["data"]
+    summary = shown["data/evaluation/rsp-0-spatial_neighbors-0/summary.json"]["data"]
     assert set(summary) == {"validation_accuracy", "test_accuracy"}
     assert set(summary["test_accuracy"]) == {
         "finetuned",
@@ -234,7 +238,7 @@ def test_metrics_and_plots_are_shown(clone: Path, shell: Shell) -> None:
         "stacked",
         "majority",
     }
-    of_test = pd.read_csv(clone / "data/evaluation/rsp-0-neighbors-0/predictions.csv").query(
+    of_test = pd.read_csv(clone / "data/evaluation/rsp-0-spatial_neighbors-0/predictions.csv").query(
         "split == 'test'"
     )
     assert summary["test_accuracy"]["majority"] == pytest.approx((of_test["label"] == "normal").mean())
@@ -247,18 +251,20 @@ def test_metrics_and_plots_are_shown(clone: Path, shell: Shell) -> None:
 
 @pytest.mark.slow
 def test_another_dataset_is_one_setting_and_shares_the_pretraining(clone: Path, shell: Shell) -> None:
-    output = shell("dvc exp run -S dataset=kather -S 'methods=[rsp]'", clone)
+    output = shell("dvc exp run -S dataset=kather -S 'pretraining_methods=[rsp]'", clone)
     assert _ran(output) == {name for name in EVERY if "random" not in name} | {"phantom", "index", "check"}
-    summary = json.loads((clone / "data/evaluation/rsp-0-neighbors-0/summary.json").read_text())
+    summary = json.loads((clone / "data/evaluation/rsp-0-spatial_neighbors-0/summary.json").read_text())
     assert 0.0 <= summary["test_accuracy"]["student"] <= 1.0
-    warnings = json.loads((clone / "data/evaluation/rsp-0-neighbors-0/metrics.json").read_text())["warnings"]
+    warnings = json.loads((clone / "data/evaluation/rsp-0-spatial_neighbors-0/metrics.json").read_text())[
+        "warnings"
+    ]
     assert "no patient ids" in warnings[0]
     # Kather has patches only: nothing is mapped, and nothing diagnosed.
-    assert json.loads((clone / "data/heatmaps/rsp-0-neighbors-0/summary.json").read_text()) == {
+    assert json.loads((clone / "data/heatmaps/rsp-0-spatial_neighbors-0/summary.json").read_text()) == {
         "slides": 0,
         "cells": 0,
     }
-    output = json.loads((clone / "data/diagnosis/rsp-0-neighbors-0/metrics.json").read_text())
+    output = json.loads((clone / "data/diagnosis/rsp-0-spatial_neighbors-0/metrics.json").read_text())
     assert output["warnings"][0].startswith("no diagnosis of slides")
     assert "test_slide_auc" not in json.loads((clone / "data/comparison/summary.json").read_text())
 
@@ -267,7 +273,8 @@ def test_another_dataset_is_one_setting_and_shares_the_pretraining(clone: Path, 
 def test_another_encoder_is_another_run_of_all_that_follows_it(clone: Path, shell: Shell) -> None:
     """After the last test: of Kather's patches."""
     output = shell(
-        "dvc exp run -S 'pretrain.seeds=[0,1]' -S 'methods=[random]' pretrain@random-0 finetune@random-1-0",
+        "dvc exp run -S 'pretraining_seeds=[0,1]' -S 'pretraining_methods=[random]' pretrain@random-0 "
+        "finetune@random-1-0",
         clone,
     )
     assert _ran(output) == {"check", "pretrain@random-1", "finetune@random-1-0"}

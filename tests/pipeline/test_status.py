@@ -32,12 +32,16 @@ def clone(root: Path, shell: Shell, module_folder: NewFolder) -> Path:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(root / name, folder / name)
     params = yaml.safe_load((folder / "params.yaml").read_text())
-    params |= {"methods": list(METHODS), "seeds": [0], "students": ["neighbors"]}
-    params["whole_slides"]["methods"] = list(METHODS)
+    params |= {
+        "pretraining_methods": list(METHODS),
+        "training_seeds": [0],
+        "semisupervised_methods": ["spatial_neighbors"],
+    }
+    params["slide_level"]["pretraining_methods"] = list(METHODS)
     (folder / "params.yaml").write_text(yaml.safe_dump(params))
     for stage in yaml.safe_load((folder / "dvc.yaml").read_text())["stages"].values():
         _write_outputs(folder, stage)
-    for name in (params["corpus"], params["dataset"]):
+    for name in (params["pretraining_dataset"], params["dataset"]):
         _write(folder / f"data/phantom/{name}/slide")
     _write_digests(folder)
     shell("git init -q && dvc commit --force", folder)
@@ -50,7 +54,7 @@ def _write_outputs(folder: Path, stage: Any) -> None:
         next(iter(out)) if isinstance(out, dict) else out for out in itertools.chain.from_iterable(kinds)
     ]
     for path, method in itertools.product(paths, METHODS):
-        for name, value in {"student": "neighbors", "encoder": "0", "seed": "0"}.items():
+        for name, value in {"student": "spatial_neighbors", "encoder": "0", "seed": "0"}.items():
             path = path.replace(f"${{item.{name}}}", value)
         output = folder / path.replace("${item.method}", method)
         _write(output if output.suffix else output / "file")

@@ -24,7 +24,9 @@ def swept(finished: Any, shell: Shell, module_folder: NewFolder) -> Path:
     """A clone that shares the finished one's cache, and so its pretraining, after a sweep of rsp over mu."""
     folder = module_folder("swept")
     shell(f"git clone -q {finished.folder} . && dvc cache dir --local {finished.folder}/.dvc/cache", folder)
-    patches_only = "dvc exp run --queue -S 'methods=[rsp]' -S 'whole_slides.methods=[]'"
+    patches_only = (
+        "dvc exp run --queue -S 'pretraining_methods=[rsp]' -S 'slide_level.pretraining_methods=[]'"
+    )
     shell(f"{patches_only} -S alpha=0.5 -S mu=1,2", folder)
     shell(f"{patches_only} -S alpha=0.001 --name too-few", folder)
     shell("dvc queue start", folder)
@@ -48,7 +50,7 @@ def test_the_sweep_pretrains_not_at_all_and_fine_tunes_once(swept: Path) -> None
     assert "Running stage 'index'" not in logs
     assert logs.count("Running stage 'finetune@rsp-0-0'") == 1  # alpha 0.5, for both mu
     assert logs.count("Running stage 'check'") == 2  # and the one that fails there
-    assert logs.count("Running stage 'consistency@rsp-0-neighbors-0'") == 2
+    assert logs.count("Running stage 'consistency@rsp-0-spatial_neighbors-0'") == 2
 
 
 def test_tensorboard_compares_queued_experiments_in_the_project_that_queued_them(
@@ -57,14 +59,14 @@ def test_tensorboard_compares_queued_experiments_in_the_project_that_queued_them
     logs = swept / "data/tensorboard"
     table = table_of_runs(logs)
     students = {
-        name.removesuffix("/consistency/rsp-0-neighbors-0"): row.hyperparameters["mu"]
+        name.removesuffix("/consistency/rsp-0-spatial_neighbors-0"): row.hyperparameters["mu"]
         for name, row in table.items()
         if "/consistency/" in name
     }
     assert sorted(students.values()) == [1, 2]
     status = shell("dvc queue status", swept)
     assert all(re.search(rf"{name} .*Success", status) for name in students)
-    (finetuned,) = table.keys() - {f"{name}/consistency/rsp-0-neighbors-0" for name in students}
+    (finetuned,) = table.keys() - {f"{name}/consistency/rsp-0-spatial_neighbors-0" for name in students}
     assert finetuned.removesuffix("/finetune/rsp-0-0") in students
     assert {path.name for path in logs.iterdir()} == set(
         students
@@ -83,10 +85,10 @@ def test_curves_collects_what_ended_well(swept: Path, shell: Shell) -> None:
         (training, alpha, mu)
         for training, alpha, mu in points[["training", "alpha", "mu"]].fillna(0).to_numpy()
     }
-    committed = {("finetune", 0.25, 0), ("neighbors", 0.25, 7)}  # the commit's own run
+    committed = {("finetune", 0.25, 0), ("spatial_neighbors", 0.25, 7)}  # the commit's own run
     assert settings == committed | {
         ("finetune", 0.5, 0),
-        ("neighbors", 0.5, 1),
-        ("neighbors", 0.5, 2),
+        ("spatial_neighbors", 0.5, 1),
+        ("spatial_neighbors", 0.5, 2),
     }
     assert "against mu, 50 % of the labels" in (swept / "data/curves/index.html").read_text()

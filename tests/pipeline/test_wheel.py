@@ -157,7 +157,7 @@ def test_params_of_a_new_project_can_be_read(dataset: str | None, root: Path, tm
         assert params == published
     else:
         corpus = "camelyon16" if dataset == "kather" else dataset
-        assert (params.source, params.dataset, params.corpus) == ("raw", dataset, corpus)
+        assert (params.source, params.dataset, params.pretraining_dataset) == ("raw", dataset, corpus)
         assert params.alpha == (1.0 if dataset == "own" else published.alpha)
         assert (tmp_path / "new/data/raw" / dataset).is_dir()
     ours, theirs = (

@@ -20,7 +20,8 @@ class Toy:
 
 def test_a_method_is_imported_when_it_is_looked_up_and_not_before(root: Path) -> None:
     code = (
-        "import sys\nfrom histo_monai.pretraining import PRETEXTS\nassert 'moco' in PRETEXTS and len(list(PRETEXTS)) > 3\n"
+        "import sys\nfrom histo_monai.pretraining import PRETEXTS\nassert 'moco' in PRETEXTS and len(list(PRETEXTS)) > "
+        "3\n"
         "seen = lambda: {f'histo_monai.pretraining.{n}' for n in PRETEXTS} & set(sys.modules)\n"
         "assert not seen(), seen()\nPRETEXTS['moco']\nprint(*seen())"
     )
@@ -35,7 +36,7 @@ def test_every_method_is_one_file_of_its_name_and_no_folder(
     folder = root / "histo_monai" / package
     files = {path.stem: path.read_text() for path in folder.glob("*.py")}
     assert {name for name, text in files.items() if ": ClassVar[type" in text} - {"protocol"} == set(methods)
-    assert {path.parent.name for path in folder.glob("*/__init__.py")} <= {"students"}
+    assert {path.parent.name for path in folder.glob("*/__init__.py")} <= {"semisupervised_methods"}
     for name, build in methods.items():
         assert methods.module(name) == build.__module__ == f"histo_monai.{package}.{name}"
 

@@ -12,7 +12,11 @@ from histo_monai.data.tables.tasks import split_rows
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.task_model import TaskModel
 from histo_monai.semisupervised.settings import MixedTeacherSettings
-from histo_monai.semisupervised.teaching.class_proportions import keep_shares, log_odds_to, shares_of
+from histo_monai.semisupervised.teaching.class_proportions import (
+    log_odds_to,
+    match_class_proportions,
+    shares_of,
+)
 from histo_monai.training.prediction import predict, take_statistics
 from histo_monai.training.schedule import Schedule
 from tests.students import statistics_of, taught
@@ -77,7 +81,7 @@ def test_shares_are_as_given_and_patches_stay_in_their_order(
     else:
         wanted = torch.linspace(1, 2, len(wanted)).double()
         wanted /= wanted.sum()
-    keep_shares(model, task, patches, wanted)
+    match_class_proportions(model, task, patches, wanted)
     torch.testing.assert_close(shares_of(model, task, patches), wanted, rtol=0, atol=1e-5)
     after = predict(model, task, patches.loader)
     if scores:
@@ -111,7 +115,7 @@ def test_a_student_ends_with_the_shares_that_it_began_with(wave_task: TaskBuilde
 def test_a_student_that_is_drawn_back_is_between_its_start_and_where_it_came(wave_task: TaskBuilder) -> None:
     task = wave_task(16)
     start = _model(task)
-    far, near = (_student(task, start, start_shares=(share,)) for share in (0.0, 0.25))
+    far, near = (_student(task, start, interpolation_weights=(share,)) for share in (0.0, 0.25))
     own, ends = dict(near.named_parameters()), (dict(start.named_parameters()), dict(far.named_parameters()))
     assert not torch.equal(*(end["head.linear.weight"] for end in ends))
     for name, value in own.items():

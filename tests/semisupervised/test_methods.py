@@ -31,12 +31,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "softmatch": {"momentum": 0.8},
     "mixmatch": {"temperature": 0.5, "beta": 0.75, "ramp_steps": 4},
     "mixed_teacher": {"temperature": 0.5, "beta": 0.75, "momentum": 0.8, "spread_momentum": 0.8},
-    "neighbors": {"epochs": 1, "plain_share": None, "stain": None},  # of the recipe
+    "spatial_neighbors": {"epochs": 1, "unaugmented_fraction": None, "stain_jitter": None},  # of the recipe
     "mean_teacher": {"ramp_steps": 4},
     "rankup": {"threshold": 0.7, "ranking": 0.2, "alignment": 0.4},
 }
 OF_SCORES = ("rankup",)
-OF_BOTH = ("supervised", "neighbors", "mean_teacher", "mixed_teacher")
+OF_BOTH = ("supervised", "spatial_neighbors", "mean_teacher", "mixed_teacher")
 
 
 def _method(name: str, scores: bool = False, **changes: Any) -> Any:
@@ -331,7 +331,7 @@ def test_neighbors_learn_guesses_of_classes() -> None:
     labeled, unlabeled = _logits(B, N)
     batch = _batch()
     assert batch.guesses is not None
-    found = _method("neighbors").measure((labeled, unlabeled), batch)
+    found = _method("spatial_neighbors").measure((labeled, unlabeled), batch)
     loss = 0.0
     for given, guess in zip(unlabeled, batch.guesses.tolist(), strict=True):
         loss -= sum(p * math.log(q) for p, q in zip(guess, _softmax(given), strict=True)) / N
@@ -339,7 +339,7 @@ def test_neighbors_learn_guesses_of_classes() -> None:
     assert found[GUESSES].tolist() == [_argmax(guess) for guess in batch.guesses.tolist()]
     other = dataclasses.replace(batch, guesses=batch.guesses.flip(0))  # of other patches: noticed
     assert float(found["loss"]) != pytest.approx(
-        float(_method("neighbors").measure((labeled, unlabeled), other)["loss"])
+        float(_method("spatial_neighbors").measure((labeled, unlabeled), other)["loss"])
     )
 
 
@@ -347,14 +347,14 @@ def test_neighbors_learn_scores_as_they_are() -> None:
     batch = _batch(scores=True)
     assert batch.guesses is not None
     labeled, unlabeled = torch.tensor([[0.2], [0.4], [0.6], [0.8]]), torch.linspace(0, 1, N).unsqueeze(1)
-    found = _method("neighbors", scores=True).measure((labeled, unlabeled), batch)
+    found = _method("spatial_neighbors", scores=True).measure((labeled, unlabeled), batch)
     of_labeled = sum((float(s) - float(t)) ** 2 for s, t in zip(labeled, batch.targets, strict=True)) / B
     apart = [(float(s) - float(g)) ** 2 for s, g in zip(unlabeled, batch.guesses, strict=True)]
     assert float(found["loss"]) == pytest.approx(of_labeled + 0.7 * sum(apart) / N, rel=1e-5)
 
 
 def test_each_class_that_is_guessed_hard_is_drawn_equally_often_and_a_soft_one_is_not() -> None:
-    method = _method("neighbors")
+    method = _method("spatial_neighbors")
     sure = torch.eye(K)[[0] * 90 + [1] * 9 + [2]]
     chances = method.chances(sure)
     assert chances.sum() == pytest.approx(1)
@@ -366,7 +366,7 @@ def test_each_class_that_is_guessed_hard_is_drawn_equally_often_and_a_soft_one_i
     soft = torch.tensor([[0.8, 0.2, 0.0]] * 9 + [[0.4, 0.6, 0.0]])
     often = method.chances(soft) @ soft.numpy()
     assert soft.mean(dim=0)[1] < often[1] < 0.4 < 0.6 < often[0]
-    assert _method("neighbors", scores=True).chances(torch.rand(5, 1)) == pytest.approx([0.2] * 5)
+    assert _method("spatial_neighbors", scores=True).chances(torch.rand(5, 1)) == pytest.approx([0.2] * 5)
 
 
 def test_adabn_says_where_a_model_has_no_batch_norm(caplog: pytest.LogCaptureFixture) -> None:

@@ -45,7 +45,9 @@ PAPER: PaperSettings = PARAMS.consistency.methods["paper"]
 LIMITS = PAPER.strong
 
 
-def _paper(settings: PaperSettings = PAPER, mpp: float | None = 0.25, plain_share: float = 0.0) -> Any:
+def _paper(
+    settings: PaperSettings = PAPER, mpp: float | None = 0.25, unaugmented_fraction: float = 0.0
+) -> Any:
     torch.manual_seed(0)
     return METHODS["paper"](
         model=TaskModel(build_encoder(), "pair", 3),
@@ -53,7 +55,7 @@ def _paper(settings: PaperSettings = PAPER, mpp: float | None = 0.25, plain_shar
         patch_px=SIDE,
         mpp=mpp,
         n_aug=N_AUG,
-        recipe=dataclasses.replace(RECIPE, plain_share=plain_share),
+        recipe=dataclasses.replace(RECIPE, unaugmented_fraction=unaugmented_fraction),
         settings=settings,
     )
 
@@ -86,7 +88,7 @@ def test_the_committed_values_are_those_of_the_method(file: str) -> None:
     assert params.consistency.strong.blur_mpp == 0.25
     assert paper.keep == "best"
     for section in (params.finetune.paper, params.consistency.paper):
-        assert section.values["plain_share"] == 0.3333
+        assert section.values["unaugmented_fraction"] == 0.3333
 
 
 def test_with_the_former_values_the_views_have_the_former_bytes() -> None:
@@ -231,7 +233,7 @@ def test_a_blur_of_unknown_resolution_counts_pixels_and_the_log_states_it(
 
 def test_one_labeled_view_in_three_is_unaugmented() -> None:
     section = PARAMS.consistency.paper.of("camelyon16")
-    method = _paper(plain_share=section.plain_share)
+    method = _paper(unaugmented_fraction=section.unaugmented_fraction)
     counts = []
     for iteration in range(200):
         batch = _batch(iteration, num=8)
@@ -244,11 +246,20 @@ def test_one_labeled_view_in_three_is_unaugmented() -> None:
     assert np.mean(counts) / 8 == pytest.approx(1 / 3, abs=3 * 0.5 / 8 / math.sqrt(200))
 
 
-@pytest.mark.parametrize("plain_share", [0.0, 0.3333])
-def test_fine_tuning_by_the_section_of_a_dataset_has_its_unaugmented_views(plain_share: float) -> None:
-    section = dataclasses.replace(PARAMS.finetune.paper.of("kather"), plain_share=plain_share)
+@pytest.mark.parametrize("unaugmented_fraction", [0.0, 0.3333])
+def test_fine_tuning_by_the_section_of_a_dataset_has_its_unaugmented_views(
+    unaugmented_fraction: float,
+) -> None:
+    section = dataclasses.replace(
+        PARAMS.finetune.paper.of("kather"), unaugmented_fraction=unaugmented_fraction
+    )
     tuning = finetuning._tuning(section)
-    assert (tuning.plain_share, tuning.trunk_rate, tuning.stain, tuning.decay) == (plain_share, 1, 0, None)
+    assert (
+        tuning.unaugmented_fraction,
+        tuning.backbone_lr_factor,
+        tuning.stain_jitter,
+        tuning.ema_decay,
+    ) == (unaugmented_fraction, 1, 0, None)
 
 
 @pytest.mark.parametrize("student", ["paper", "fixmatch"])
@@ -278,8 +289,8 @@ def test_students_blur_at_the_resolution_of_their_patches(
     )
     (blur,) = (op for op in built[0]._unlabeled_views.operations if isinstance(op, Blur))
     assert blur.kernel_px == pixels
-    expected = {"paper": 0.3333, "fixmatch": changed["plain_share"]}[student]
-    assert built[0]._labeled_views.plain_share == expected
+    expected = {"paper": 0.3333, "fixmatch": changed["unaugmented_fraction"]}[student]
+    assert built[0]._labeled_views.unaugmented_fraction == expected
 
 
 def test_the_epoch_that_predicts_is_a_setting() -> None:

@@ -57,7 +57,7 @@ def test_of_scores_mean_and_spread_are_compared() -> None:
     assert found["spread"] == pytest.approx((0.5, 0.25))
 
 
-@pytest.mark.parametrize("name", ["paper", "neighbors"])
+@pytest.mark.parametrize("name", ["paper", "spatial_neighbors"])
 def test_a_look_at_the_views_changes_nothing_that_trains(name: str) -> None:
     torch.manual_seed(0)
     method = METHODS[name](

@@ -23,7 +23,7 @@ CLASSES = ["normal", "stroma", "tumor"]
 NAMES = ("finetuned", "student")
 ARMS = ("color_mean", "color", "encoder_linear", "encoder_knn", "stacked")
 SKILL = {"random": 0.3, "rsp": 2.5}
-MAPPED = {"methods": list(SKILL), "students": ["paper"], "num_encoders": None}
+MAPPED = {"pretraining_methods": list(SKILL), "semisupervised_methods": ["paper"], "num_encoders": None}
 Project = Callable[..., Path]
 
 
@@ -76,10 +76,18 @@ def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proj
         **changes: Any,
     ) -> Path:
         params = in_the_papers_way(yaml.safe_load((root / "params.yaml").read_text()))
-        params |= {"methods": list(SKILL), "seeds": list(seeds)}
-        params |= {"dataset": "breastpathq", "corpus": "breastpathq"} if scores else {"dataset": "kather"}
-        params["pretrain"]["seeds"] = list(encoders)
-        params["whole_slides"] = {"methods": [], "students": [], "num_encoders": None}
+        params |= {"pretraining_methods": list(SKILL), "training_seeds": list(seeds)}
+        params |= (
+            {"dataset": "breastpathq", "pretraining_dataset": "breastpathq"}
+            if scores
+            else {"dataset": "kather"}
+        )
+        params["pretraining_seeds"] = list(encoders)
+        params["slide_level"] = {
+            "pretraining_methods": [],
+            "semisupervised_methods": [],
+            "num_encoders": None,
+        }
         params["compare"] = {"seed": 0, "num_replicates": 200}
         params["corpora"]["breastpathq"]["mpps"] = changes.pop("mpps", [2.0, 4.0, 8.0])
         (tmp_path / "params.yaml").write_text(yaml.safe_dump(params | changes))
@@ -334,7 +342,7 @@ def _diagnose(folder: Path, method: str, seed: int, skill: float, encoder: int =
 def test_slides_are_compared_by_auc_with_delongs_test(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = project(dataset="camelyon16", whole_slides=MAPPED)
+    folder = project(dataset="camelyon16", slide_level=MAPPED)
     assert main(["compare"]) == 1
     message = capsys.readouterr().err.strip().splitlines()[-1]
     assert message.endswith("random-0-paper-0/slides.csv: not found; run `dvc repro aggregate` first")
@@ -369,7 +377,7 @@ def test_slides_are_compared_by_auc_with_delongs_test(
 
 
 def test_of_several_encoders_those_that_map_slides_are_compared_by_slides(project: Project) -> None:
-    folder = project(encoders=(4, 0), dataset="camelyon16", whole_slides=MAPPED | {"num_encoders": 1})
+    folder = project(encoders=(4, 0), dataset="camelyon16", slide_level=MAPPED | {"num_encoders": 1})
     for method, skill in SKILL.items():
         _diagnose(folder, method, 0, skill, encoder=4)
     assert main(["compare"]) == 0
@@ -387,7 +395,7 @@ def test_of_several_encoders_those_that_map_slides_are_compared_by_slides(projec
 def test_diagnoses_of_other_slides_are_not_compared(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = project(dataset="camelyon16", whole_slides=MAPPED)
+    folder = project(dataset="camelyon16", slide_level=MAPPED)
     for method in SKILL:
         _diagnose(folder, method, 0, 1.0)
     path = folder / "data/diagnosis/rsp-0-paper-0/slides.csv"

@@ -30,8 +30,12 @@ def project(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A project whose stages have all been run, and the module's working folder."""
     folder = tmp_path_factory.mktemp("breastpathq")
     params = in_the_papers_way(yaml.safe_load((root / "params.yaml").read_text()))
-    params |= {"dataset": "breastpathq", "corpus": "breastpathq", "alpha": 0.5, "patch_px": 32}
-    params["whole_slides"] = {"methods": ["random"], "students": ["paper"], "num_encoders": 1}
+    params |= {"dataset": "breastpathq", "pretraining_dataset": "breastpathq", "alpha": 0.5, "patch_px": 32}
+    params["slide_level"] = {
+        "pretraining_methods": ["random"],
+        "semisupervised_methods": ["paper"],
+        "num_encoders": 1,
+    }
     params["phantom"] |= {"num_slides": 2, "num_patches": 40, "slide_side_px": 512}
     params["corpora"]["breastpathq"] |= {"num_train": 8, "num_validation": 4}
     for stage in ("finetune", "consistency"):

@@ -39,9 +39,9 @@ def project(
         params |= {
             "source": "raw",
             "dataset": "own",
-            "corpus": "own",
+            "pretraining_dataset": "own",
             "patch_px": 32,
-            "methods": ["random", "rsp"],
+            "pretraining_methods": ["random", "rsp"],
         }
         params["corpora"]["own"] |= {"num_train": 8, "num_validation": 4}
         params["labels"]["own"] |= {"validation": "separate", "validation_within_patients": True}

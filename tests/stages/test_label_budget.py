@@ -30,12 +30,12 @@ def _project(*, scores: bool) -> None:
     patches.to_csv(table, index=False)
     params: Any = yaml.safe_load(Path("params.yaml").read_text())
     whole: Any = yaml.safe_load((ROOT / "params.yaml").read_text())
-    params |= {"students": ["neighbors"], "alpha": 0.5}
-    params["whole_slides"]["methods"] = []
+    params |= {"semisupervised_methods": ["spatial_neighbors"], "alpha": 0.5}
+    params["slide_level"]["pretraining_methods"] = []
     params["labels"]["own"]["validation"] = "labeled"
     for section in ("finetune", "consistency"):
         params[section]["recipe"] = whole[section]["recipe"] | STEPS
-    params["consistency"]["methods"]["neighbors"]["epochs"] = 1
+    params["consistency"]["methods"]["spatial_neighbors"]["epochs"] = 1
     Path("params.yaml").write_text(yaml.safe_dump(params))
 
 
@@ -43,7 +43,7 @@ def _train() -> tuple[dict[str, np.ndarray], Predictions]:
     """Weights of all models, and all predictions."""
     for stage in ("finetune", "consistency", "evaluate"):
         assert main([stage, *RUN]) == 0
-    run = Run("random", 0, 0, "neighbors")
+    run = Run("random", 0, 0, "spatial_neighbors")
     folders = [run.finetuned, run.student_folder, *run.folds.values()]
     models = [path for folder in folders for path in sorted(folder.glob("*.safetensors"))]
     assert len(models) >= 6  # two models, and each without each fold

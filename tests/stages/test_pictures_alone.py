@@ -41,8 +41,8 @@ def test_every_stage_ends() -> None:
 
 @pytest.mark.usefixtures("project")
 def test_a_method_that_learns_from_slides_asks_for_some(capsys: pytest.CaptureFixture[str]) -> None:
-    params_with(methods=["random", "rsp"])()
+    params_with(pretraining_methods=["random", "rsp"])()
     assert main(STAGES[0]) == 1
     line = capsys.readouterr().err.strip().splitlines()[-1]
     assert "data/raw/own/slides.csv: not found, and rsp learns from slides" in line
-    assert "methods: [random]" in line
+    assert "pretraining_methods: [random]" in line

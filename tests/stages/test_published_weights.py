@@ -44,8 +44,8 @@ def run(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     vit = timm.create_model("test_vit", pretrained=False, num_classes=4, img_size=32)
     torch.save({"state_dict": {f"module.{name}": x for name, x in vit.state_dict().items()}}, WEIGHTS)
     tree: dict[str, Any] = in_the_papers_way(yaml.safe_load((root / "params.yaml").read_text()))
-    tree |= {"source": "raw", "dataset": "own", "corpus": "own", "patch_px": 32}
-    tree["methods"] = ["random", "pretrained", "rsp"]
+    tree |= {"source": "raw", "dataset": "own", "pretraining_dataset": "own", "patch_px": 32}
+    tree["pretraining_methods"] = ["random", "pretrained", "rsp"]
     tree["corpora"]["own"] |= {"num_train": 8, "num_validation": 4}
     tree["pretrain"]["rsp"] |= {"epochs": 1, "batch_size": 4}
     digest = hashlib.sha256(Path(WEIGHTS).read_bytes()).hexdigest()

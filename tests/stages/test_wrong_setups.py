@@ -107,15 +107,17 @@ def _slide_labels(labels: str) -> Callable[[], None]:
     return all_of(*(with_cell(SLIDES, i + 2, "label", names[label]) for i, label in enumerate(labels)))
 
 
-NO_MAPS = params_with(whole_slides__methods=[])
+NO_MAPS = params_with(slide_level__pretraining_methods=[])
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "mapped class that is none": (
         lambda: _squares(lambda slide, place: ("gland", "stroma")[place % 2]),
-        r"heatmap\.own\.positive is 'tumor', but the classes are gland, stroma: .*whole_slides\.methods: \[\]",
+        r"heatmap\.own\.positive_class is 'tumor', but the classes are gland, stroma: "
+        r".*slide_level\.pretraining_methods: \[\]",
     ),
     "pictures without µm/px, and maps": (
         _pictures(),
-        r"12 of 12 training patches have no µm/px: fill the column mpp of patches\.csv .*whole_slides\.methods: \[\]",
+        r"12 of 12 training patches have no µm/px: fill the column mpp of patches\.csv "
+        r".*slide_level\.pretraining_methods: \[\]",
     ),
     "pictures with µm/px in one row only": (
         all_of(_pictures(mpp="1"), with_cell(PATCHES, 3, "mpp", "")),
@@ -128,7 +130,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         r"several resolutions at 32 px.*column mpp of patches\.csv",
     ),
     "stride that is no whole number of pixels": (
-        params_with(heatmap__own={"stride_um": 33.5, "positive": "tumor"}),
+        params_with(heatmap__own={"stride_um": 33.5, "positive_class": "tumor"}),
         r"heatmap\.own: stride_um 33\.5 .*set stride_um to 34; or to null, the side of a patch \(32 µm\)",
     ),
     "test slide that is not there": (
@@ -163,7 +165,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "slides that no encoder can see as asked": (
         all_of(PATCHES.unlink, _slide_labels("tntntnt"), params_with(embed__mpp=0.5)),
-        r"7 of 7 slides cannot be seen at 0\.5 µm/px .*\(embed\.mpp\): s0: .*whole_slides\.methods",
+        r"7 of 7 slides cannot be seen at 0\.5 µm/px .*\(embed\.mpp\): s0: .*slide_level\.pretraining_methods",
     ),
     "alpha that leaves nothing": (
         params_with(alpha=0.01),
@@ -198,7 +200,7 @@ REMARKED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "slide labels of other names": (
         _slide_labels("cncncnc"),
-        r"no diagnosis of slides: .*known to be 'tumor'.*heatmap\.own\.positive",
+        r"no diagnosis of slides: .*known to be 'tumor'.*heatmap\.own\.positive_class",
     ),
     "a label that one slide has": (
         _slide_labels("tnn----"),
@@ -237,12 +239,22 @@ REMARKED: dict[str, tuple[Callable[[], object], str]] = {
         r"Normal.*normal|normal.*Normal",
     ),
     "maps of a method that is not run": (
-        params_with(whole_slides={"methods": ["rsp_moco"], "students": ["paper"], "num_encoders": 1}),
-        r"no slide will be mapped: whole_slides asks for rsp_moco.*methods are random",
+        params_with(
+            slide_level={
+                "pretraining_methods": ["rsp_moco"],
+                "semisupervised_methods": ["paper"],
+                "num_encoders": 1,
+            }
+        ),
+        r"no slide will be mapped: slide_level asks for rsp_moco.*methods are random",
     ),
     "scores after a pretraining that looks past stains": (
         all_of(
-            params_with(methods=["random", "moco"], whole_slides__methods=[], corpora__own__num_train=32),
+            params_with(
+                pretraining_methods=["random", "moco"],
+                slide_level__pretraining_methods=[],
+                corpora__own__num_train=32,
+            ),
             _scores,
         ),
         r"labels are scores, and moco learns to look past the stains that scores are of: methods: \[random, rsp\]",
@@ -304,7 +316,7 @@ def test_the_page_of_a_refused_project_tells_what_to_mend(capfd: pytest.CaptureF
     assert main(["check"]) == 1
     page = Path("data/check/index.html").read_text()
     assert "Not ready to train: 1 to mend" in page
-    assert "heatmap.own.positive" in page
+    assert "heatmap.own.positive_class" in page
     assert len(page) < 200_000
 
 

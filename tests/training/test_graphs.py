@@ -255,7 +255,7 @@ def _trained(name: str, device: torch.device, is_graphed: bool) -> tuple[torch.T
     return before, _weights(network)
 
 
-TAUGHT = [name for name in METHODS if name not in ("adabn", "neighbors")]
+TAUGHT = [name for name in METHODS if name not in ("adabn", "spatial_neighbors")]
 
 
 @pytest.mark.parametrize("name", [*TRAINED, *TAUGHT])

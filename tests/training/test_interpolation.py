@@ -95,7 +95,9 @@ def _student(task: WaveTask, lr: float, epochs: int = 2) -> tuple[StudentResult,
     torch.manual_seed(0)
     start = TaskModel(build_encoder(), "pair", task.num_outputs)
     schedule = Schedule(epochs=epochs, optimizer="sgd", lr=lr, weight_decay=0.0, milestones=())
-    result, model = taught(task, start, "supervised", schedule=schedule, start_shares=(0.0, 0.5, 1.0))
+    result, model = taught(
+        task, start, "supervised", schedule=schedule, interpolation_weights=(0.0, 0.5, 1.0)
+    )
     return result, model, start
 
 

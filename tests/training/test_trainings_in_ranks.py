@@ -101,7 +101,7 @@ def _trainings() -> dict[str, Any]:
         seed=0,
         picture=_nothing,
         records=Records(),
-        tuning=Tuning(trunk_rate=0.5, plain_share=0.3, decay=0.5),
+        tuning=Tuning(backbone_lr_factor=0.5, unaugmented_fraction=0.3, ema_decay=0.5),
         statistics=statistics,
     )
     after = {name: value.clone() for name, value in model.state_dict().items()}
@@ -127,7 +127,7 @@ def _trainings() -> dict[str, Any]:
         records=Records(),
         statistics=statistics,
         shares=shares_of(model, task, statistics),
-        start_shares=(0.0, 0.5, 1.0),
+        interpolation_weights=(0.0, 0.5, 1.0),
     )
     return {
         "curves": [finetuned.curves, student.curves],

@@ -29,8 +29,8 @@ HERE = "histo_monai.transforms.dictionary."
 BY_NAME: dict[str, tuple[Any, dict[str, Any]]] = {
     "RandPretrainViewsd": (lambda: PretrainAugmentation(32, prob=0.7), {"size_px": 32, "prob": 0.7}),
     "RandSupervisedViewsd": (
-        lambda: SupervisedAugmentation(32, plain_share=0.3, stain=0.1),
-        {"size_px": 32, "plain_share": 0.3, "stain": 0.1},
+        lambda: SupervisedAugmentation(32, unaugmented_fraction=0.3, stain_jitter=0.1),
+        {"size_px": 32, "unaugmented_fraction": 0.3, "stain_jitter": 0.1},
     ),
     "RandWeakStrongViewsd": (
         lambda: WeakStrongViews(32, 3, (2, 6), (0.5, 0.9)),

@@ -19,7 +19,7 @@ TENTH_OF_A_GRAY_LEVEL = 0.1 / 255
 POLICIES: dict[str, Callable[[], Augmentation]] = {
     "pretraining": lambda: PretrainAugmentation(SIDE),
     "MoCo": lambda: ContrastiveViews(SIDE),
-    "supervised": lambda: SupervisedAugmentation(SIDE, stain=0.1),
+    "supervised": lambda: SupervisedAugmentation(SIDE, stain_jitter=0.1),
     "weak and strong": lambda: WeakStrongViews(SIDE, 7),
 }
 

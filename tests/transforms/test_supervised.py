@@ -96,7 +96,9 @@ def test_some_of_the_samples_come_out_as_in_the_whole_batch(patches):
     assert torch.equal(augment.apply(patches[5:9], drawn.rows(slice(5, 9))), whole[5:9])
 
 
-@pytest.mark.parametrize(("name", "value"), [("prob", -0.1), ("plain_share", 1.1), ("stain", -0.1)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("prob", -0.1), ("unaugmented_fraction", 1.1), ("stain_jitter", -0.1)]
+)
 def test_impossible_shares_are_named(name, value):
     with pytest.raises(ValueError, match=name):
         SupervisedAugmentation(SIDE, **{name: value})
@@ -113,7 +115,7 @@ def plain_ones(augment, num_samples):
 
 
 def test_one_view_in_three_is_plain_in_every_batch_and_at_no_place_more_often():
-    augment = SupervisedAugmentation(SIDE, plain_share=1 / 3).set_random_state(0)
+    augment = SupervisedAugmentation(SIDE, unaugmented_fraction=1 / 3).set_random_state(0)
     plain = np.array([plain_ones(augment, 16) for _ in range(1500)])
     # A third of 16 is between 5 and 6, and on the average exact, in batches of one image too.
     assert set(plain.sum(axis=1)) == {5, 6}
@@ -124,7 +126,7 @@ def test_one_view_in_three_is_plain_in_every_batch_and_at_no_place_more_often():
 
 
 def test_plain_views_are_those_of_the_tests_and_the_others_stay_as_they_were(patches):
-    augment = SupervisedAugmentation(SIDE, plain_share=0.5).set_random_state(0)
+    augment = SupervisedAugmentation(SIDE, unaugmented_fraction=0.5).set_random_state(0)
     drawn = augment.randomize(*patches.shape[:2])
     without = SupervisedAugmentation(SIDE).set_random_state(0).randomize(*patches.shape[:2])
     plain = (drawn.matrices == torch.eye(3, dtype=torch.float64)).flatten(1).all(dim=1)
@@ -132,14 +134,16 @@ def test_plain_views_are_those_of_the_tests_and_the_others_stay_as_they_were(pat
     assert torch.equal(drawn.matrices[~plain], without.matrices[~plain])
     views = augment.apply(patches, drawn)
     assert torch.allclose(views[plain], plain_view(patches, SIDE)[plain], rtol=0, atol=1e-6)
-    assert SupervisedAugmentation(SIDE, plain_share=1.0).randomize(8, 1).matrices.unique().tolist() == [0, 1]
+    assert SupervisedAugmentation(SIDE, unaugmented_fraction=1.0).randomize(
+        8, 1
+    ).matrices.unique().tolist() == [0, 1]
 
 
 def test_stains_change_within_their_bounds_and_geometry_as_it_did():
     color = torch.tensor([0.80, 0.55, 0.70])
     flat = (color.view(1, 1, 3, 1, 1).expand(64, 1, 3, SIDE, SIDE) * 255).round().to(torch.uint8)
     color = flat[0, 0, :, 0, 0] / 255
-    augment = SupervisedAugmentation(SIDE, plain_share=0.25, stain=0.1).set_random_state(0)
+    augment = SupervisedAugmentation(SIDE, unaugmented_fraction=0.25, stain_jitter=0.1).set_random_state(0)
     views = augment(flat).squeeze(1)
     assert torch.allclose(views, views[:, :, :1, :1], atol=1e-5)  # an even patch stays even
     seen = views[:, :, 0, 0]

@@ -17,7 +17,7 @@ from histo_monai.slides.tiles.blocks import whole_stride
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.randomness import generator
 
-NO_MAPS = "or map no slides (whole_slides.methods: [])"
+NO_MAPS = "or map no slides (slide_level.pretraining_methods: [])"
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,14 @@ class MapsAhead:
     """
 
     section: str
-    positive: str | None
+    positive_class: str | None
     stride_um: float | None
     num_folds: int
 
     @property
     def label(self) -> str:
         """That a slide is diagnosed for."""
-        return self.positive or "tumor"
+        return self.positive_class or "tumor"
 
 
 @dataclass(frozen=True)
@@ -101,12 +101,14 @@ def remarks_ahead(table: pd.DataFrame, whole_slides: pd.DataFrame, ahead: Ahead)
     if ahead.ignore_stains and table["score"].notna().any():
         lines.append(
             f"labels are scores, and {', '.join(ahead.ignore_stains)} learns to look past the stains that scores are "
-            "of: methods: [random, rsp] did better in trials"
+            "of: pretraining_methods: [random, rsp] did better in trials"
         )
     if ahead.maps is not None and (whole_slides["label"] != "").any():
         classes = sorted(set(table["label"]) - {""})
         why = why_no_diagnosis(whole_slides, ahead.maps.label, classes)
-        lines += [f"{why}; it is {ahead.maps.section}.positive that is told from the others"] if why else []
+        lines += (
+            [f"{why}; it is {ahead.maps.section}.positive_class that is told from the others"] if why else []
+        )
     return lines
 
 
@@ -138,10 +140,11 @@ def _labels_left(table: pd.DataFrame, ahead: Ahead) -> list[str]:
 
 def _positive(table: pd.DataFrame, maps: MapsAhead) -> list[str]:
     classes = sorted(table["label"].unique())
-    if table["score"].notna().any() or maps.positive in (None, *classes):
+    if table["score"].notna().any() or maps.positive_class in (None, *classes):
         return []
     return [
-        f"{maps.section}.positive is {maps.positive!r}, but the classes are {', '.join(classes)}: set it to one of "
+        f"{maps.section}.positive_class is {maps.positive_class!r}, but the classes are {', '.join(classes)}: set it "
+        f"to one of "
         f"them, or to null for maps of all, {NO_MAPS}"
     ]
 

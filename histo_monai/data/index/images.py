@@ -43,8 +43,8 @@ def survey_images(table: pd.DataFrame, processes: int) -> pd.DataFrame:
     """Read every image file of a table of labeled patches.
 
     Args:
-        table: `data.tables.columns.PATCH_COLUMNS`; rows that are squares of slides are not looked at. Where `side_px` is not
-            0, the image must have it.
+        table: `data.tables.columns.PATCH_COLUMNS`; rows that are squares of slides are not looked at. Where `side_px`
+            is not 0, the image must have it.
         processes: images read at the same time.
 
     Returns:

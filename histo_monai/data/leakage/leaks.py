@@ -35,9 +35,9 @@ def find_leaks(
         table: `data.tables.columns.PATCH_COLUMNS` with splits.
         corpus: slides of the pretraining: `slide_id`, `path`, `patient_id`, `mpp`.
         digests: of the rows of `table`, see `images.survey_images`.
-        whole_slides: `data.tables.columns.WHOLE_SLIDE_COLUMNS`, the slides of the dataset with the splits of their patches.
-            Those for validation teach the classifier of slides as those for training do, so only test slides are apart;
-            a slide that bears no label and is not tested plays no part.
+        whole_slides: `data.tables.columns.WHOLE_SLIDE_COLUMNS`, the slides of the dataset with the splits of their
+            patches. Those for validation teach the classifier of slides as those for training do, so only test slides
+            are apart; a slide that bears no label and is not tested plays no part.
         slides: see `views.look_at_slides`; every slide of the three tables is in it.
         shared_ids: `corpus` and `table` are of one collection, so that the same id means the same slide or patient.
         within_patients: training and validation may share patients and slides.

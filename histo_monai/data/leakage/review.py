@@ -28,7 +28,8 @@ class Surroundings:
 
     Attributes:
         corpus: slides of the pretraining: `slide_id`, `path`, `patient_id`, `mpp`, `split`.
-        whole_slides: of the dataset, `data.tables.columns.WHOLE_SLIDE_COLUMNS`, as read; none where it has patches only.
+        whole_slides: of the dataset, `data.tables.columns.WHOLE_SLIDE_COLUMNS`, as read; none where it has patches
+            only.
         slides: see `views.look_at_slides`.
         shared_ids: corpus and dataset are of one collection, so that the same id means the same slide or patient.
         within_patients: training and validation may share patients and slides.

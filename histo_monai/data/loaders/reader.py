@@ -19,7 +19,8 @@ class PatchReader:
     """Rows of a table -> pixels, at one side; squares of slides are grouped by slide, so that each decodes once.
 
     Args:
-        table: `data.tables.columns.PATCH_COLUMNS`; a row with `y` and `x` is a square of a slide, one without an image file.
+        table: `data.tables.columns.PATCH_COLUMNS`; a row with `y` and `x` is a square of a slide, one without an image
+            file.
         patch_px: P, to which every patch is resized.
         max_open_slides: handles that one process keeps open.
     """

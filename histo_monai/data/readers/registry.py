@@ -1,4 +1,4 @@
-"""The datasets by name: `dataset` and `corpus` in params are names of this registry. A new one is a line here."""
+"""The datasets by name, for `dataset` and `pretraining_dataset` of params. A new dataset is one line here."""
 
 from histo_monai.utils.settings.registry import Registry
 

@@ -37,7 +37,7 @@ class MapSettings(Protocol):
         """Side of a cell, a whole number of pixels of the patches; None for that of a patch."""
 
     @property
-    def positive(self) -> str | None:
+    def positive_class(self) -> str | None:
         """The class whose probability is mapped, where there are two, and for which slides are diagnosed.
 
         None: tumor, or all classes where that is not one of two. Scores are mapped themselves.
@@ -51,7 +51,7 @@ class TumorMaps:
     stride_um: Positive
 
     @property
-    def positive(self) -> str:
+    def positive_class(self) -> str:
         """See `MapSettings`."""
         return "tumor"
 

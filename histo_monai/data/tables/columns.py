@@ -17,8 +17,8 @@ SPLITS = ("train", "validation", "test")
 
 CORPUS_COLUMNS = ("slide_id", "path", "patient_id", "mpp", "split", "coordinates")
 """Slides to pretrain on, one row each: `patient_id` empty where unknown, `mpp` missing where the file must tell it,
-`split` empty where it is still to be drawn, `coordinates` a file of patches to draw from (`data.readers.coordinates`), empty:
-anywhere on tissue."""
+`split` empty where it is still to be drawn, `coordinates` a file of patches to draw from (`data.readers.coordinates`),
+empty: anywhere on tissue."""
 
 SLIDE_COLUMNS = (
     *(

@@ -11,11 +11,11 @@ FEW_GROUPS, FEW_SEEDS = 20, 5
 
 _ONE_ENCODER = (
     "every method has one encoder: how lucky its pretraining was is in no interval and in no test; "
-    "`-S 'pretrain.seeds=[0,1,2,3,4]'` tells, and draws of the labels with it"
+    "`-S 'pretraining_seeds=[0,1,2,3,4]'` tells, and draws of the labels with it"
 )
 _ONE_SEED = (
     "one seed: intervals and verdicts are of these trained models, and silent about other draws of the labels, "
-    "initializations and orders of the data; `-S 'seeds=[0,1,2,3,4]'` tells"
+    "initializations and orders of the data; `-S 'training_seeds=[0,1,2,3,4]'` tells"
 )
 OTHER_LABELS = "runs were given different labels, so their cross-validations are not compared with each other"
 _F_BASED = (

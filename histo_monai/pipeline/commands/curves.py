@@ -41,7 +41,7 @@ NO_LIBRARIES = without_libraries("charts", "histo-monai curves")
 def run(*, all_commits: bool, score: float | None) -> None:
     """Write data/curves: index.html, and a csv of each of `_TABLES`.
 
-    A family are experiments that differ in alpha, mu, n_aug, methods, students, seeds and pretrain.seeds only.
+    A family are experiments that differ in alpha, mu, n_aug, methods, students, seeds and pretraining_seeds only.
 
     Args:
         all_commits: also experiments that started from other commits.
@@ -97,7 +97,7 @@ def _used(found_families: Sequence[Family]) -> list[dict[str, str | float]]:
                 | {"alpha": params.alpha, "mu": params.mu, "n_aug": params.n_aug}
                 | {
                     name: ", ".join(map(str, getattr(params, name)))
-                    for name in ("methods", "students", "seeds")
+                    for name in ("pretraining_methods", "semisupervised_methods", "training_seeds")
                 }
             )
     return rows
@@ -137,7 +137,7 @@ def _members(experiments: Sequence[Experiment], scratch: Path) -> tuple[list[Mem
     first: Predictions | None = None
     for experiment in experiments:
         params = parse_params(experiment.params)
-        for run in runs(params.methods, params.students, params.repeats):
+        for run in runs(params.pretraining_methods, params.semisupervised_methods, params.repeats):
             experiment.fetch(run.evaluation / paths.PREDICTIONS, scratch)
             table = read_predictions(scratch)
             patches = table.of_split(table.splits[-1])

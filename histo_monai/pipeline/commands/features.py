@@ -1,4 +1,4 @@
-"""Command `features SLIDE ... --model MODEL --folder FOLDER`: slides, an encoder -> HDF5 as CLAM and TRIDENT read."""
+"""Command `features SLIDE ... --model MODEL --output FOLDER`: slides, an encoder -> HDF5 as CLAM and TRIDENT read."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def run(
             or another process writes to it.
     """
     if not folder.strip():
-        raise InputError("--folder is empty; name the folder to write to")
+        raise InputError("--output is empty; name the folder to write to")
     look = Look.of(load_params(paths.PARAMS)) if paths.PARAMS.exists() else Look()
     plan = _plan(Path(model), look, Asked(patch_px, patch_mpp, stride_um))
     named = [*((name, mpp) for name in slides), *listed_slides(manifest, mpp)]

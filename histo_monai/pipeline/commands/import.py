@@ -1,4 +1,4 @@
-"""Command `import SOURCE --folder FOLDER`: a MONAI bundle or a state dict -> a model that all commands take."""
+"""Command `import SOURCE --output FOLDER`: a MONAI bundle or a state dict -> a model that all commands take."""
 
 from __future__ import annotations
 

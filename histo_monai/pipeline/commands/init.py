@@ -78,7 +78,7 @@ def _choose(params: Path, dataset: str) -> None:
     """A dataset that lies in data/raw, with all of its labels where they are one's own."""
     values = {"source": "raw", "dataset": dataset}
     if DATASETS[dataset].CorpusSettings is not None:
-        values["corpus"] = dataset
+        values["pretraining_dataset"] = dataset
     for key, value in values.items():
         old = re.search(rf"(?m)^{key}: +\w+ *", params.read_text(encoding="utf-8"))
         width = len(old[0]) if old else 0

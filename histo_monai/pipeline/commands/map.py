@@ -1,4 +1,4 @@
-"""Command `map SLIDE ... [--model MODEL] --folder FOLDER`: any slides, one model -> scores, TIFF, GeoJSON, overlays."""
+"""Command `map SLIDE ... [--model MODEL] --output FOLDER`: any slides, one model -> scores, TIFF, GeoJSON, overlays."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def run(
     manifest: str | None,
     stride_um: float | None,
     mpp: float | None,
-    positive: str | None,
+    positive_class: str | None,
 ) -> None:
     """Write `folder`: <slide>.map.csv, .tif, .geojson, .png and .json, the record of them, for every slide.
 
@@ -100,13 +100,13 @@ def run(
             or another process writes to it.
     """
     if not folder.strip():
-        raise InputError("--folder is empty; name the folder to write to")
+        raise InputError("--output is empty; name the folder to write to")
     if model is None:
         model = read_recommendation(paths.CHOSEN)["model"]
         _LOG.info("model: %s, recommended by %s", model, paths.CHOSEN)
     params = load_params(paths.PARAMS) if paths.PARAMS.exists() else None
     look = Look() if params is None else Look.of(params)
-    settings, classes = _settings(look, Path(model), stride_um, positive)
+    settings, classes = _settings(look, Path(model), stride_um, positive_class)
     style = MapStyle(classes, look.overlay_mpp, look.region_threshold, **asdict(look.detection))
     named = [*((name, mpp) for name in slides), *listed_slides(manifest, mpp)]
     asked = named_jobs(named, {COLUMN: Path(model)}, MARK)
@@ -175,7 +175,7 @@ def _finish(
 
 
 def _settings(
-    look: Look, model: Path, stride_um: float | None, positive: str | None
+    look: Look, model: Path, stride_um: float | None, positive_class: str | None
 ) -> tuple[MapPlan, tuple[str, ...]]:
     _, description = from_task_model(model)
     settings = model_plan(
@@ -191,9 +191,9 @@ def _settings(
     except InputError as error:
         raise InputError(f"--stride-um: {error}") from None
     try:
-        return settings, mapped_classes(description["classes"], positive)
+        return settings, mapped_classes(description["classes"], positive_class)
     except InputError as error:
-        raise InputError(f"--positive: {model}: {error}") from None
+        raise InputError(f"--positive-class: {model}: {error}") from None
 
 
 def _check_outputs(folder: Path, job: SlideJob, inputs: Sequence[Path], style: MapStyle) -> None:

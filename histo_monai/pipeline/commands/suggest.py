@@ -93,7 +93,9 @@ def _run(method: str | None, encoder: int | None, student: str | None, seed: int
 
 def _inputs(params: Params) -> list[Path]:
     """Tables, outlines and whatever else somebody has put beside them."""
-    roots = {paths.dataset_folder(params.source, name) for name in (params.dataset, params.corpus)}
+    roots = {
+        paths.dataset_folder(params.source, name) for name in (params.dataset, params.pretraining_dataset)
+    }
     return [path for root in sorted(roots) for part in ("*", "annotations/*") for path in root.glob(part)]
 
 
@@ -201,11 +203,11 @@ def _candidates(assembly: Assembly, search: Search, seed: int) -> pd.DataFrame:
     within_patients = DATASETS[params.dataset].validation_within_patients(params.labels_section)
     others = ("test",) if within_patients else ("validation", "test")
     kept_apart = patches[patches["split"].isin(others)]
-    root = paths.dataset_folder(params.source, params.corpus)
-    manifest = DATASETS[params.corpus].pretraining_slides(root, params.corpus_section)
+    root = paths.dataset_folder(params.source, params.pretraining_dataset)
+    manifest = DATASETS[params.pretraining_dataset].pretraining_slides(root, params.corpus_section)
     if params.is_validation_separate:
         kept_apart = pd.concat([kept_apart, manifest[manifest["split"] == "validation"]])
-    shared_ids = params.corpus == params.dataset
+    shared_ids = params.pretraining_dataset == params.dataset
     searched = slides_to_search(slides, patches, kept_apart, shared_ids=shared_ids)
     return draw_candidates(searched, search, seed=seed, processes=assembly.environment.cpus)
 

@@ -46,7 +46,10 @@ def space(params: Params | None) -> Iterator[Finding]:
 
 def estimate(params: Params) -> tuple[int, str]:
     """Bytes that the run of params leaves, in DVC's cache too, and what they are."""
-    section, num_runs = params.phantom, len(params.methods) * len(params.students) * len(params.repeats)
+    section, num_runs = (
+        params.phantom,
+        len(params.pretraining_methods) * len(params.semisupervised_methods) * len(params.repeats),
+    )
     slides = section.num_slides + section.num_test_slides
     simulated = 0
     if params.source == "phantom":
@@ -54,9 +57,11 @@ def estimate(params: Params) -> tuple[int, str]:
         simulated += int(section.num_patches * (4 * params.patch_px) ** 2 * PHANTOM_BYTES_PER_PX)
     else:
         slides = _num_rows(paths.WHOLE_SLIDES_CSV)
-    triples = itertools.product(params.methods, params.pretrain.seeds, params.students)
-    num_mapped = sum(itertools.starmap(params.is_mapped_by, triples)) * len(params.seeds)
-    num_models = len(params.methods) * len(params.pretrain.seeds) + 2 * num_runs * (
+    triples = itertools.product(
+        params.pretraining_methods, params.pretraining_seeds, params.semisupervised_methods
+    )
+    num_mapped = sum(itertools.starmap(params.is_mapped_by, triples)) * len(params.training_seeds)
+    num_models = len(params.pretraining_methods) * len(params.pretraining_seeds) + 2 * num_runs * (
         1 + params.cross_validation.num_folds
     )
     maps = num_mapped * 2 * slides * MAP_BYTES

@@ -32,8 +32,8 @@ def params_file(_params: Params | None) -> Iterator[Finding]:
         yield Finding("FAIL", "params.yaml", str(error).removeprefix("params.yaml: "))
         return
     message = (
-        f"{params.source} {params.dataset}, methods {', '.join(params.methods)}, "
-        f"{len(params.pretrain.seeds)} encoders of each, {len(params.seeds)} seeds of each encoder"
+        f"{params.source} {params.dataset}, methods {', '.join(params.pretraining_methods)}, "
+        f"{len(params.pretraining_seeds)} encoders of each, {len(params.training_seeds)} seeds of each encoder"
     )
     yield Finding("PASS", "params.yaml", message)
 

@@ -51,37 +51,44 @@ def check_run(
         {"encoder": its seed, "student": its name}; without the latter for a stage that knows none.
 
     Raises:
-        ParamsError: the method is not in `methods`, the encoder not in `pretrain.seeds`, the student not in `students`
-            or the seed not in `seeds`; or no encoder or student is given, and there are several.
+        ParamsError: the method is not in `pretraining_methods`, the encoder not in `pretraining_seeds`, the student not
+            in `semisupervised_methods` or the seed not in `training_seeds`; or no encoder or student is given, and
+            there are several.
     """
-    if method not in params.methods:
+    if method not in params.pretraining_methods:
         known = ", ".join(PRETEXTS)
-        given = list(params.methods)
+        given = list(params.pretraining_methods)
         raise ParamsError(
-            f"--method is {method!r}, but `methods` in params.yaml are {given}; add it there (known: {known})"
+            f"--method is {method!r}, but `pretraining_methods` in params.yaml are {given}; add it there (known: "
+            f"{known})"
         )
-    if seed is not None and seed not in params.seeds:
+    if seed is not None and seed not in params.training_seeds:
         raise ParamsError(
-            f"--seed is {seed}, but `seeds` in params.yaml are {list(params.seeds)}; add it there (0 to 2**32 - 1)"
+            f"--seed is {seed}, but `training_seeds` in params.yaml are {list(params.training_seeds)}; add it there (0 "
+            f"to 2**32 - 1)"
         )
-    encoders = list(params.pretrain.seeds)
+    encoders = list(params.pretraining_seeds)
     if encoder is None and len(encoders) > 1:
-        raise ParamsError(f"--encoder is needed: `pretrain.seeds` in params.yaml are {encoders}")
+        raise ParamsError(f"--pretraining-seed is needed: `pretraining_seeds` in params.yaml are {encoders}")
     if encoder is not None and encoder not in encoders:
         raise ParamsError(
-            f"--encoder is {encoder}, but `pretrain.seeds` in params.yaml are {encoders}; add it there (0 to 2**32 - 1)"
+            f"--pretraining-seed is {encoder}, but `pretraining_seeds` in params.yaml are {encoders}; add it there (0 "
+            f"to 2**32 - 1)"
         )
     of_encoder: dict[str, str | int] = {"encoder": encoders[0] if encoder is None else encoder}
     if student == "":
         return of_encoder
-    if student is None and len(params.students) > 1:
-        raise ParamsError(f"--student is needed: `students` in params.yaml are {list(params.students)}")
-    if student is not None and student not in params.students:
+    if student is None and len(params.semisupervised_methods) > 1:
         raise ParamsError(
-            f"--student is {student!r}, but `students` in params.yaml are {list(params.students)}; add it there "
+            f"--student is needed: `semisupervised_methods` in params.yaml are {list(params.semisupervised_methods)}"
+        )
+    if student is not None and student not in params.semisupervised_methods:
+        raise ParamsError(
+            f"--student is {student!r}, but `semisupervised_methods` in params.yaml are "
+            f"{list(params.semisupervised_methods)}; add it there "
             f"(known: {', '.join(METHODS)})"
         )
-    return of_encoder | {"student": student or params.students[0]}
+    return of_encoder | {"student": student or params.semisupervised_methods[0]}
 
 
 def parse_params(tree: object) -> Params:
@@ -93,16 +100,19 @@ def parse_params(tree: object) -> Params:
     refuse_former_sections(tree)
     params: Params = read_section(Params, tree, "")
     _check_datasets(params)
-    for student in params.students:
+    for student in params.semisupervised_methods:
         if student not in params.consistency.methods:
             raise ParamsError(
-                f"consistency.methods.{student}: missing key; expected its settings, as `students` names it"
+                f"consistency.methods.{student}: missing key; expected its settings, as `semisupervised_methods` names "
+                f"it"
             )
-    for name in params.methods:
+    for name in params.pretraining_methods:
         if name not in params.pretrain.methods:
             raise ParamsError(f"pretrain.{name}: missing key; expected a section")
         params.pretrain.methods[name].check(
-            corpus=params.corpus, num_train=params.corpus_section.num_train, weights=params.encoder.weights
+            corpus=params.pretraining_dataset,
+            num_train=params.corpus_section.num_train,
+            weights=params.encoder.weights,
         )
     _check_encoder(params)
     _check_recipes(params)
@@ -111,7 +121,7 @@ def parse_params(tree: object) -> Params:
 
 def _check_datasets(params: Params) -> None:
     """Sections of the dataset and of the corpus in use are there; of others they need not be."""
-    for name in (params.dataset, params.corpus):
+    for name in (params.dataset, params.pretraining_dataset):
         if params.source == "phantom" and DATASETS[name].phantom is None:
             simulated = ", ".join(each for each, part in DATASETS.items() if part.phantom is not None)
             raise ParamsError(
@@ -125,7 +135,7 @@ def _check_datasets(params: Params) -> None:
     if DATASETS[params.dataset].CorpusSettings is not None:
         sections["corpora"] = params.corpora
     needed = [(where, params.dataset, held) for where, held in sections.items()]
-    for where, name, held in (*needed, ("corpora", params.corpus, params.corpora)):
+    for where, name, held in (*needed, ("corpora", params.pretraining_dataset, params.corpora)):
         if name not in held:
             raise ParamsError(f"{where}.{name}: missing key; expected a section")
     for stage, section in (("finetune", params.finetune.paper), ("consistency", params.consistency.paper)):
@@ -136,17 +146,17 @@ def _check_datasets(params: Params) -> None:
 def _check_recipes(params: Params) -> None:
     for kind in LABEL_KINDS:
         recipe = params.consistency.recipe.of(kind)
-        if recipe.keep_shares and not recipe.batchnorm_patches:
+        if recipe.match_class_proportions and not recipe.batchnorm_patches:
             raise ParamsError(
-                "consistency.recipe.keep_shares: true, and there is no patch to take shares of; set "
-                "batchnorm_patches: 1024 beside it, or keep_shares: false"
+                "consistency.recipe.match_class_proportions: true, and there is no patch to take shares of; set "
+                "batchnorm_patches: 1024 beside it, or match_class_proportions: false"
             )
-        between = [share for share in recipe.start_shares if 0 < share < 1]
+        between = [share for share in recipe.interpolation_weights if 0 < share < 1]
         if between and not recipe.batchnorm_patches:
             raise ParamsError(
-                f"consistency.recipe.start_shares: {between[0]:g}, and there is no patch to take "
+                f"consistency.recipe.interpolation_weights: {between[0]:g}, and there is no patch to take "
                 "statistics from of weights between two models; set batchnorm_patches: 1024 beside it, or "
-                "start_shares: [0.0]"
+                "interpolation_weights: [0.0]"
             )
 
 

@@ -67,12 +67,11 @@ class AugmentationParams:
 
 @dataclass(frozen=True)
 class PretrainParams:
-    """Self-supervised pretraining: beside seeds and augmentation a section for each method, at least those in use.
+    """Self-supervised pretraining: beside augmentation a section for each method, at least those in use.
 
-    Every method has an encoder of each of `seeds`.
+    Every method has an encoder of each of `pretraining_seeds`.
     """
 
-    seeds: Seeds
     augmentation: AugmentationParams
     methods: Annotated[Mapping[str, PretextSettings], SectionsOf(PRETEXTS, beside=True)]
 
@@ -81,14 +80,14 @@ class PretrainParams:
 class TrainingParams:
     """A training with labels. "sgd" has Nesterov momentum 0.9, "adam" betas 0.9 and 0.999; lr x 0.1 at `milestones`.
 
-    `plain_share`: fraction of labeled views that are not augmented.
+    `unaugmented_fraction`: fraction of labeled views that are not augmented.
     """
 
     batchnorm_patches: ClassVar[int] = 0
     """As in `Recipe`: the statistics of training stay."""
-    keep_shares: ClassVar[bool] = False
+    match_class_proportions: ClassVar[bool] = False
     """As in `TeachingRecipe`."""
-    start_shares: ClassVar[tuple[float, ...]] = (0.0,)
+    interpolation_weights: ClassVar[tuple[float, ...]] = (0.0,)
     """Likewise."""
 
     epochs: Count
@@ -97,7 +96,7 @@ class TrainingParams:
     lr: Positive
     weight_decay: Annotated[float, Range(0.0)]
     milestones: Milestones
-    plain_share: Fraction
+    unaugmented_fraction: Fraction
 
 
 def _by_dataset() -> ByName:
@@ -117,15 +116,15 @@ class FinetuneRecipe(Recipe):
     """As `Recipe`, of models that start from a pretrained encoder.
 
     Attributes:
-        choose_stages: whether cross-validation on the labels chooses how much of the encoder is kept, see
-            `choose_stages`; where not, and where the encoder has no stages to end after, it is all of it.
-        probe: whether the head's last layer starts as a linear model of the labels, see `probe_head`.
-        start_shares: as in `TeachingRecipe`; the start is the encoder with its head before the first step.
+        select_depth: whether cross-validation on the labels chooses how much of the encoder is kept, see
+            `select_depth`; where not, and where the encoder has no stages to end after, it is all of it.
+        linear_init: whether the head's last layer starts as a linear model of the labels, see `probe_head`.
+        interpolation_weights: as in `TeachingRecipe`; the start is the encoder with its head before the first step.
     """
 
-    choose_stages: bool
-    probe: bool
-    start_shares: Annotated[tuple[Fraction, ...], Unique()]
+    select_depth: bool
+    linear_init: bool
+    interpolation_weights: Annotated[tuple[Fraction, ...], Unique()]
 
 
 @dataclass(frozen=True)
@@ -171,14 +170,14 @@ class CompareParams:
 
 
 @dataclass(frozen=True)
-class WholeSlidesParams:
+class SlideLevelParams:
     """Whose models map and diagnose slides: runs of these methods of pretraining and these semi-supervised methods.
 
-    `num_encoders`: of each method so many, the first of `pretrain.seeds`; None for all.
+    `num_encoders`: of each method so many, the first of `pretraining_seeds`; None for all.
     """
 
-    methods: Annotated[tuple[Annotated[str, NamedIn(PRETEXTS)], ...], Unique(at_least=0)]
-    students: Annotated[tuple[Annotated[str, NamedIn(METHODS)], ...], Unique(at_least=0)]
+    pretraining_methods: Annotated[tuple[Annotated[str, NamedIn(PRETEXTS)], ...], Unique(at_least=0)]
+    semisupervised_methods: Annotated[tuple[Annotated[str, NamedIn(METHODS)], ...], Unique(at_least=0)]
     num_encoders: Count | None
 
 
@@ -188,16 +187,17 @@ class Params:
 
     source: Literal["phantom", "raw"]
     dataset: Annotated[str, NamedIn(DATASETS)]
-    corpus: Annotated[str, NamedIn(DATASETS, with_="CorpusSettings")]
-    methods: Annotated[tuple[Annotated[str, NamedIn(PRETEXTS)], ...], Unique()]
-    students: Annotated[tuple[Annotated[str, NamedIn(METHODS)], ...], Unique()]
-    seeds: Seeds
+    pretraining_dataset: Annotated[str, NamedIn(DATASETS, with_="CorpusSettings")]
+    pretraining_methods: Annotated[tuple[Annotated[str, NamedIn(PRETEXTS)], ...], Unique()]
+    semisupervised_methods: Annotated[tuple[Annotated[str, NamedIn(METHODS)], ...], Unique()]
+    pretraining_seeds: Seeds
+    training_seeds: Seeds
     alpha: Annotated[float, Range(0.0, 1.0, exclusive_low=True)]
     mu: Count
     n_aug: Annotated[int, Range(1, 10)]
     patch_px: Annotated[int, Range(32, 2048)]
     encoder: EncoderSettings
-    whole_slides: WholeSlidesParams
+    slide_level: SlideLevelParams
     corpora: Annotated[Mapping[str, CorpusSettings], SectionsOf(DATASETS, "CorpusSettings")]
     labels: Annotated[Mapping[str, Any], SectionsOf(DATASETS, "LabelSettings")]
     phantom: PhantomSettings
@@ -218,12 +218,12 @@ class Params:
     @property
     def repeats(self) -> tuple[tuple[int, int], ...]:
         """Seed of the encoder and seed of what comes after it, of each run of a method and a student."""
-        return tuple(itertools.product(self.pretrain.seeds, self.seeds))
+        return tuple(itertools.product(self.pretraining_seeds, self.training_seeds))
 
     @property
     def corpus_section(self) -> CorpusSettings:
-        """The section of `corpora` that `corpus` names."""
-        return self.corpora[self.corpus]
+        """The section of `corpora` that `pretraining_dataset` names."""
+        return self.corpora[self.pretraining_dataset]
 
     @property
     def labels_section(self) -> Any:
@@ -263,22 +263,22 @@ class Params:
 
     @property
     def mapping(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Those of `methods`, and those of `students`, whose models map whole slides."""
-        of = self.whole_slides
+        """Those of `pretraining_methods`, and those of `semisupervised_methods`, whose models map whole slides."""
+        of = self.slide_level
         return (
-            tuple(method for method in self.methods if method in of.methods),
-            tuple(student for student in self.students if student in of.students),
+            tuple(method for method in self.pretraining_methods if method in of.pretraining_methods),
+            tuple(student for student in self.semisupervised_methods if student in of.semisupervised_methods),
         )
 
     @property
     def mapping_encoders(self) -> tuple[int, ...]:
-        """Those of `pretrain.seeds` whose encoders look at whole slides."""
-        return self.pretrain.seeds[: self.whole_slides.num_encoders]
+        """Those of `pretraining_seeds` whose encoders look at whole slides."""
+        return self.pretraining_seeds[: self.slide_level.num_encoders]
 
     @property
     def mapped_repeats(self) -> tuple[tuple[int, int], ...]:
         """Those of `repeats` whose encoders look at whole slides."""
-        return tuple(itertools.product(self.mapping_encoders, self.seeds))
+        return tuple(itertools.product(self.mapping_encoders, self.training_seeds))
 
     def is_mapped_by(self, method: str, encoder: int, student: str) -> bool:
         """Whether the models of a run map the slides of the dataset."""
@@ -294,7 +294,7 @@ class Params:
         )
 
     @property
-    def positive(self) -> str:
+    def positive_class(self) -> str:
         """The label for which slides are diagnosed."""
         section = self.heatmap_section
-        return (section.positive if section else None) or "tumor"
+        return (section.positive_class if section else None) or "tumor"

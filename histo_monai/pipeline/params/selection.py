@@ -14,7 +14,7 @@ def selected(params: Params, names: Iterable[str], method: str = "", student: st
 
     Args:
         params: of the experiment.
-        names: as under `params` of a stage in dvc.yaml: `${dataset}`, `${corpus}`, `${item.method}` and
+        names: as under `params` of a stage in dvc.yaml: `${dataset}`, `${pretraining_dataset}`, `${item.method}` and
             `${item.student}` may be in them.
         method: what `${item.method}` stands for.
         student: what `${item.student}` stands for.
@@ -27,7 +27,7 @@ def selected(params: Params, names: Iterable[str], method: str = "", student: st
     """
     filled = {
         "${dataset}": params.dataset,
-        "${corpus}": params.corpus,
+        "${pretraining_dataset}": params.pretraining_dataset,
         "${item.method}": method,
         "${item.student}": student,
     }

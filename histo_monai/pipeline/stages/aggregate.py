@@ -64,9 +64,11 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
     maps = {slide_id: read_heatmap(scores / f"{slide_id}.csv") for slide_id in slides["slide_id"]}
     slides = slides.set_index("slide_id", drop=False).rename_axis(None)
     features = {
-        column: table for name in MODELS for column, table in _features(maps, name, params.positive).items()
+        column: table
+        for name in MODELS
+        for column, table in _features(maps, name, params.positive_class).items()
     }
-    why = NOT_MAPPED if is_left_out else why_no_diagnosis(slides, params.positive, _classes(maps))
+    why = NOT_MAPPED if is_left_out else why_no_diagnosis(slides, params.positive_class, _classes(maps))
     why_not = [why] if why else []
     with whole_folder(of_run.diagnosis) as draft:
         (draft / CLASSIFIERS).mkdir()
@@ -152,7 +154,7 @@ def _diagnose(
     learning = Learning(section.kernel, section.C, section.gamma, section.num_folds, section.seed)
     slides = slides[slides["label"] != ""]
     features = {column: table.loc[slides.index] for column, table in features.items()}
-    is_tumor = (slides["label"] == params.positive).to_numpy()
+    is_tumor = (slides["label"] == params.positive_class).to_numpy()
     test = (slides["split"] == "test").to_numpy()
     groups = patient_or_slide(slides).to_numpy(dtype=object)
     truth = _truth(slides, maps, params)
@@ -192,7 +194,7 @@ def _diagnose(
         "test": {
             name: {metric: x.as_dict() for metric, x in some.items()} for name, some in estimates.items()
         },
-        "cell_auc": {name: _map_quality(slides, maps, truth, name, params.positive) for name in MODELS},
+        "cell_auc": {name: _map_quality(slides, maps, truth, name, params.positive_class) for name in MODELS},
         "classifiers": classifiers,
         "num_lesions": next((curve.num_lesions for curve in curves.values() if curve is not None), 0),
         "warnings": _warnings(groups[test], classifiers),
@@ -206,7 +208,7 @@ def _truth(slides: pd.DataFrame, maps: Mapping[str, Heatmap], params: Params) ->
     files = zip(slides["slide_id"], slides["annotation"], slides["annotation_origin"], strict=True)
     return {
         slide_id: dataset.lesions(
-            read_regions(file, Frame(maps[slide_id].grid.bounds_yx, origin)), params.positive
+            read_regions(file, Frame(maps[slide_id].grid.bounds_yx, origin)), params.positive_class
         )
         if file
         else []
@@ -232,7 +234,7 @@ def _lesions(
         return None
     matches = []
     for slide_id in slides.index:
-        heatmap, positive = maps[slide_id], params.positive
+        heatmap, positive = maps[slide_id], params.positive_class
         column = heatmap.column(model, positive)
         points = find_detections(heatmap, column, **asdict(params.heatmap.detection), label=positive)
         matches.append(match(points, masks[slide_id]))

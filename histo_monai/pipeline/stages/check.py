@@ -38,7 +38,7 @@ _LOG = logging.getLogger(__name__)
 PAGE, PICTURES, PASSED = "index.html", "slides", "passed.json"
 CONTROL = "supervised"
 """The student that learns nothing from patches without labels."""
-NO_FEATURES = "or let no encoder look at slides (whole_slides.methods: [])"
+NO_FEATURES = "or let no encoder look at slides (slide_level.pretraining_methods: [])"
 NO_LABELS = (
     "no patch is labeled: slides can be pretrained on (dvc repro pretrain), and nothing can be fine-tuned"
 )
@@ -106,9 +106,11 @@ def _ahead(params: Params, num_unlabeled: int) -> Ahead:
     maps = None
     if section is not None and all(mapping):
         where, folds = f"heatmap.{params.dataset}", params.cross_validation.num_folds
-        maps = MapsAhead(where, section.positive, section.stride_um, folds)
-    teaches = any(student != CONTROL for student in params.students)
-    ignore = tuple(name for name in params.methods if params.pretrain.methods[name].ignores_stains)
+        maps = MapsAhead(where, section.positive_class, section.stride_um, folds)
+    teaches = any(student != CONTROL for student in params.semisupervised_methods)
+    ignore = tuple(
+        name for name in params.pretraining_methods if params.pretrain.methods[name].ignores_stains
+    )
     return Ahead(params.patch_px, params.alpha, tuple(seeds), maps, teaches, num_unlabeled, ignore)
 
 
@@ -116,7 +118,7 @@ def _learned_from_slides(
     params: Params, whole: pd.DataFrame, finest: Sequence[float], *, no_patches: bool
 ) -> tuple[list[str], list[str]]:
     """Why slides could not be seen by an encoder; and what a reader must know of their labels."""
-    methods = [method for method in params.methods if params.learns_from_slides(method)]
+    methods = [method for method in params.pretraining_methods if params.learns_from_slides(method)]
     classes, why = classes_to_learn(whole)
     if why or not methods:
         reasons = [why] if why and methods and (whole["label"] != "").any() else []
@@ -138,14 +140,19 @@ def _learned_from_slides(
 
 def _unmapped(params: Params, whole: pd.DataFrame) -> list[str]:
     """Maps that are asked for, of models that are not made."""
-    asked = params.whole_slides
-    if whole.empty or params.dataset not in params.heatmap.datasets or not (asked.methods and asked.students):
+    asked = params.slide_level
+    if (
+        whole.empty
+        or params.dataset not in params.heatmap.datasets
+        or not (asked.pretraining_methods and asked.semisupervised_methods)
+    ):
         return []
     if all(params.mapping):
         return []
     return [
-        f"no slide will be mapped: whole_slides asks for {', '.join(asked.methods)} with {', '.join(asked.students)}, "
-        f"and methods are {', '.join(params.methods)}, students {', '.join(params.students)}"
+        f"no slide will be mapped: slide_level asks for {', '.join(asked.pretraining_methods)} with "
+        f"{', '.join(asked.semisupervised_methods)}, "
+        f"and methods are {', '.join(params.pretraining_methods)}, students {', '.join(params.semisupervised_methods)}"
     ]
 
 

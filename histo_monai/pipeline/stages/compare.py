@@ -85,7 +85,7 @@ def run() -> None:
             f"{paths.INDEX}: neither patches nor slides were learned from; label some, see {LABELING}"
         )
     are_scores = any(predictions.classes is None for predictions in read.values())
-    warnings = [*repeat_warnings(params.pretrain.seeds, params.seeds, are_scores), *warnings]
+    warnings = [*repeat_warnings(params.pretraining_seeds, params.training_seeds, are_scores), *warnings]
     files = [predictions.path for predictions in read.values()]
     files += [*_diagnoses(params).values(), *_learned(params).values()]
     provenance = made_from(params, files)
@@ -126,7 +126,7 @@ def summarize(parts: Sequence[SplitTable]) -> dict[str, dict[str, Any]]:
 
 def _read(params: Params) -> dict[Key, Predictions]:
     read: dict[Key, Predictions] = {}
-    for run in runs(params.methods, params.students, params.repeats):
+    for run in runs(params.pretraining_methods, params.semisupervised_methods, params.repeats):
         path = run.evaluation / paths.PREDICTIONS
         if (run.evaluation / paths.METRICS).is_file() and why_idle(run.evaluation):
             continue
@@ -153,7 +153,7 @@ def _have_same_patches(parts: Mapping[Key, Predictions]) -> bool:
 
 def _split_table(params: Params, split: str, parts: Mapping[Key, Predictions]) -> SplitTable:
     first = next(iter(parts.values()))
-    axes = (params.methods, params.students, params.repeats)
+    axes = (params.pretraining_methods, params.semisupervised_methods, params.repeats)
     predictions = by_model(parts, *axes) | by_arm(parts, *axes)
     comparison = compare_models(
         first.references,
@@ -164,9 +164,9 @@ def _split_table(params: Params, split: str, parts: Mapping[Key, Predictions]) -
         families=families(list(predictions)),
         encoders=[encoder for encoder, _ in params.repeats],
     )
-    about = f"{len(first.rows)} patches, {_in_words('seed', params.seeds)}"
-    if len(params.pretrain.seeds) > 1:
-        about += f" of {_in_words('encoder', params.pretrain.seeds)}"
+    about = f"{len(first.rows)} patches, {_in_words('seed', params.training_seeds)}"
+    if len(params.pretraining_seeds) > 1:
+        about += f" of {_in_words('encoder', params.pretraining_seeds)}"
     if MAJORITY in first.predictions and first.classes is not None:
         always = first.predictions[MAJORITY].argmax(axis=1)
         right = float(np.mean(always == first.references[""]))
@@ -186,7 +186,7 @@ def _diagnoses(params: Params) -> dict[Key, Path]:
 
 def _learned(params: Params) -> dict[Run, Path]:
     """What was learned from labels of slides, by run."""
-    methods = [method for method in params.methods if params.learns_from_slides(method)]
+    methods = [method for method in params.pretraining_methods if params.learns_from_slides(method)]
     all_runs = runs(methods, ("",), params.mapped_repeats)
     for run in all_runs:
         if not (run.mil / paths.METRICS).is_file():
@@ -202,7 +202,7 @@ def _slides_table(params: Params) -> SplitTable | None:
         for run, path in _learned(params).items()
     }
     repeats, compare = params.mapped_repeats, params.compare
-    axes = Axes(*params.mapping, repeats, params.positive, compare.seed, compare.num_replicates)
+    axes = Axes(*params.mapping, repeats, params.positive_class, compare.seed, compare.num_replicates)
     found = compare_slides(diagnosed, learned, axes)
     if found is None:
         return None
@@ -258,7 +258,7 @@ def _printed(params: Params, split: str, row: Row, metric: str) -> PaperNumber:
     theirs = is_papers_experiment(
         source=params.source,
         dataset=params.dataset,
-        corpus=params.corpus,
+        corpus=params.pretraining_dataset,
         mpps=params.corpus_section.mpps,
         patch_px=params.patch_px,
         encoder=params.encoder.name,

@@ -56,7 +56,7 @@ PARAM_NAMES = (
     "n_aug",
     "patch_px",
     "cross_validation",
-    "whole_slides",
+    "slide_level",
     "consistency.recipe",
     "consistency.strong",
     "consistency.methods.${item.student}",
@@ -112,7 +112,7 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
         **label_counts(rows),
         "num_unlabeled": len(rows.unlabeled),
         "num_folds": len(described),
-        "start_share": float(result.is_start) if result.line is None else result.line.start_weight,
+        "interpolation_weight": float(result.is_start) if result.line is None else result.line.start_weight,
         "student_chosen": int(choice.chosen == STUDENT),
     }
     about = _about(assembly, of_run, metrics, provenance)
@@ -121,7 +121,10 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
         of_folds = [{**of_fold, **about} for of_fold in described]
         names = assembly.task.classes
         write_fold_models(folder / paths.FOLDS, STUDENT, folds, rows.labeled, validated, of_folds, names)
-        write_json(folder / paths.CHOICE, choice.as_dict() | {"start_share": metrics["start_share"]})
+        write_json(
+            folder / paths.CHOICE,
+            choice.as_dict() | {"interpolation_weight": metrics["interpolation_weight"]},
+        )
         paths.write_curves(folder / paths.CURVES, curves, _columns(curves, measured))
         image.imsave(folder / paths.PAIRS, result.picture)
         write_metrics(folder, metrics, provenance, summary=metrics)

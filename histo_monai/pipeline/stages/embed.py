@@ -39,13 +39,13 @@ _LOG = logging.getLogger(__name__)
 
 CODE = "code_of_features"
 """Key of metrics.json: digest of what looked at the slides."""
-NOT_ASKED = "whole_slides.methods does not name it, or whole_slides.num_encoders leaves it out"
+NOT_ASKED = "slide_level.pretraining_methods does not name it, or slide_level.num_encoders leaves it out"
 
 
 def run(method: str, encoder: int) -> None:
     """Write data/features/<method>-<encoder>: <slide_id>.h5 of every whole slide, metrics.json, summary.json.
 
-    Nothing where no label of a slide can be learned from, or `whole_slides` does not ask for it. The encoder takes its
+    Nothing where no label of a slide can be learned from, or `slide_level` does not ask for it. The encoder takes its
     batch-norm statistics from slides that are not tested on, and is written, too. A run that was killed goes on after
     its last finished slide.
 

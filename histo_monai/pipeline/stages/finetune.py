@@ -48,7 +48,7 @@ PARAM_NAMES = (
     "alpha",
     "patch_px",
     "cross_validation",
-    "whole_slides",
+    "slide_level",
     "finetune.recipe",
     "finetune.paper",
     "evaluate.batch_size",
@@ -101,7 +101,7 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
     metrics = {
         **validation_metrics(course.validation),
         "best_epoch": result.best_epoch,
-        **({} if result.line is None else {"start_share": result.line.start_weight}),
+        **({} if result.line is None else {"interpolation_weight": result.line.start_weight}),
         **label_counts(rows),
         "num_folds": len(described),
     }
@@ -165,4 +165,7 @@ def _columns(course: _Course) -> list[str] | None:
 
 def _is_mapped(params: Params, of_run: Run) -> bool:
     """Whether a student of this model maps slides: those that were learned from are mapped by the folds' models."""
-    return any(params.is_mapped_by(of_run.method, of_run.encoder, student) for student in params.students)
+    return any(
+        params.is_mapped_by(of_run.method, of_run.encoder, student)
+        for student in params.semisupervised_methods
+    )

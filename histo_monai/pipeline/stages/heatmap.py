@@ -148,9 +148,9 @@ def _settings(run: Run, assembly: Assembly) -> tuple[MapPlan, tuple[str, ...]]:
     )
     known = description["classes"]
     try:
-        mapped = mapped_classes(known, section.positive if known else None)
+        mapped = mapped_classes(known, section.positive_class if known else None)
     except InputError as error:
-        raise InputError(f"heatmap.{params.dataset}.positive: {error}") from None
+        raise InputError(f"heatmap.{params.dataset}.positive_class: {error}") from None
     return settings, mapped if len(known or ()) < 3 else tuple(known)
 
 

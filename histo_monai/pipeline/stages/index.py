@@ -41,7 +41,7 @@ def run() -> None:
     """
     params = load_params(paths.PARAMS)
     processes = num_cpus()
-    for name, key in {params.corpus: "corpus", params.dataset: "dataset"}.items():
+    for name, key in {params.pretraining_dataset: "pretraining_dataset", params.dataset: "dataset"}.items():
         DATASETS[name].check_files(_existing_folder(params.source, name, key), processes)
     slides, centers, skipped = _to_pretrain_on(params, processes)
     for row in skipped.itertuples():
@@ -79,13 +79,17 @@ def run() -> None:
 
 def _to_pretrain_on(params: Params, processes: int) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """See `build_pretraining_index`; nothing where there are only pictures, and no method learns from slides."""
-    root, section = _existing_folder(params.source, params.corpus, "corpus"), params.corpus_section
-    missing = DATASETS[params.corpus].missing_slides(root)
-    learn = [name for name in params.methods if params.pretrain.methods[name].needs_slides]
+    root, section = (
+        _existing_folder(params.source, params.pretraining_dataset, "pretraining_dataset"),
+        params.corpus_section,
+    )
+    missing = DATASETS[params.pretraining_dataset].missing_slides(root)
+    learn = [name for name in params.pretraining_methods if params.pretrain.methods[name].needs_slides]
     if missing is not None and learn:
         raise InputError(
             f"{missing}: not found, and {', '.join(learn)} learns from slides; list yours there "
-            "(slide_id,path[,patient_id,mpp,label,split,exhaustive,sha256]), or pretrain on none: methods: [random], "
+            "(slide_id,path[,patient_id,mpp,label,split,exhaustive,sha256]), or pretrain on none: pretraining_methods: "
+            "[random], "
             "or [pretrained] with a file of weights (docs/encoders.md)"
         )
     if missing is not None:
@@ -139,7 +143,7 @@ def _labels_and_whole_slides(
         corpus,
         whole_slides,
         looks,
-        shared_ids=params.corpus == params.dataset,
+        shared_ids=params.pretraining_dataset == params.dataset,
         within_patients=dataset.validation_within_patients(params.labels_section),
     )
     if missing is not None:
@@ -159,7 +163,7 @@ def _labels_and_whole_slides(
     labels = dataclasses.replace(labels, warnings=[*labels.warnings, *more])
     _warn([line for line in labels.warnings if line not in (*labeled.warnings, *notes)])
     if given is None:
-        slides = corpus_slides(corpus if params.dataset == params.corpus else corpus.iloc[:0])
+        slides = corpus_slides(corpus if params.dataset == params.pretraining_dataset else corpus.iloc[:0])
         return labels, _without_validation(params, slides)
     return labels, with_splits_of_patches(whole_slides, labels.table)
 
@@ -192,7 +196,7 @@ def _unlabeled(
             "(they are images, or squares of several mpp), and it is that which they are drawn at; set it to 0"
         )
     wanted = PLENTY if num is None else num
-    same = corpus if params.corpus == params.dataset else corpus.iloc[:0]
+    same = corpus if params.pretraining_dataset == params.dataset else corpus.iloc[:0]
     search = Search(
         patch_px=params.patch_px,
         mpp=mpp,
@@ -233,14 +237,16 @@ def read_corpus(params: Params) -> pd.DataFrame:
     Raises:
         InputError: the corpus's folder is missing or is not what its layout says.
     """
-    root = _existing_folder(params.source, params.corpus, "corpus")
-    table = DATASETS[params.corpus].pretraining_slides(root, params.corpus_section)
+    root = _existing_folder(params.source, params.pretraining_dataset, "pretraining_dataset")
+    table = DATASETS[params.pretraining_dataset].pretraining_slides(root, params.corpus_section)
     return table.assign(path=[_portable(path) for path in table["path"]])
 
 
 def _manifests(params: Params) -> list[Path]:
     """Tables and outlines that came with the data."""
-    roots = {paths.dataset_folder(params.source, name) for name in (params.corpus, params.dataset)}
+    roots = {
+        paths.dataset_folder(params.source, name) for name in (params.pretraining_dataset, params.dataset)
+    }
     file_paths = (path for root in roots for path in root.rglob("*") if path.suffix.lower() in _MANIFESTS)
     return sorted(path for path in file_paths if path.is_file())
 

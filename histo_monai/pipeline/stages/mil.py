@@ -184,7 +184,7 @@ def _metrics(
     dataset = DATASETS[params.dataset]
     truth = {
         slide_id: dataset.lesions(
-            read_regions(file, Frame(maps[slide_id].grid.bounds_yx, origin)), params.positive
+            read_regions(file, Frame(maps[slide_id].grid.bounds_yx, origin)), params.positive_class
         )
         for slide_id, file, origin in zip(
             lesions["slide_id"], lesions["annotation"], lesions["annotation_origin"], strict=True

@@ -24,7 +24,7 @@ def run() -> None:
         if params.source == "raw":
             _LOG.info("source is raw: nothing to simulate")
             return
-        for name in sorted({params.dataset, params.corpus}):
+        for name in sorted({params.dataset, params.pretraining_dataset}):
             cohort = loaded(DATASETS[name].phantom)
             size = CohortSize(**dataclasses.asdict(params.phantom))
             write_cohort(folder / name, cohort, size, num_cpus())

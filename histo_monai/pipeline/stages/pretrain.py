@@ -39,8 +39,8 @@ _LOG = logging.getLogger(__name__)
 
 PARAM_NAMES = (
     "source",
-    "corpus",
-    "corpora.${corpus}",
+    "pretraining_dataset",
+    "corpora.${pretraining_dataset}",
     "patch_px",
     "encoder",
     "pretrain.augmentation",
@@ -150,7 +150,7 @@ def _write(
         "seed": seed,
         **pretext.description(),
         "source": params.source,
-        "corpus": params.corpus,
+        "corpus": params.pretraining_dataset,
         "metrics": metrics,
         "params": as_tree(params.pretrain),
         "provenance": without_ids(provenance),
@@ -168,7 +168,7 @@ def _write(
         write_metrics(folder, metrics, provenance, summary=metrics)
     write_end(
         paths.tensorboard_folder("pretrain", f"{method}-{seed}"),
-        Hyperparameters("pretrain", params.corpus, method, seed, params.patch_px).with_schedule(
+        Hyperparameters("pretrain", params.pretraining_dataset, method, seed, params.patch_px).with_schedule(
             params.pretrain.methods[method]
         ),
         metrics,

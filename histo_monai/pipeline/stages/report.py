@@ -59,7 +59,7 @@ _CHOICE = {
     "measure?": str,
     "difference?": {**ESTIMATE_SHAPE, "value": float},
     "why?": str,
-    "start_share": float,
+    "interpolation_weight": float,
 }
 _DIAGNOSIS = {"test?": {str: {str: (ESTIMATE_SHAPE, float)}}}
 """Shapes of what other stages leave, see `utils.storage.shapes`."""
@@ -102,12 +102,12 @@ def run() -> None:
 def _main_run(params: Params) -> Run:
     """The run whose details are shown: the first that maps slides, or the first of all."""
     mapped = runs(*params.mapping, params.mapped_repeats)
-    return (mapped or runs(params.methods[-1:], params.students, params.repeats))[0]
+    return (mapped or runs(params.pretraining_methods[-1:], params.semisupervised_methods, params.repeats))[0]
 
 
 def _subtitle(params: Params, main: Run) -> str:
     kind = "a simulated cohort" if params.source == "phantom" else "slides of your own"
-    num = len(runs(params.methods, params.students, params.repeats))
+    num = len(runs(params.pretraining_methods, params.semisupervised_methods, params.repeats))
     return f"{params.dataset}, {kind}. {num} run{'s' * (num > 1)}; where one is shown in detail, it is {main.name}."
 
 
@@ -194,7 +194,9 @@ def _training(draft: Path, main: Run) -> Section:
         read_varied_csv(folder / paths.CURVES, stage=stage)
         for folder, stage in ((main.student_folder, "consistency"), (main.finetuned, "finetune"))
     )
-    return training_section(student, finetuned, main.name, pairs, [*of_start(choice["start_share"]), why])
+    return training_section(
+        student, finetuned, main.name, pairs, [*of_start(choice["interpolation_weight"]), why]
+    )
 
 
 def _why_chosen(choice: Mapping[str, Any]) -> str:
@@ -216,8 +218,8 @@ def _why_chosen(choice: Mapping[str, Any]) -> str:
 
 def _pretraining(draft: Path, params: Params) -> Section:
     curves, pictures = {}, []
-    for method in params.methods:
-        folder = encoder_folder(method, params.pretrain.seeds[0])
+    for method in params.pretraining_methods:
+        folder = encoder_folder(method, params.pretraining_seeds[0])
         curves[folder.name] = read_varied_csv(folder / paths.CURVES, stage="pretrain")
         if len(curves[folder.name]) and (folder / paths.ANSWERS).is_file():
             path = _copied(draft, folder / paths.ANSWERS, f"answers-{folder.name}.png")
@@ -234,7 +236,7 @@ def _whole_slides(draft: Path, params: Params, main: Run) -> Section:
     check_slides([mapped])
     scores = read_varied_csv(main.diagnosis / paths.MAPPED_CSV, ID_COLUMNS, stage="aggregate")
     estimates = read_json(main.diagnosis / paths.METRICS, "run aggregate again", _DIAGNOSIS).get("test", {})
-    shown = in_order_of_interest(mapped, scores, params.positive).head(params.report.num_slides)
+    shown = in_order_of_interest(mapped, scores, params.positive_class).head(params.report.num_slides)
     rows: list[dict[str, Any]] = shown.to_dict("records")  # type: ignore[assignment]  # its keys are texts
     radius_um = params.heatmap.detection.radius_um
     jobs = [ShownSlide.of(row, main.heatmaps, radius_um) for row in rows]
@@ -249,7 +251,7 @@ def _whole_slides(draft: Path, params: Params, main: Run) -> Section:
         if len(whole)
         else f"{params.dataset} names no whole slide"
     )
-    return slides_section(mapped, scores, main.name, entries, classes, estimates, params.positive, why)
+    return slides_section(mapped, scores, main.name, entries, classes, estimates, params.positive_class, why)
 
 
 def _data(draft: Path) -> Section:

@@ -33,7 +33,8 @@ class PseudoLabels(Student):
         super().__init__(**parts)
         if self.objective.classes is None:
             raise InputError(
-                f"students: {type(self).__name__.lower()} learns classes, and the dataset has scores; take paper or "
+                f"semisupervised_methods: {type(self).__name__.lower()} learns classes, and the dataset has scores; "
+                f"take paper or "
                 "mean_teacher"
             )
 

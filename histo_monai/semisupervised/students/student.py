@@ -46,12 +46,12 @@ class Student(abc.ABC):
         settings: Any,
     ) -> None:
         self.model = model
-        self.network = StudentAndAverage(model, recipe.decay)
+        self.network = StudentAndAverage(model, recipe.ema_decay)
         self.settings = settings
         self.objective = objective
-        self._trunk_rate = recipe.trunk_rate
+        self._backbone_lr_factor = recipe.backbone_lr_factor
         self._labeled_views = SupervisedAugmentation(
-            patch_px, plain_share=recipe.plain_share, stain=recipe.stain
+            patch_px, unaugmented_fraction=recipe.unaugmented_fraction, stain_jitter=recipe.stain_jitter
         )
         strong = recipe.strong
         self._unlabeled_views = weak_strong_views(
@@ -65,7 +65,9 @@ class Student(abc.ABC):
 
     def optimizer(self, schedule: Schedule) -> torch.optim.Optimizer:
         """Over the student: its head at the rate of the schedule, its trunk at a part of that."""
-        return schedule.build_optimizer(self.network.student.parameter_groups(schedule.lr, self._trunk_rate))
+        return schedule.build_optimizer(
+            self.network.student.parameter_groups(schedule.lr, self._backbone_lr_factor)
+        )
 
     def views(self, batch: Batch) -> tuple[torch.Tensor, ...]:
         """Labeled, weak and strong views; the latter two of one base crop."""

@@ -37,7 +37,9 @@ def shares_of(model: TaskModel, task: Task, patches: LabeledLoader) -> torch.Ten
     return _mean_and_spread(outputs) if task.objective.classes is None else outputs.softmax(dim=1).mean(dim=0)
 
 
-def keep_shares(model: TaskModel, task: Task, patches: LabeledLoader, shares: torch.Tensor) -> None:
+def match_class_proportions(
+    model: TaskModel, task: Task, patches: LabeledLoader, shares: torch.Tensor
+) -> None:
     """Change a model's last layer until its shares are as given; patches keep their order in each class, or by score.
 
     Of classes its biases change, of scores it is stretched as a whole, at most by `MOST_STRETCHED`.
@@ -66,11 +68,11 @@ def adapt(model: TaskModel, task: Task, patches: LabeledLoader, shares: torch.Te
         model: changed.
         task: what is predicted, and where.
         patches: shuffled, see `take_statistics`; their labels are not looked at.
-        shares: see `keep_shares`; None: the last layer stays.
+        shares: see `match_class_proportions`; None: the last layer stays.
     """
     take_statistics(model, task, patches)
     if shares is not None:
-        keep_shares(model, task, patches, shares)
+        match_class_proportions(model, task, patches, shares)
 
 
 def log_odds_to(logits: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:

@@ -80,7 +80,7 @@ def train_student(
     statistics: LabeledLoader | None = None,
     shares: torch.Tensor | None = None,
     start: TaskModel | None = None,
-    start_shares: Sequence[float] = (0.0,),
+    interpolation_weights: Sequence[float] = (0.0,),
     selects_epoch: bool = False,
     selected: float | None = None,
     hidden: HiddenLabels | None = None,
@@ -88,7 +88,7 @@ def train_student(
 ) -> StudentResult:
     """Run a method; its model holds the student afterwards.
 
-    The candidates are points of `start_shares` or the epochs, ranked by `Objective.rank`. Runs in
+    The candidates are points of `interpolation_weights` or the epochs, ranked by `Objective.rank`. Runs in
     each process of `ignite.distributed`, see `models.shared_rows`: their number does not change the training.
 
     Args:
@@ -100,9 +100,10 @@ def train_student(
         picture: draws weak and strong pairs.
         statistics: what the student takes the statistics of its batch-norms from, see `take_statistics`; None:
             those of training stay.
-        shares: that it ends with of `statistics`, see `semisupervised.teaching.class_proportions`; None: those that it came to.
+        shares: that it ends with of `statistics`, see `semisupervised.teaching.class_proportions`; None: those that it
+            came to.
         start: the model that the student came from, as it was; None: the method's model as it begins.
-        start_shares: 0..1, weights of the start in the student to select from, see `Interpolation`.
+        interpolation_weights: 0..1, weights of the start in the student to select from, see `Interpolation`.
         selects_epoch: whether epochs are the candidates, 0 among them: the start.
         selected: the candidate, where it is known beforehand. No step is taken that it does not need.
         hidden: what guesses are held against, see `StudentStep`; None: they are not.
@@ -112,7 +113,7 @@ def train_student(
         ArithmeticError: the loss is not finite.
         ValueError: nothing selects one of several weights of the start.
     """
-    points = tuple(start_shares) if selected is None else (selected,)
+    points = tuple(interpolation_weights) if selected is None else (selected,)
     schedule = shortened(schedule, points, selected, not selects_epoch, validation is not None)
     to_device(method.network, task.device)
     start = start or copy.deepcopy(method.model)

@@ -32,12 +32,13 @@ class Recipe:
         steps_per_epoch: of the optimizer, however many labels there are.
         batch_size: labeled images of a step.
         lr: learning rate of the head, at its highest.
-        trunk_rate: that of the trunk, in parts of the head's; at 0 only its batch-norm statistics move.
+        backbone_lr_factor: that of the trunk, in parts of the head's; at 0 only its batch-norm statistics move.
         weight_decay: of AdamW.
         warmup: part of all steps in which the rate rises.
-        decay: of the average of weights; 0: the last weights predict.
-        plain_share: labeled views that are not augmented, 0..1: what is predicted later is not augmented either.
-        stain: largest change of the stains of the others, see `transforms.supervised.stains`; 0: geometry alone.
+        ema_decay: of the average of weights; 0: the last weights predict.
+        unaugmented_fraction: labeled views that are not augmented, 0..1: what is predicted later is not augmented
+            either.
+        stain_jitter: largest change of the stains of the others, see `transforms.supervised.stains`; 0: geometry alone.
         batchnorm_patches: training patches, not augmented, whose labels are not looked at, that the statistics of
             batch-norms are taken from at the end; 0: those that training met stay.
     """
@@ -46,12 +47,12 @@ class Recipe:
     steps_per_epoch: Count
     batch_size: Count
     lr: Positive
-    trunk_rate: Annotated[float, Range(0.0, 10.0)]
+    backbone_lr_factor: Annotated[float, Range(0.0, 10.0)]
     weight_decay: Annotated[float, Range(0.0)]
     warmup: Fraction
-    decay: Annotated[float, Range(0.0, 0.9999)]
-    plain_share: Fraction
-    stain: Fraction
+    ema_decay: Annotated[float, Range(0.0, 0.9999)]
+    unaugmented_fraction: Fraction
+    stain_jitter: Fraction
     batchnorm_patches: CountOrZero
 
 
@@ -60,11 +61,12 @@ class TeachingRecipe(Recipe):
     """As `Recipe`, of students.
 
     Attributes:
-        keep_shares: the student calls as many of the patches of `batchnorm_patches` each class as the model that it
-            came from, or its scores have the same mean and spread; see `semisupervised.teaching.class_proportions`.
-        start_shares: weights of the model that it came from in the student's own, 0..1; of several, held-out labels
-            select one, see `training.interpolation`.
+        match_class_proportions: the student calls as many of the patches of `batchnorm_patches` each class as the model
+            that it came from, or its scores have the same mean and spread; see
+            `semisupervised.teaching.class_proportions`.
+        interpolation_weights: weights of the model that it came from in the student's own, 0..1; of several, held-out
+            labels select one, see `training.interpolation`.
     """
 
-    keep_shares: bool
-    start_shares: Annotated[tuple[Fraction, ...], Unique()]
+    match_class_proportions: bool
+    interpolation_weights: Annotated[tuple[Fraction, ...], Unique()]

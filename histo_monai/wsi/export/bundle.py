@@ -82,7 +82,7 @@ slide in QuPath). `--mpp 0.25` for slides that do not tell their resolution, `--
 references: begin paths with `./` or `/`.
 
 ## Back
-`histo-monai import BUNDLE --folder model` gives `model.safetensors`, as it was exported, or as MONAI has trained it
+`histo-monai import BUNDLE --output model` gives `model.safetensors`, as it was exported, or as MONAI has trained it
 since.
 
 ## Limits

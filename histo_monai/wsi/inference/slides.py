@@ -71,9 +71,9 @@ def over_slides(
 
     A slide whose file is there already, made from the same slide, models and settings (`wsi.heatmaps.origin`), is left
     alone; where anything differs the log says what, and the slide is looked at again. Slides are shared by `ranks`
-    processes (or those of torchrun), or by the workers of a cluster (`utils.process.cluster`), the largest files first; each
-    loads a set of models once. The files do not depend on who makes them. A slide that cannot be read stops the run;
-    finished ones are kept.
+    processes (or those of torchrun), or by the workers of a cluster (`utils.process.cluster`), the largest files first;
+    each loads a set of models once. The files do not depend on who makes them. A slide that cannot be read stops the
+    run; finished ones are kept.
 
     Args:
         work: What is made of them.

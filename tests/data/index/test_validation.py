@@ -151,7 +151,7 @@ def test_check_says_in_a_line_where_nothing_can_be_chosen_or_measured(case: str,
     rows, alpha, why = CHECKED[case]
     write_state("own")
     _pictures(rows + " a,T,test b,T,test" * is_tested)
-    params_with(alpha=alpha, whole_slides__methods=[], labels__own__validation="labeled")()
+    params_with(alpha=alpha, slide_level__pretraining_methods=[], labels__own__validation="labeled")()
     assert main(["index"]) == main(["check"]) == 0
     remarks = json.loads(Path("data/check/metrics.json").read_text())["remarks"]
     lines = [line for line in remarks if "cross-validation needs two patients" in line]
@@ -166,7 +166,7 @@ def test_check_says_in_a_line_where_nothing_can_be_chosen_or_measured(case: str,
 
 def test_check_counts_no_validation_patches_where_there_are_none() -> None:
     write_state("own")
-    params_with(whole_slides__methods=[])()
+    params_with(slide_level__pretraining_methods=[])()
     heads = {}
     for mode in ("labeled", "separate"):
         _index("own", mode)

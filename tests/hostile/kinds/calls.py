@@ -11,7 +11,7 @@ from tests.hostile.trees import LESION, asap
 
 CALLS, ENVIRONMENT = "command line", "environment"
 SLIDE = str(OWN / "s6.tif")
-NEW = ("--model", str(STUDENT), "--folder", "new")
+NEW = ("--model", str(STUDENT), "--output", "new")
 ENCODER = "data/models/random-0/encoder.safetensors"
 FINETUNE = "finetune"
 
@@ -26,7 +26,7 @@ WRONG: dict[str, tuple[str, ...]] = {
     "a seed in words": (FINETUNE, "--method", "random", "--seed", "zero"),
     "a seed of 1.5": (FINETUNE, "--method", "random", "--seed", "1.5"),
     "no slide to map": ("map", *NEW),
-    "no model to map with": ("map", SLIDE, "--folder", "new"),
+    "no model to map with": ("map", SLIDE, "--output", "new"),
     "no folder to map into": ("map", SLIDE, "--model", str(STUDENT)),
     "a stride in words": ("map", SLIDE, *NEW, "--stride-um", "fine"),
     "a number of suggestions in words": ("suggest", *RUN, "--num", "many"),
@@ -63,12 +63,12 @@ REFUSALS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "a slide twice": (("map", SLIDE, SLIDE, *NEW), ("s6.tif",)),
     "two slides of one name": (("map", SLIDE, "other/s6.tif", *NEW), ("s6",)),
     "a model that is not there": (
-        ("map", SLIDE, "--model", "gone.safetensors", "--folder", "new"),
+        ("map", SLIDE, "--model", "gone.safetensors", "--output", "new"),
         ("gone",),
     ),
-    "a folder as model": (("map", SLIDE, "--model", "data/models", "--folder", "new"), ("data/models",)),
-    "a slide as model": (("map", SLIDE, "--model", SLIDE, "--folder", "new"), ("s6",)),
-    "a folder of nothing": (("map", SLIDE, "--model", str(STUDENT), "--folder", ""), ("--folder",)),
+    "a folder as model": (("map", SLIDE, "--model", "data/models", "--output", "new"), ("data/models",)),
+    "a slide as model": (("map", SLIDE, "--model", SLIDE, "--output", "new"), ("s6",)),
+    "a folder of nothing": (("map", SLIDE, "--model", str(STUDENT), "--output", ""), ("--output",)),
     "a stride of 0": (("map", SLIDE, *NEW, "--stride-um", "0"), ("--stride-um",)),
     "a negative stride": (("map", SLIDE, *NEW, "--stride-um", "-32"), ("--stride-um",)),
     "a stride of nan": (("map", SLIDE, *NEW, "--stride-um", "nan"), ("--stride-um",)),
@@ -80,7 +80,7 @@ REFUSALS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "µm/px of nan": (("map", SLIDE, *NEW, "--mpp", "nan"), ("mpp",)),
     "infinite µm/px": (("map", SLIDE, *NEW, "--mpp", "inf"), ("mpp",)),
     "a thousand µm/px": (("map", SLIDE, *NEW, "--mpp", "1000"), ("mpp",)),
-    "a class nobody knows": (("map", SLIDE, *NEW, "--positive", "cyst"), ("cyst",)),
+    "a class nobody knows": (("map", SLIDE, *NEW, "--positive-class", "cyst"), ("cyst",)),
     "no suggestion": (("suggest", *RUN, "--num", "0"), ("--num",)),
     "-1 suggestions": (("suggest", *RUN, "--num", "-1"), ("--num",)),
     "squares of 0": (("suggest", *RUN, "--side-um", "0"), ("--side-um",)),
@@ -94,7 +94,7 @@ REFUSALS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "curves to a score of nan": (("curves", "--score", "nan"), ()),
     "a port of 99999": (("report", "--serve", "--port", "99999"), ("--port is 99999; expected 1 to 65535",)),
     "a negative port": (("report", "--serve", "--port", "-1"), ("--port is -1",)),
-    "an encoder to map with": (("map", SLIDE, "--model", ENCODER, "--folder", "new"), ("an encoder alone",)),
+    "an encoder to map with": (("map", SLIDE, "--model", ENCODER, "--output", "new"), ("an encoder alone",)),
     "an encoder as bundle": (("export", ENCODER, "--bundle", "new"), ("an encoder alone",)),
     "nothing to export": (("export", str(STUDENT)), ("--bundle",)),
     "authors of a graph": (
@@ -104,21 +104,21 @@ REFUSALS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "a graph of another suffix": (("export", str(STUDENT), "--onnx", "new"), ("ends in .onnx",)),
     "a trunk of another suffix": (("export", str(STUDENT), "--trunk", "new.pt"), ("ends in .safetensors",)),
     "a bundle over the data": (("export", str(STUDENT), "--bundle", "data"), ("did not write it",)),
-    "a source that is not there": (("import", "gone.pt", "--folder", "new"), ("gone.pt: no such file",)),
+    "a source that is not there": (("import", "gone.pt", "--output", "new"), ("gone.pt: no such file",)),
     "a slide to import": (
-        ("import", SLIDE, "--folder", "new", "--like", str(STUDENT)),
+        ("import", SLIDE, "--output", "new", "--like", str(STUDENT)),
         ("a file of weights",),
     ),
-    "a folder of slides to import": (("import", str(OWN), "--folder", "new"), ("no bundle",)),
+    "a folder of slides to import": (("import", str(OWN), "--output", "new"), ("no bundle",)),
     "tensors of another model": (
-        ("import", ENCODER, "--folder", "new", "--like", str(STUDENT)),
+        ("import", ENCODER, "--output", "new", "--like", str(STUDENT)),
         ("head.linear",),
     ),
     "a project where something is": (("init", "data"), ("is not empty",)),
     "a project below a file": (("init", "params.yaml/new"), ("params.yaml",)),
     "a project of nothing": (("init", ""), ()),
     "patches of no pixel": (
-        ("features", SLIDE, "--model", ENCODER, "--folder", "new", "--patch-px", "0"),
+        ("features", SLIDE, "--model", ENCODER, "--output", "new", "--patch-px", "0"),
         ("0",),
     ),
     "a folder that is not there to verify": (("verify", "gone"), ("gone",)),

@@ -21,7 +21,7 @@ from tests.hostile.project import STUDENT, write_text
 
 KIND = "checkpoints of others"
 SOURCE = Path("weights.pt")
-IMPORT = ("import", str(SOURCE), "--like", str(STUDENT), "--folder", "imported")
+IMPORT = ("import", str(SOURCE), "--like", str(STUDENT), "--output", "imported")
 FIRST = "encoder.trunk.conv1.weight"
 State = dict[str, Any]
 

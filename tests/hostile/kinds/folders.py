@@ -133,7 +133,7 @@ def _shared_lock() -> object:
 
 
 def _map_to(folder: str, *slides: str) -> tuple[str, ...]:
-    return ("map", *(slides or (str(SLIDE),)), "--model", str(STUDENT), "--folder", folder)
+    return ("map", *(slides or (str(SLIDE),)), "--model", str(STUDENT), "--output", folder)
 
 
 def _new(path: str, content: str | bytes = "mine") -> Callable[[], None]:
@@ -180,18 +180,18 @@ OVER: dict[str, tuple[tuple[str, ...], Callable[[], object], tuple[str, ...]]] =
         ("b.geojson",),
     ),
     "outlines below a file": (("convert", "a.xml", "c/b.geojson"), all_of(_new("a.xml", OUTLINES), _new("c")), ("c",)),
-    "suggestions into the own data": (("suggest", *RUN, "--folder", str(OWN)), lambda: None, ("own",)),
+    "suggestions into the own data": (("suggest", *RUN, "--output", str(OWN)), lambda: None, ("own",)),
     "suggestions into the annotations": (
-        ("suggest", *RUN, "--folder", str(OWN / "annotations")),
+        ("suggest", *RUN, "--output", str(OWN / "annotations")),
         lambda: write_text(OWN / "annotations/s0.xml", OUTLINES), ("annotations",),
     ),
     "suggestions over a table of somebody else": (
-        ("suggest", *RUN, "--folder", "new"), _new("new/suggestions.csv"), ("suggestions.csv",),
+        ("suggest", *RUN, "--output", "new"), _new("new/suggestions.csv"), ("suggestions.csv",),
     ),
-    "suggestions into a file": (("suggest", *RUN, "--folder", "new"), _new("new"), ("new",)),
-    "suggestions into the working folder": (("suggest", *RUN, "--folder", "."), lambda: None, ()),
+    "suggestions into a file": (("suggest", *RUN, "--output", "new"), _new("new"), ("new",)),
+    "suggestions into the working folder": (("suggest", *RUN, "--output", "."), lambda: None, ()),
     "suggestions into a folder with a folder": (
-        ("suggest", *RUN, "--folder", "new"), _new("new/deep/notes.txt"), ("new",),
+        ("suggest", *RUN, "--output", "new"), _new("new/deep/notes.txt"), ("new",),
     ),
 }  # fmt: skip
 BESIDE: dict[str, tuple[tuple[str, ...], Callable[[], object]]] = {

@@ -41,7 +41,7 @@ def _draw_dicom(seed: int = 6) -> None:
 
 
 def _mapping(slide: Path, command: str = "map") -> tuple[str, ...]:
-    return (command, str(slide), "--model", str(STUDENT), "--folder", "out")
+    return (command, str(slide), "--model", str(STUDENT), "--output", "out")
 
 
 def _fifo(path: Path) -> None:
@@ -295,7 +295,7 @@ def _devices() -> Iterator[Case]:
         )
     model = STUDENT
     for what, make in SPECIAL.items():
-        call = ("map", str(OWN / "s5.tif"), "--model", str(model), "--folder", "out")
+        call = ("map", str(OWN / "s5.tif"), "--model", str(model), "--output", "out")
         for file in (model, model.with_suffix(".json"), OWN / "s5.tif"):
             yield Case(
                 DEVICES,

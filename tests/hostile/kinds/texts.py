@@ -23,7 +23,7 @@ from tests.hostile.texts import TEXTS, UNPRINTABLE
 LANGUAGES, SEALS = "texts into languages", "doors without seals"
 BUNDLE, DESCRIPTION = Path("bundle"), Path("bundle/models/model.json")
 EXPORT = ("export", str(STUDENT), "--bundle", str(BUNDLE))
-IMPORT = ("import", str(BUNDLE), "--folder", "back")
+IMPORT = ("import", str(BUNDLE), "--output", "back")
 FRESH = (*MAP[:-1], "new")
 LOOK = {name: getattr(Look(), name) for name in ("tissue_mpp", "min_tissue_fraction", "batch_size")}
 
@@ -251,7 +251,7 @@ def _of_seals() -> Iterator[Case]:
     beside = STUDENT.with_suffix(".json")
     doors = {
         "map": FRESH, "export": EXPORT, "evaluate": ("evaluate", *RUN),
-        "import --like": ("import", "w.pt", "--like", str(STUDENT), "--folder", "back"),
+        "import --like": ("import", "w.pt", "--like", str(STUDENT), "--output", "back"),
     }  # fmt: skip
     for name, argv in doors.items():
         for what, change in (

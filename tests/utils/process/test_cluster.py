@@ -253,9 +253,9 @@ def test_an_index_and_maps_of_real_slides_have_the_same_bytes(
     params |= {
         "source": "raw",
         "dataset": "own",
-        "corpus": "own",
+        "pretraining_dataset": "own",
         "patch_px": 32,
-        "methods": ["random", "rsp"],
+        "pretraining_methods": ["random", "rsp"],
     }
     params["corpora"]["own"] |= {"num_train": 40, "num_validation": 10}
     torch.manual_seed(0)

@@ -50,7 +50,7 @@ class OwnMaps:
     """As `data.readers.settings.MapSettings`: side of a cell, µm, and the class whose probability is mapped."""
 
     stride_um: Positive | None
-    positive: str | None
+    positive_class: str | None
 
 
 class Own(Dataset):

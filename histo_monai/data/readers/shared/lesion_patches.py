@@ -54,8 +54,8 @@ def draw_labeled_patches(
         processes: Slides surveyed at the same time.
 
     Returns:
-        The rows, columns of `data.tables.columns.PATCH_COLUMNS` (not those that nothing is known about); what was left out
-        of the annotations, a line for each reason; and one line for every slide that could not be used.
+        The rows, columns of `data.tables.columns.PATCH_COLUMNS` (not those that nothing is known about); what was left
+        out of the annotations, a line for each reason; and one line for every slide that could not be used.
 
     Raises:
         InputError: slides cannot be used and `skip_bad_slides` is not set, or the slides have no room for as many

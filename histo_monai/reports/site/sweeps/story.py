@@ -55,7 +55,7 @@ def _why_unknown(metric: OfMetric) -> str:
     if metric.baseline.empty:
         return (
             f"How many labels are saved is not known: {BASELINE}, the supervised baseline, was not run. "
-            "Let `methods` hold `random`."
+            "Let `pretraining_methods` hold `random`."
         )
     only: Any = next(metric.baseline.itertuples())
     return (

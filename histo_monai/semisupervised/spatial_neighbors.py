@@ -2,8 +2,8 @@
 
 Tissue goes on beyond the edge of a patch, so its neighbors in the slide are witnesses of what it is that do not see the
 same pixels; a student of its own guesses hears nothing new. How much they count is what validation patches say, and
-where lesions are as small as patches that is little (`semisupervised.teaching.neighbors`). The student has the patch alone to
-tell it from, as every model has that predicts patches.
+where lesions are as small as patches that is little (`semisupervised.teaching.neighbors`). The student has the patch
+alone to tell it from, as every model has that predicts patches.
 
 Guesses are made once, before it trains. Most tissue is of one class; patches are drawn so that rarely guessed classes
 come more often. Each class comes equally often where guesses are hard, as labels are. With probabilities, a class that
@@ -20,17 +20,17 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 
 from histo_monai.semisupervised.protocol import GUESSES, Batch
-from histo_monai.semisupervised.settings import NeighborsSettings
+from histo_monai.semisupervised.settings import SpatialNeighborsSettings
 from histo_monai.semisupervised.students.student import Student
 
 _LEAST_SHARE = 1e-3
 """A class of fewer guesses is not drawn more often than one of so many."""
 
 
-class Neighbors(Student):
+class SpatialNeighbors(Student):
     """See the module and `Student`."""
 
-    Settings: ClassVar[type] = NeighborsSettings
+    Settings: ClassVar[type] = SpatialNeighborsSettings
     measures: tuple[str, ...] = ("loss", "supervised", "unlabeled", "confidence", GUESSES)
 
     def __init__(self, **parts: Any) -> None:
