@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from histo_monai.pipeline.cli import COMMANDS, STAGES, _parser
+from histo_monai.pipeline.arguments import COMMANDS, STAGES, build_parser
 
 PAGE = Path(__file__).resolve().parent.parent / "docs/commands.md"
 _HEAD = """# Commands
@@ -34,7 +34,7 @@ They look at what stages have left, or at slides of your own choice, and never w
 def page() -> str:
     """The whole page."""
     of = next(
-        action for action in _parser()._actions if isinstance(action, argparse._SubParsersAction)
+        action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction)
     ).choices
     parts = [_HEAD, _STAGES, *(_section(name, of[name]) for name in STAGES)]
     return "".join([*parts, _COMMANDS, *(_section(name, of[name]) for name in COMMANDS)])

@@ -16,7 +16,8 @@ import pytest
 import tifffile
 import yaml
 
-from histo_monai.pipeline.cli import COMMANDS, STAGES, main
+from histo_monai.pipeline.arguments import COMMANDS, STAGES
+from histo_monai.pipeline.cli import main
 from histo_monai.pipeline.commands import curves
 from histo_monai.pipeline.experiments import Experiments
 from histo_monai.pipeline.stages import heatmap

@@ -21,7 +21,8 @@ import tifffile
 import yaml
 
 import histo_monai
-from histo_monai.pipeline.cli import COMMANDS, STAGES, _one_line, _parser, main
+from histo_monai.pipeline.arguments import COMMANDS, STAGES, build_parser
+from histo_monai.pipeline.cli import _one_line, main
 from histo_monai.slides import SlideError
 from histo_monai.utils.errors import InputError
 from tests.papers_way import in_the_papers_way
@@ -386,7 +387,7 @@ def test_the_example_of_each_help_is_a_call_that_parses(
     told = " ".join(capsys.readouterr().out.split())
     words = shlex.split(told.partition("example: python -m histo_monai ")[2])
     assert words[0] == name
-    assert _parser().parse_args(words).name == name
+    assert build_parser().parse_args(words).name == name
 
 
 def test_a_shell_completes_stages_and_commands(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from histo_monai.data.readers.registry import DATASETS
-from histo_monai.pipeline.cli import COMMANDS, STAGES
+from histo_monai.pipeline.arguments import COMMANDS, STAGES
 from histo_monai.pipeline.imports import PACKAGE
 from histo_monai.pipeline.stages.code import METHOD_FOLDERS, code_of, run
 from histo_monai.pretraining import PRETEXTS

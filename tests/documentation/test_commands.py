@@ -20,7 +20,7 @@ import yaml
 from dvc.cli import parse_args
 from dvc.utils.hydra import apply_overrides, get_hydra_sweeps
 
-from histo_monai.pipeline.cli import _parser
+from histo_monai.pipeline.arguments import build_parser
 from histo_monai.pipeline.params import check_run, load_params
 from tests.documentation.commands import (
     CHECKED,
@@ -73,13 +73,13 @@ def test_a_call_of_our_program_parses_and_asks_for_a_run_of_the_committed_params
     words = shlex.split(re.sub(OUR_PROGRAM, "", command.text))
     if words[0] in ("--version", "--print-completion"):
         with pytest.raises(SystemExit) as ended:
-            _parser().parse_args(words)
+            build_parser().parse_args(words)
         assert ended.value.code == 0
         assert capsys.readouterr().out
         return
     if words == ["init"]:  # the name of the command, in a sentence
         return
-    given = vars(_parser().parse_args(words))
+    given = vars(build_parser().parse_args(words))
     if given.get("method") is not None:
         asked = {key: given[key] for key in ("method", "encoder", "student", "seed") if key in given}
         assert check_run(load_params(root / "params.yaml"), **asked)

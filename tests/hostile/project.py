@@ -18,8 +18,9 @@ import numpy as np
 import tifffile
 import yaml
 
-from histo_monai.pipeline.cli import COMMANDS, main
-from histo_monai.pipeline.cli import STAGES as NAMES
+from histo_monai.pipeline.arguments import COMMANDS
+from histo_monai.pipeline.arguments import STAGES as NAMES
+from histo_monai.pipeline.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 OWN = Path("data/raw/own")

@@ -13,7 +13,7 @@ import grimp
 import pytest
 
 from histo_monai.pipeline import imports
-from histo_monai.pipeline.cli import STAGES
+from histo_monai.pipeline.arguments import STAGES
 from histo_monai.pipeline.commands.init import TEMPLATE
 from histo_monai.pipeline.imports import (
     COMMAND_LINE,

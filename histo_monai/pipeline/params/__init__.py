@@ -13,6 +13,7 @@ from typing import Any
 from histo_monai.data.readers.registry import DATASETS
 from histo_monai.pipeline.params.file import read_tree
 from histo_monai.pipeline.params.former import refuse_former_sections
+from histo_monai.pipeline.params.renamed import RenamedKeysError, check_renamed
 from histo_monai.pipeline.params.sections import Params
 from histo_monai.pretraining import PRETEXTS
 from histo_monai.semisupervised import METHODS
@@ -31,6 +32,8 @@ def load_params(path: Path) -> Params:
     tree = read_tree(path)
     try:
         return parse_params(tree)
+    except RenamedKeysError as error:
+        raise RenamedKeysError([f"{path}: {line}" for line in error.lines]) from None
     except ParamsError as error:
         raise ParamsError(f"{path}: {error}") from None
 
@@ -97,6 +100,7 @@ def parse_params(tree: object) -> Params:
     Raises:
         ParamsError: see `load_params`.
     """
+    check_renamed(tree)
     refuse_former_sections(tree)
     params: Params = read_section(Params, tree, "")
     _check_datasets(params)

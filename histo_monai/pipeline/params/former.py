@@ -8,7 +8,7 @@ from histo_monai.data.readers.registry import DATASETS
 from histo_monai.utils.settings.reader import ParamsError
 from histo_monai.utils.settings.recipe import LABEL_KINDS
 
-_KINDS = "stain: {two_classes: 0.1, many_classes: 0.0, scores: 0.0}"
+_KINDS = "stain_jitter: {two_classes: 0.1, many_classes: 0.0, scores: 0.0}"
 _DATASETS = "lr: {camelyon16: 0.003, own: 0.0003}"
 
 

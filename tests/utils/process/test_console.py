@@ -12,7 +12,8 @@ import pytest
 ENCODINGS = ("ascii", "gbk", "shift_jis", "koi8-r")
 EVERY_HELP = """
 import sys
-from histo_monai.pipeline.cli import COMMANDS, STAGES, main
+from histo_monai.pipeline.arguments import COMMANDS, STAGES
+from histo_monai.pipeline.cli import main
 for name in ("", *STAGES, *COMMANDS):
     try:
         main([*filter(None, [name]), "--help"])
@@ -31,7 +32,7 @@ def said(program: list[str], folder: Path, encoding: str) -> subprocess.Complete
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_help_of_every_command_is_shown_whole(encoding: str, tmp_path: Path) -> None:
-    from histo_monai.pipeline.cli import COMMANDS, STAGES
+    from histo_monai.pipeline.arguments import COMMANDS, STAGES
 
     done = said(["-c", EVERY_HELP], tmp_path, encoding)
     assert done.returncode == 0, done.stderr
