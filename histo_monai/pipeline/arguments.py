@@ -59,6 +59,7 @@ _WITH_METHOD = ("pretrain", "embed", *_WITH_SEED)
 
 
 def build_parser() -> argparse.ArgumentParser:
+    """The parser of the command line, with a subcommand for each stage and command."""
     parser = argparse.ArgumentParser(
         prog="histo-monai",
         description="Few labels, many slides. Each stage reads params.yaml in the current folder and writes below "

@@ -117,3 +117,12 @@ def test_links_of_docs_lead_somewhere_in_a_users_project_too(root: Path) -> None
     for path in (root / "docs").glob("*.md"):
         for link in re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text(encoding="utf-8")):
             assert not link.startswith("../") or link == "../params.yaml", (path.name, link)
+
+
+def test_the_map_of_questions_names_paths_that_exist(root: Path) -> None:
+    rows = re.findall(r"^\| Where .*\? \| (.+) \|$", (root / "CONTRIBUTING.md").read_text(), re.MULTILINE)
+    assert len(rows) >= 20
+    paths = [path for row in rows for path in re.findall(r"`([^`]+)`", row)]
+    stage = paths.index("pipeline/stages/<stage>.py")
+    paths[stage] = "pipeline/stages/finetune.py"
+    assert [path for path in paths if not (root / "histo_monai" / path).exists()] == []

@@ -17,7 +17,7 @@ from histo_monai.pretraining import PRETEXTS
 from histo_monai.semisupervised import METHODS
 from histo_monai.utils.errors import InputError
 
-FOLDER = Path("own_methods/pretext")
+FOLDER = Path("own_methods/pretraining")
 QUARTERS = FOLDER / "quarters.py"
 SETTINGS = (
     "from dataclasses import dataclass\nfrom histo_monai.pretraining.settings import PretextSettings\n"
@@ -98,7 +98,7 @@ def test_a_link_to_a_file_elsewhere_is_refused_and_not_run(own_project: Path) ->
     FOLDER.mkdir(parents=True)
     QUARTERS.symlink_to(own_project / "elsewhere.py")
     with pytest.raises(
-        InputError, match=r"quarters\.py: a link to a file outside of own_methods/pretext\. Fix: "
+        InputError, match=r"quarters\.py: a link to a file outside of own_methods/pretraining\. Fix: "
     ):
         PRETEXTS["quarters"]
     assert not Path("ran").exists()

@@ -24,7 +24,7 @@ METHOD = ("--method", "quarters")
 RUN = (*METHOD, "--seed", "0")
 PRETEXT = {"epochs": 2, "batch_size": 4, "lr": 0.01}
 FILES = {
-    "toy_pretext.py": "own_methods/pretext/quarters.py",
+    "toy_pretext.py": "own_methods/pretraining/quarters.py",
     "toy_student.py": "own_methods/semisupervised/toy.py",
 }
 

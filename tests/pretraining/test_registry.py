@@ -29,7 +29,7 @@ def test_a_method_is_imported_when_it_is_looked_up_and_not_before(root: Path) ->
     assert done.stdout.split() == ["histo_monai.pretraining.moco"], done.stderr
 
 
-@pytest.mark.parametrize(("package", "methods"), [("pretext", PRETEXTS), ("semisupervised", METHODS)])
+@pytest.mark.parametrize(("package", "methods"), [("pretraining", PRETEXTS), ("semisupervised", METHODS)])
 def test_every_method_is_one_file_of_its_name_and_no_folder(
     package: str, methods: Registry, root: Path
 ) -> None:
