@@ -44,8 +44,8 @@ def test_every_part_that_is_listed_is_there(root: Path, program: ModuleType) -> 
 
 def test_the_tests_are_those_that_have_the_device_as_a_parameter(root: Path, program: ModuleType) -> None:
     found = {path.name for path in program.with_device(root / "tests")}
-    wanted = {"test_steps_on_devices", "test_policies_on_devices", "test_prediction", "test_pretrain"}
-    assert {f"{name}.py" for name in wanted | {"test_heatmap", "test_wsi_reader"}} <= found
+    wanted = {"test_steps_on_devices", "test_policies_on_devices", "test_prediction", "test_trainer"}
+    assert {f"{name}.py" for name in wanted | {"test_heatmaps", "test_wsi_reader"}} <= found
     assert "test_layers.py" not in found
 
 

@@ -242,15 +242,19 @@ def test_a_value_of_a_recipe_is_for_all_kinds_of_labels_or_for_each(tree: Any) -
             params.student_recipe("fixmatch", label_kind(classes)),
         ):
             own = as_tree(recipe)
-            assert (own["stain"], own["lr"], own["interpolation_weights"]) == (of_kind[kind], 0.5, (0.0, 0.5))
+            assert (own["stain_jitter"], own["lr"], own["interpolation_weights"]) == (
+                of_kind[kind],
+                0.5,
+                (0.0, 0.5),
+            )
 
 
 @pytest.mark.parametrize(
     ("override", "key", "values"),
     [
         ("finetune.recipe.lr=3e-4", "lr", (3e-4, 3e-4, 3e-4)),
-        ("finetune.recipe.stain_jitter=0.25", "stain", (0.25, 0.25, 0.25)),
-        ("finetune.recipe.stain_jitter.scores=0.25", "stain", (0.1, 0.0, 0.25)),
+        ("finetune.recipe.stain_jitter=0.25", "stain_jitter", (0.25, 0.25, 0.25)),
+        ("finetune.recipe.stain_jitter.scores=0.25", "stain_jitter", (0.1, 0.0, 0.25)),
         ("finetune.recipe.lr={two_classes: 0.1, many_classes: 0.2, scores: 0.3}", "lr", (0.1, 0.2, 0.3)),
     ],
 )
@@ -285,14 +289,18 @@ def test_without_a_recipe_fine_tuning_has_the_papers_values_of_the_dataset(tree:
         (
             "finetune.recipe.stain_jitter",
             {"two_classes": 0.1},
-            "stain.many_classes: missing key; expected a number",
+            "stain_jitter.many_classes: missing key; expected a number",
         ),
-        ("finetune.recipe.stain_jitter.score", 0.1, "stain.score: unknown key; did you mean 'scores'?"),
-        ("finetune.recipe.stain_jitter.scores", 2, "stain.scores: expected a number in [0, 1], got 2"),
+        (
+            "finetune.recipe.stain_jitter.score",
+            0.1,
+            "stain_jitter.score: unknown key; did you mean 'scores'?",
+        ),
+        ("finetune.recipe.stain_jitter.scores", 2, "stain_jitter.scores: expected a number in [0, 1], got 2"),
         (
             "finetune.recipe.stain_jitter.scores",
             {"own": 0.1},
-            "stain.scores: expected a number in [0, 1], got {",
+            "stain_jitter.scores: expected a number in [0, 1], got {",
         ),
         ("consistency.recipe", None, "consistency.recipe: expected a section with keys, got nothing"),
         ("consistency.recipe.epochs", 0.5, "recipe.epochs: expected an integer in [1, 1e+12], got 0.5"),

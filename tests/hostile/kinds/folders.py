@@ -242,7 +242,8 @@ def _another_model() -> None:
     for suffix in (".safetensors", ".json"):
         STUDENT.with_suffix(suffix).unlink()
         shutil.copy(
-            Path("data/models/random-0-0/finetuned/model").with_suffix(suffix), STUDENT.with_suffix(suffix)
+            Path("data/models/random-0-0/finetuned/folds/without-0").with_suffix(suffix),
+            STUDENT.with_suffix(suffix),
         )
 
 
