@@ -178,7 +178,7 @@ def test_an_alpha_that_leaves_a_class_without_a_label_is_one_line_before_trainin
 def test_stages_out_of_order_say_what_is_missing(
     raw: Callable[..., Path], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    folder = raw("own", alpha=1.0, methods=["random"])
+    folder = raw("own", alpha=1.0, pretraining_methods=["random"])
     run = ("--method", "random", "--seed", "0")
     assert "data/index/patches.csv" in _refused(capfd, "finetune", *run)
     _own(PATCHES)(folder)

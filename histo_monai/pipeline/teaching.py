@@ -62,9 +62,8 @@ def teach_student(
     statistics = for_statistics(
         assembly.reading, rows.unlabeled, section.batchnorm_patches, params.evaluate.batch_size, seed
     )
-    shares = None
-    if statistics and section.match_class_proportions:
-        shares = shares_of(model, assembly.task, statistics)
+    matches = section.match_class_proportions
+    shares = shares_of(model, assembly.task, statistics) if statistics and matches else None
     start = copy.deepcopy(model)
     guesses: torch.Tensor | None = None
     if settings.asks_neighbors:

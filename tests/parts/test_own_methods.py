@@ -37,7 +37,7 @@ def test_a_file_is_a_method_by_its_name_and_runs_when_it_is_looked_up(own_projec
     assert list(PRETEXTS)[-2:] == ["rsp_moco", "quarters"]
     assert len(PRETEXTS) == len(list(PRETEXTS))
     assert "quarters" not in METHODS
-    assert PRETEXTS.module("quarters") == "own_methods.pretext.quarters"
+    assert PRETEXTS.module("quarters") == "own_methods.pretraining.quarters"
     assert PRETEXTS.own_files("quarters") == [QUARTERS]
     assert PRETEXTS.own_files("moco") == []
     assert not Path("ran").exists()
@@ -75,7 +75,7 @@ def test_a_process_that_is_spawned_for_a_training_has_the_method_and_its_setting
         (
             "quarters.py",
             "class Quarters:\n    Settings = dict",
-            r"Quarters\.Settings is no PretextSettings\. Fix: .*histo_monai\.pretext\.settings\.PretextSettings",
+            r"Quarters\.Settings is no PretextSettings\. Fix: .*histo_monai\.pretraining\.settings\.PretextSettings",
         ),
     ],
 )

@@ -257,7 +257,8 @@ REMARKED: dict[str, tuple[Callable[[], object], str]] = {
             ),
             _scores,
         ),
-        r"labels are scores, and moco learns to look past the stains that scores are of: methods: \[random, rsp\]",
+        r"labels are scores, and moco learns to look past the stains that scores are of: "
+        r"pretraining_methods: \[random, rsp\]",
     ),
     "students without a patch to learn from": (
         NO_MAPS,

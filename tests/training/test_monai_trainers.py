@@ -173,21 +173,21 @@ def test_a_training_that_was_cut_off_ends_as_one_that_was_not(tmp_path: Path) ->
 def test_a_bundle_names_the_handlers() -> None:
     here = "histo_monai."
     config = {
-        "pair": {"_target_": f"{here}networks.average.StudentAndAverage", "model": "$@network", "decay": 0.9},
+        "pair": {"_target_": f"{here}models.average.StudentAndAverage", "model": "$@network", "decay": 0.9},
         "network": network(),
         "schedule": {
-            "_target_": f"{here}schedule.Schedule",
+            "_target_": f"{here}training.schedule.Schedule",
             **{"epochs": EPOCHS, "optimizer": "sgd", "lr": 0.1, "weight_decay": 0.0, "milestones": [2]},
         },
         "optimizer": "$@schedule.build_optimizer(@pair.student.parameters())",
         "handlers": [
             {
-                "_target_": f"{here}engines.handlers.ScheduledRates",
+                "_target_": f"{here}training.handlers.ScheduledRates",
                 "optimizer": "@optimizer",
                 "schedule": "@schedule",
             },
-            {"_target_": f"{here}engines.handlers.AverageFollows", "pair": "@pair"},
-            {"_target_": f"{here}engines.handlers.StopWhenNotFinite"},
+            {"_target_": f"{here}training.handlers.AverageFollows", "pair": "@pair"},
+            {"_target_": f"{here}training.handlers.StopWhenNotFinite"},
         ],
     }
     parser = ConfigParser(config)

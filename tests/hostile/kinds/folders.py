@@ -271,7 +271,7 @@ def cases() -> Iterator[Case]:
         (finetune, paths.Run("random", 0, 0).finetuned),
         (("compare",), DATA / "comparison"),
     ):
-        stage = "-".join((argv[0], *argv[2::2]))
+        stage = "finetune-random-0-0" if argv is finetune else argv[0]
         hold = _held_by_another(_claims(stage, folder))
         yield Case(LOCKS, f"{argv[0]} that runs already", argv, hold, ("process",), state="done")
     yield Case(
