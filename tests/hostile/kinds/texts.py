@@ -161,7 +161,7 @@ def _of_languages() -> Iterator[Case]:
             )  # fmt: skip
     for name in ("a formula of matplotlib that is none", "an attribute of HTML"):
         changes = all_of(
-            _relabeled(TEXTS[name]), params_with(heatmap__own__positive=None), partial(run, "index")
+            _relabeled(TEXTS[name]), params_with(heatmap__own__positive_class=None), partial(run, "index")
         )
         yield Case(
             LANGUAGES, f"finetune with labels of {name}", ("finetune", *RUN), changes,
