@@ -15,7 +15,7 @@ from histo_monai.utils.errors import InputError
 from histo_monai.utils.storage import check_folder
 
 TEMPLATE = PACKAGE / "pipeline" / "project"
-_CODE_IN_CLONE = "    deps:\n      - histo_monai\n      - own_methods\n"
+_CODE_IN_CLONE = "    deps: [histo_monai, own_methods]\n"
 _CODE_INSTALLED = "    always_changed: true  # asks the installed package, in half a second\n"
 _DRAFT = ".histo_monai.draft"
 _NOBODY = {"user.name": "histo-monai init", "user.email": "histo-monai@localhost"}
