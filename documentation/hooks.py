@@ -20,31 +20,42 @@ NOTEBOOKS = sorted((ROOT / "docs/notebooks").glob("*.ipynb"))
 OF_SOURCE = "`([A-Z]+\\.md)` of the source"
 
 API = {
-    "engines.maps.inference": ["engines.maps.inference", "mapping.tiles", "mapping.heatmap"],
+    "wsi.api": ["wsi.api", "slides.tiles.boxes", "wsi.heatmaps.heatmap"],
     "slides": ["slides"],
     "slides.annotations": ["slides.annotations"],
     "transforms": ["transforms.views", "transforms.supervised", "transforms.randaugment"],
-    "networks": [
-        "networks.task_model",
-        "networks.encoder",
-        "networks.weights",
-        "files.tensors",
-        "networks.heads",
+    "models": [
+        "models.task_model",
+        "models.encoder",
+        "models.weights",
+        "utils.files.tensors",
+        "models.heads",
     ],
-    "losses": ["losses"],
-    "metrics": ["metrics"],
-    "comparison": [
-        "comparison.paired",
-        "comparison.models",
-        "comparison.multiplicity",
-        "comparison.learning_curve",
+    "models.losses": ["models.losses"],
+    "evaluation.metrics": ["evaluation.metrics"],
+    "evaluation.comparison": [
+        "evaluation.comparison.paired",
+        "evaluation.comparison.models",
+        "evaluation.comparison.multiplicity",
+        "evaluation.comparison.learning_curve",
     ],
-    "diagnosis": ["diagnosis.features", "diagnosis.classifier", "diagnosis.lesions", "diagnosis.detections"],
-    "mil": ["mil.network", "mil.training", "mil.bags"],
-    "export": ["export.parts", "export.bundle", "export.onnx", "export.trunk", "export.back"],
+    "wsi.diagnosis": [
+        "wsi.diagnosis.features",
+        "wsi.diagnosis.classifier",
+        "wsi.diagnosis.lesions",
+        "wsi.diagnosis.detections",
+    ],
+    "wsi.mil": ["wsi.mil.network", "wsi.mil.training", "wsi.mil.bags"],
+    "wsi.export": [
+        "wsi.export.parts",
+        "wsi.export.bundle",
+        "wsi.export.onnx",
+        "wsi.export.trunk",
+        "wsi.export.back",
+    ],
     "parts": [
-        *("pretext.protocol", "semisupervised.protocol", "datasets.protocol"),
-        *("settings.rules", "settings.registry"),
+        *("pretraining.protocol", "semisupervised.protocol", "data.readers.protocol"),
+        *("utils.settings.rules", "utils.settings.registry"),
     ],
 }
 """Page -> modules below `histo_monai` whose public names stand on it."""

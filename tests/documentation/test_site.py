@@ -21,7 +21,7 @@ from tests.folders import NewFolder
 pytestmark = pytest.mark.slow
 
 WIDTHS_PX = (360, 1400)
-LOOKED_AT = ("index", "start", "params", "files", "students", "api/metrics")
+LOOKED_AT = ("index", "start", "params", "files", "students", "api/evaluation.metrics")
 
 
 @pytest.fixture(scope="module")
@@ -68,8 +68,8 @@ def test_no_page_asks_another_host_for_anything(site: Path) -> None:
 def test_the_api_has_the_public_names_with_what_their_docstrings_say(site: Path) -> None:
     for page, name in (
         ("slides", "histo_monai.slides.open_slide"),
-        ("metrics", "histo_monai.evaluation.metrics.delong_test"),
-        ("networks", "histo_monai.models.task_model.load_encoder"),
+        ("evaluation.metrics", "histo_monai.evaluation.metrics.delong_test"),
+        ("models", "histo_monai.models.task_model.load_encoder"),
         ("parts", "histo_monai.pretraining.protocol.Pretext"),
     ):
         html = (site / f"api/{page}.html").read_text(encoding="utf-8")
