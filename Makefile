@@ -15,7 +15,7 @@ LESSER := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41  # vector instruc
 
 test: .venv/ready-test        ## all tests, the slow ones too; two at a time, a core each; small trainings once more
 	$(PYTEST)
-	$(LESSER) $(PYTEST) -m learns tests/training tests/wsi/mil tests/pretraining
+	$(LESSER) $(PYTEST) -m learns tests/training tests/finetuning tests/wsi/mil tests/pretraining
 
 lint: .venv/ready-test        ## style, types, and who may import whom
 	ruff check .
