@@ -41,7 +41,7 @@ NO_LIBRARIES = without_libraries("charts", "histo-monai curves")
 def run(*, all_commits: bool, score: float | None) -> None:
     """Write data/curves: index.html, and a csv of each of `_TABLES`.
 
-    A family are experiments that differ in alpha, mu, n_aug, methods, students, seeds and pretraining_seeds only.
+    Experiments of a family differ only in alpha, mu, n_aug, pretraining and semi-supervised methods, and seeds.
 
     Args:
         all_commits: also experiments that started from other commits.

@@ -70,9 +70,7 @@ def learning_curves(points: Rows, runs: Rows, laws: Rows, arms: Arms, title: str
         "scale": {"type": "log", "domain": [counts[0] / _ROOM, reach * _ROOM], "nice": False},
         "axis": {"values": [*counts, *beyond], "format": ",.0f", "labelOverlap": "greedy"},
     }  # fmt: skip
-    y: Spec = {"field": "value", "type": "quantitative", "title": title, "scale": {"zero": False}}
-    color, shape, dash = arms.looks(points)
-    told = _tooltip("name", "num_labels", "value", "low", "high")
+    y, color, intervals, lines, means = _mean_layers(points, arms, title, "num_labels")
     drawn = [{**row, "x": arms.beside(row), "line": row["training"]} for row in points]
     layers: list[Spec] = [
         {
@@ -80,25 +78,36 @@ def learning_curves(points: Rows, runs: Rows, laws: Rows, arms: Arms, title: str
             "mark": {"type": "line", "strokeDash": [1, 5], "strokeWidth": 2.2, "strokeCap": "round"},
             "encoding": {"y": y, "color": color, "detail": {"field": "name", "type": "nominal"}},
         },
-        {
-            "mark": {"type": "rule", "strokeWidth": 2, "opacity": 0.6},
-            "encoding": {"y": y | {"field": "low"}, "y2": {"field": "high"}, "color": color, "tooltip": told},
-        },
-        {
-            "mark": {"type": "line", "strokeWidth": 2},
-            "encoding": {"y": y, "color": color, "strokeDash": dash},
-        },
+        intervals,
+        lines,
         {
             "data": {"values": [{**row, "x": arms.beside(row)} for row in runs]},
             "mark": {"type": "point", "filled": False, "size": 26, "opacity": 0.75, "strokeWidth": 1.2},
             "encoding": {"y": y, "color": color, "tooltip": _tooltip("name", "encoder", "seed", "value")},
         },
-        {
-            "mark": {"type": "point", "filled": True, "size": 95, "opacity": 1},
-            "encoding": {"y": y, "color": color, "shape": shape, "tooltip": told},
-        },
+        means,
     ]
     return _framed(drawn, layers if laws else layers[1:], _HEIGHT_PX, {"x": x})
+
+
+def _mean_layers(points: Rows, arms: Arms, title: str, at: str) -> tuple[Spec, Spec, Spec, Spec, Spec]:
+    """Encodings of y and color, and the layers of means: their intervals, lines and points; `at` is the field of x."""
+    y: Spec = {"field": "value", "type": "quantitative", "title": title, "scale": {"zero": False}}
+    color, shape, dash = arms.looks(points)
+    tooltip = _tooltip("name", at, "value", "low", "high")
+    intervals: Spec = {
+        "mark": {"type": "rule", "strokeWidth": 2, "opacity": 0.6},
+        "encoding": {"y": y | {"field": "low"}, "y2": {"field": "high"}, "color": color, "tooltip": tooltip},
+    }
+    lines: Spec = {
+        "mark": {"type": "line", "strokeWidth": 2},
+        "encoding": {"y": y, "color": color, "strokeDash": dash},
+    }
+    means: Spec = {
+        "mark": {"type": "point", "filled": True, "size": 95, "opacity": 1},
+        "encoding": {"y": y, "color": color, "shape": shape, "tooltip": tooltip},
+    }
+    return y, color, intervals, lines, means
 
 
 def against_setting(points: Rows, finetuned: Rows, arms: Arms, setting: str, title: str) -> Spec:
@@ -115,9 +124,7 @@ def against_setting(points: Rows, finetuned: Rows, arms: Arms, setting: str, tit
         "field": "x", "type": "quantitative", "title": setting, "axis": {"values": values, "format": "~g"},
         "scale": {"zero": False, "padding": 20, "nice": False},
     }  # fmt: skip
-    y: Spec = {"field": "value", "type": "quantitative", "title": title, "scale": {"zero": False}}
-    color, shape, dash = arms.looks(points)
-    told = _tooltip("name", setting, "value", "low", "high")
+    y, color, *means = _mean_layers(points, arms, title, setting)
     drawn = [
         {**row, "x": float(row[setting]) + step * arms.place(row), "line": row["training"]} for row in points
     ]
@@ -128,18 +135,7 @@ def against_setting(points: Rows, finetuned: Rows, arms: Arms, setting: str, tit
             "encoding": {"x": {"value": 0}, "x2": {"value": "width"}, "y": y, "color": color}
             | {"tooltip": _tooltip("name", "value")},
         },
-        {
-            "mark": {"type": "rule", "strokeWidth": 2, "opacity": 0.6},
-            "encoding": {"y": y | {"field": "low"}, "y2": {"field": "high"}, "color": color, "tooltip": told},
-        },
-        {
-            "mark": {"type": "line", "strokeWidth": 2},
-            "encoding": {"y": y, "color": color, "strokeDash": dash},
-        },
-        {
-            "mark": {"type": "point", "filled": True, "size": 95, "opacity": 1},
-            "encoding": {"y": y, "color": color, "shape": shape, "tooltip": told},
-        },
+        *means,
     ]
     for layer in layers[1:]:
         layer["encoding"]["x"] = x
