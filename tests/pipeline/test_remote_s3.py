@@ -74,7 +74,7 @@ class Published(NamedTuple):
     def object_of(self, path: str) -> str:
         """The object that holds the content of `path`."""
         digest = self.digests[path]
-        return f"laboratory/histo_monai/utils/files/md5/{digest[:2]}/{digest[2:]}"
+        return f"laboratory/histo_monai/files/md5/{digest[:2]}/{digest[2:]}"
 
 
 @pytest.fixture(scope="module")
@@ -237,7 +237,7 @@ def test_without_credentials_or_with_wrong_ones_nothing_is_moved_and_one_line_sa
     output = laboratory.run("dvc push own.txt", visitor, keys[kind], fails=True)
     _is_said_in_one_line(words, output, laboratory)
     digest = md5(visitor / "own.txt")
-    assert not laboratory.objects.exists(f"laboratory/histo_monai/utils/files/md5/{digest[:2]}/{digest[2:]}")
+    assert not laboratory.objects.exists(f"laboratory/histo_monai/files/md5/{digest[:2]}/{digest[2:]}")
     output = laboratory.run(f"dvc pull {DESCRIPTION}", visitor, keys[kind], fails=True)
     _is_said_in_one_line(words, output, laboratory)
     assert not (visitor / DESCRIPTION).exists()
