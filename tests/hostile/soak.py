@@ -60,8 +60,8 @@ def soak(num_turns: int, pretexts: Sequence[str]) -> dict[str, list[Turn]]:
         pretrain__rsp__epochs=num_turns,
         pretrain__moco__epochs=num_turns,
         pretrain__vae__epochs=num_turns,
-        finetune__own__epochs=num_turns,
-        consistency__own__epochs=num_turns,
+        finetune__paper__epochs=num_turns,
+        consistency__paper__epochs=num_turns,
     )()
     result: dict[str, list[Turn]] = {}
     run("index")
