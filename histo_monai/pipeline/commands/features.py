@@ -19,10 +19,10 @@ from histo_monai.slides.tiles.blocks import whole_stride
 from histo_monai.utils import storage
 from histo_monai.utils.errors import InputError
 from histo_monai.wsi.heatmaps.origin import MADE_FROM, Origins
-from histo_monai.wsi.inference.features import ENCODER, FeatureWork, sight_of
+from histo_monai.wsi.inference.features import FeatureWork, sight_of
 from histo_monai.wsi.inference.jobs import SlideJob, files_read, listed_slides, named_jobs, usable_jobs
 from histo_monai.wsi.inference.models import MapPlan
-from histo_monai.wsi.inference.patch_features import FeatureFile
+from histo_monai.wsi.inference.patch_features import ENCODER, FeatureFile
 from histo_monai.wsi.inference.slides import over_slides, without_bad
 
 _LOG = logging.getLogger(__name__)

@@ -28,10 +28,10 @@ from histo_monai.training.ranks import run_in_ranks
 from histo_monai.training.resume import fingerprint
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.storage import read_json, whole_folder
-from histo_monai.wsi.inference.features import ENCODER, FeatureWork, sight_of
+from histo_monai.wsi.inference.features import FeatureWork, sight_of
 from histo_monai.wsi.inference.jobs import SlideJob
 from histo_monai.wsi.inference.models import MapPlan
-from histo_monai.wsi.inference.patch_features import FeatureFile
+from histo_monai.wsi.inference.patch_features import ENCODER, FeatureFile
 from histo_monai.wsi.inference.slides import over_slides
 from histo_monai.wsi.inference.statistics import BATCHNORM, has_batchnorm, write_adapted
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -11,19 +11,20 @@ import numpy as np
 import torch
 
 from histo_monai.models.encoder import Encoder
-from histo_monai.models.shared_trunk import folded
-from histo_monai.models.task_model import load_encoder
-from histo_monai.training.device import channels_last, precision
+from histo_monai.training.device import precision
 from histo_monai.utils.errors import InputError
 from histo_monai.wsi.heatmaps.origin import Origin, Origins, numeric_settings
+from histo_monai.wsi.inference.encoding import Encoding
 from histo_monai.wsi.inference.jobs import SlideJob
 from histo_monai.wsi.inference.models import MapPlan
-from histo_monai.wsi.inference.patch_features import PatchFeatures, read_made_from, write_features
+from histo_monai.wsi.inference.patch_features import (
+    ENCODER,
+    PatchFeatures,
+    read_made_from,
+    write_features,
+)
 from histo_monai.wsi.inference.slides import Advance
 from histo_monai.wsi.inference.stream import SlidePatches
-
-ENCODER = "encoder"
-"""Name of the one model of a job."""
 
 
 class EncoderSight(NamedTuple):
@@ -50,6 +51,7 @@ def slide_features(
     mpp: float | None,
     encoder: Encoder,
     plan: MapPlan,
+    encoding: Encoding | None = None,
     *,
     device: torch.device,
     workers: int,
@@ -59,7 +61,8 @@ def slide_features(
 
     Args:
         mpp: µm per level-0 pixel; None takes the file's own.
-        encoder: On `device`, in evaluation mode.
+        encoder: On `device`, in evaluation mode, as `Encoding.load` gives it.
+        encoding: Side of the patches and views; None for the defaults.
         workers: Reading processes; 0 reads in this one.
 
     Raises:
@@ -67,14 +70,18 @@ def slide_features(
         InputError: The stride is no whole number of patch pixels, or the encoder gives NaN.
     """
     patches = SlidePatches.find(slide_path, mpp, plan)
-    features = np.empty((len(patches.cells), encoder.num_features), np.float32)
+    encoding = encoding or Encoding()
+    features = np.empty((1 + len(encoding.views), len(patches.cells), encoder.num_features), np.float32)
     with torch.inference_mode(), precision(device):
         for pixels, numbers in patches.batches(device, workers):
-            features[numbers] = encoder(pixels).float().cpu().numpy()
-            advance(len(numbers), len(features))
+            features[:, numbers] = encoding.features(encoder, pixels).numpy().swapaxes(0, 1)
+            advance(len(numbers), len(patches.cells))
     if not np.isfinite(features).all():
         raise InputError(f"{slide_path}: the encoder gives numbers that are not finite; run its stage again")
-    return PatchFeatures(patches.grid, patches.cells, patches.tissue, features, plan.patch_px, plan.mpp)
+    views = dict(zip(encoding.views, features[1:], strict=True))
+    return PatchFeatures(
+        patches.grid, patches.cells, patches.tissue, features[0], plan.patch_px, plan.mpp, views
+    )
 
 
 @dataclass(frozen=True)
@@ -82,35 +89,42 @@ class FeatureWork:
     """Features of slides, as `over_slides` makes them: <slide_id>.h5 (`wsi.inference.patch_features`).
 
     Attributes:
-        plan: See `MapPlan`.
+        plan: Where the patches lie.
+        encoding: What is made of each.
     """
 
     plan: MapPlan
+    encoding: Encoding = field(default_factory=Encoding)
     suffix: ClassVar[str] = ".h5"
 
     def origins(self, device: torch.device) -> Origins:
         """No classes, and the plan's settings with the precision."""
-        return Origins((), {**asdict(self.plan), **numeric_settings(device)})
+        settings = {**asdict(self.plan), **self.encoding.settings, **numeric_settings(device)}
+        return Origins((), settings)
 
     def load(self, models: Mapping[str, Path], device: torch.device) -> Encoder:
-        """The encoder of a job, its batch-norms folded."""
-        encoder = folded(load_encoder(models[ENCODER])[0])
-        encoder.to(device)
-        channels_last(encoder)
-        return encoder
+        """The encoder of a job."""
+        return self.encoding.load(models[ENCODER], device)
 
     def look(
         self, job: SlideJob, networks: Encoder, *, device: torch.device, workers: int, advance: Advance
     ) -> tuple[PatchFeatures, str]:
         """See `slide_features`; and the encoder's name."""
         found = slide_features(
-            job.path, job.mpp, networks, self.plan, device=device, workers=workers, advance=advance
+            job.path,
+            job.mpp,
+            networks,
+            self.plan,
+            self.encoding,
+            device=device,
+            workers=workers,
+            advance=advance,
         )
         return found, networks.name
 
     def write(self, path: Path, found: tuple[PatchFeatures, str], origin: Origin) -> None:
         """See `write_features`."""
-        write_features(path, found[0], encoder=found[1], origin=origin)
+        write_features(path, found[0], encoder=found[1], origin=origin, encoding=self.encoding)
 
     def made_from(self, path: Path) -> Mapping[str, Any] | None:
         """See `read_made_from`."""

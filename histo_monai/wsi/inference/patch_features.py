@@ -1,18 +1,17 @@
-"""What an encoder sees in the tissue of one slide, patch by patch, and how it lies on disk: HDF5, as CLAM and TRIDENT.
+"""Features of the tissue of one slide, patch by patch, and their HDF5 file (`data.features.store`).
 
 | dataset | shape | |
 |---|---|---|
-| features | (n, D), float32 | of each patch |
-| coords | (n, 2), int64 | its upper left corner, x and y in level-0 pixels, rounded |
-| cells | (n, 2), int64 | row and column of the cell of the slide's grid that it lies in the middle of |
-| tissue | (n,), float32 | part of the cell that is tissue, 0..1 |
+| features, coords, patch_id | | `data.features.store`; a patch is named `<slide_id>-<row>-<column>` |
+| cells | (n, 2), int64 | row and column of the cell of the slide's grid around whose middle the patch lies |
+| tissue | (n,), float32 | fraction of the cell that is tissue, 0..1 |
 
-Attributes of `coords` are TRIDENT's: `patch_size` (px that the encoder sees), `patch_size_level0` (the same side in
-level-0 pixels), `overlap`, `level0_width`, `level0_height`, `level0_magnification` and `target_magnification` (10 over
-µm/px), `name`; and `mpp`, `level0_mpp`, `stride_um`, `origin` ("canvas": `coords` count from its corner, as CLAM and
-TRIDENT do), `level0_bounds_x` and `level0_bounds_y` (corner of the slide's bounds, which QuPath counts from). Those of
-`features`: `name`, `encoder`, and `made_from`, JSON of an `Origin`. CLAM reads `features` and `coords`; what else there
-is neither looks at.
+Attributes of `coords` are TRIDENT's: `patch_size` (px of a patch), `patch_size_level0` (the same side in level-0
+pixels), `overlap`, `level0_width`, `level0_height`, `level0_magnification` and `target_magnification` (10 over µm/px),
+`name`; CLAM's `patch_level` (0, since `coords` count level-0 pixels); and `mpp`, `level0_mpp`, `stride_um`, `origin`
+("canvas": `coords` count from its corner, as CLAM and TRIDENT do), `level0_bounds_x` and `level0_bounds_y` (corner of
+the slide's bounds, which QuPath counts from). Those of `features`: `name`, `encoder`, `Provenance`, and `made_from`,
+JSON of an `Origin`. `coords` lie below 0 where a patch begins outside of the slide.
 """
 
 from __future__ import annotations
@@ -20,23 +19,37 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from histo_monai.data.features.store import (
+    COORDS,
+    FEATURES,
+    PATCH_ID,
+    Provenance,
+    coordinates_sha256,
+    dataset_of,
+    mapped,
+    patch_names,
+    stored,
+    write_columns,
+)
 from histo_monai.slides.annotations import CANVAS
 from histo_monai.slides.tiles.grid import Grid
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.files.hdf5 import open_hdf5
-from histo_monai.utils.storage import parse_json, whole_file
+from histo_monai.utils.storage import parse_json
 from histo_monai.wsi.heatmaps.origin import MADE_FROM, ORIGIN_SHAPE, Origin
+from histo_monai.wsi.inference.encoding import Encoding
 
 _MAGNIFICATION_AT_1_UM = 10.0
 """Of an objective whose pixels are 1 µm: 40 x is 0.25 µm/px, 20 x 0.5."""
-_ROWS_OF_A_CHUNK = 1024
+ENCODER = "encoder"
+"""Name of the one model of a job, and of its digest in an origin."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +63,7 @@ class PatchFeatures:
         features: Shape (n, D), float32.
         patch_px: Side of a patch as the encoder sees it, px.
         mpp: Its resolution, µm/px.
+        views: Name of a view -> its features, shape (n, D), float32.
     """
 
     grid: Grid
@@ -58,6 +72,7 @@ class PatchFeatures:
     features: NDArray[np.float32]
     patch_px: int
     mpp: float
+    views: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
 
     @property
     def side_level0(self) -> float:
@@ -71,21 +86,61 @@ class PatchFeatures:
         return np.rint(corners[:, ::-1]).astype(np.int64)
 
 
-def write_features(path: Path, found: PatchFeatures, *, encoder: str, origin: Origin) -> None:
+def write_features(
+    path: Path, found: PatchFeatures, *, encoder: str, origin: Origin, encoding: Encoding | None = None
+) -> None:
     """Write the HDF5 of a slide, whole or not at all; equal features give equal bytes.
 
     Args:
         path: Called as the slide, `.h5`.
         encoder: Its name, for readers of the file.
         origin: What it was made from.
-    """
-    import h5py  # alone here: all else runs without it
+        encoding: How features were computed and in which precision they are stored; None for the defaults.
 
+    Raises:
+        InputError: A feature is too large for float16.
+    """
+    encoding = encoding or Encoding()
+    coords = found.corners_xy
+    names = patch_names([f"{path.stem}-{row}-{column}" for row, column in found.cells.tolist()])
+    provenance = Provenance(
+        origin.model_sha256.get(ENCODER, ""),
+        origin.slide_sample_sha256,
+        coordinates_sha256(coords, np.array([found.patch_px * found.mpp])),
+        found.mpp,
+        encoding.side(found.patch_px),
+        encoding.depth or 0,
+        encoding.precision,
+        encoding.code_sha256,
+    )
+    of_features = {
+        "name": path.stem,
+        "encoder": encoder,
+        **asdict(provenance),
+        MADE_FROM: json.dumps(origin.as_dict()),
+    }
+    columns: dict[str, tuple[NDArray[Any], dict[str, Any]]] = {
+        FEATURES: (stored(path, found.features, encoding.precision), of_features),
+        COORDS: (coords, _of_coords(path.stem, found)),
+        PATCH_ID: (names, {}),
+        "cells": (found.cells, {}),
+        "tissue": (found.tissue, {}),
+        **{
+            dataset_of(view): (stored(path, values, encoding.precision), {"view": view})
+            for view, values in found.views.items()
+        },
+    }
+    write_columns(path, columns)
+
+
+def _of_coords(name: str, found: PatchFeatures) -> dict[str, Any]:
+    """Attributes of `coords`."""
     grid = found.grid
     height, width = grid.size_yx
-    of_coords: dict[str, Any] = {
-        "name": path.stem,
+    return {
+        "name": name,
         "patch_size": found.patch_px,
+        "patch_level": 0,
         "patch_size_level0": round(found.side_level0),
         "overlap": max(0, round(found.patch_px - grid.stride_um / found.mpp)),
         "level0_width": width,
@@ -98,24 +153,6 @@ def write_features(path: Path, found: PatchFeatures, *, encoder: str, origin: Or
         "origin": CANVAS,
         **dict(zip(_BOUNDS, grid.bounds_yx, strict=True)),
     }
-    of_features = {"name": path.stem, "encoder": encoder, MADE_FROM: json.dumps(origin.as_dict())}
-    columns: dict[str, tuple[NDArray[Any], dict[str, Any]]] = {
-        "features": (found.features, of_features),
-        "coords": (found.corners_xy, of_coords),
-        "cells": (found.cells, {}),
-        "tissue": (found.tissue, {}),
-    }
-    # In memory, since HDF5 ends the process where a disk has no room; the bytes are those of a file.
-    with h5py.File(path.name, "w", driver="core", backing_store=False) as file:
-        for name, (values, about) in columns.items():
-            chunks = (min(len(values), _ROWS_OF_A_CHUNK), *values.shape[1:]) if len(values) else None
-            dataset = file.create_dataset(name, data=values, chunks=chunks)
-            for key, value in about.items():
-                dataset.attrs[key] = value
-        file.flush()
-        content = file.id.get_file_image()
-    with whole_file(path, len(content)) as draft:
-        draft.write_bytes(content)
 
 
 class FeatureFile:
@@ -132,7 +169,7 @@ class FeatureFile:
         self.path = path = Path(path)
         if not path.is_file():
             raise InputError(
-                f"{path}: no such file of features; run the embed stage, or histo-monai features"
+                f"{path}: no such file of features; run the features stage, or histo-monai features"
             )
         self._file: Any = contextlib.nullcontext()
         try:
@@ -157,9 +194,9 @@ class FeatureFile:
     def __exit__(self, *_: object) -> None:
         self._file.__exit__(None, None, None)
 
-    def features(self) -> NDArray[np.float32]:
-        """Shape (n, D)."""
-        return self._read("features")
+    def features(self, view: str = "") -> NDArray[np.float32]:
+        """Shape (n, D), of a view; those of unaugmented patches where it is empty."""
+        return self._read(dataset_of(view)).astype(np.float32)
 
     def read(self) -> PatchFeatures:
         """All of it."""
@@ -169,7 +206,7 @@ class FeatureFile:
             Grid(float(about["stride_um"]), float(about["level0_mpp"]), size, self._bounds_yx),
             self._read("cells"),
             self._read("tissue"),
-            self._read("features"),
+            self.features(),
             int(about["patch_size"]),
             float(about["mpp"]),
         )
@@ -188,7 +225,7 @@ class FeatureFile:
 
     def _read(self, name: str) -> NDArray[Any]:
         try:
-            return self._file[name][:]
+            return mapped(self.path, self._file[name])
         except (OSError, KeyError) as error:
             raise InputError(
                 f"{self.path}: {name} cannot be read ({error}); remove it and run again"

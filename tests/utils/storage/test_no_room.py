@@ -62,7 +62,8 @@ def _json(folder: Path) -> None:
 
 WRITERS = {each.__name__[1:]: each for each in (_features, _tiff, _png, _table, _model, _pickle, _json)}
 ORDER = [
-    *("name", "patch_size", "patch_size_level0", "overlap", "level0_width", "level0_height"),
+    *("name", "encoder", "encoder_sha256", "slide_sha256", "coordinates_sha256"),
+    *("patch_size", "patch_level", "patch_size_level0", "overlap", "level0_width", "level0_height"),
     *(
         "level0_magnification",
         "target_magnification",
@@ -72,7 +73,7 @@ ORDER = [
         "origin",
         "level0_bounds_y",
         "level0_bounds_x",
-        "encoder",
+        *("side_px", "depth", "stored_as", "code_sha256"),
         "made_from",
     ),
 ]
@@ -121,8 +122,9 @@ def test_features_in_memory_have_the_bytes_that_hdf5_writes_to_a_disk(tmp_path: 
     import h5py
 
     _features(tmp_path)
-    with h5py.File(tmp_path / "a.h5") as ours, h5py.File(tmp_path / "b.h5", "w") as plain:
-        for name in ("features", "coords", "cells", "tissue"):
+    aligned = {"alignment_threshold": 64, "alignment_interval": 64}
+    with h5py.File(tmp_path / "a.h5") as ours, h5py.File(tmp_path / "b.h5", "w", **aligned) as plain:
+        for name in ("features", "coords", "patch_id", "cells", "tissue"):
             chunks = ours[name].chunks
             dataset = plain.create_dataset(name, data=ours[name][:], chunks=chunks)
             for key in sorted(ours[name].attrs, key=ORDER.index):

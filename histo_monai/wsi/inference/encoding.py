@@ -1,0 +1,80 @@
+"""How an encoder is asked for features: depth, side of the patches, views, and precision on disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch.nn import functional
+
+from histo_monai.data.features.store import StoredPrecision
+from histo_monai.models.encoder import Encoder
+from histo_monai.models.shared_trunk import folded
+from histo_monai.models.task_model import load_encoder
+from histo_monai.training.device import channels_last
+from histo_monai.transforms.plain_views import PLAIN_VIEWS
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """What features are made of a patch.
+
+    Attributes:
+        depth: Number of stages of the encoder that are used; None for the whole encoder.
+        side_px: Side to which patches are enlarged for the encoder; None leaves them.
+        views: Names in `transforms.plain_views.PLAIN_VIEWS`, in addition to the unaugmented patch.
+        precision: In which features are stored.
+        code_sha256: Digest of the code that computes them; empty where it is not recorded.
+    """
+
+    depth: int | None = None
+    side_px: int | None = None
+    views: tuple[str, ...] = ()
+    precision: StoredPrecision = "float32"
+    code_sha256: str = ""
+
+    @property
+    def settings(self) -> dict[str, float | str]:
+        """For `Origin.settings`: what differs from the default."""
+        return {
+            **({"depth": self.depth} if self.depth else {}),
+            **({"side_px": self.side_px} if self.side_px else {}),
+            **({"views": " ".join(self.views)} if self.views else {}),
+            **({"stored_as": self.precision} if self.precision != "float32" else {}),
+            **({"code_sha256": self.code_sha256} if self.code_sha256 else {}),
+        }
+
+    def load(self, path: Path, device: torch.device) -> Encoder:
+        """The encoder, cut at its depth, batch-norms folded, on the device.
+
+        Raises:
+            InputError: The file is no encoder, or has fewer stages.
+        """
+        encoder, _ = load_encoder(path)
+        if self.depth:
+            encoder.end_after(self.depth)
+        encoder = folded(encoder)
+        encoder.to(device)
+        channels_last(encoder)
+        return encoder
+
+    def side(self, patch_px: int) -> int:
+        """Side of a patch as it enters the encoder, px."""
+        return self.side_px or patch_px
+
+    def features(self, encoder: Encoder, patches: torch.Tensor) -> torch.Tensor:
+        """Features of patches in all views.
+
+        Args:
+            patches: Shape (n, 3, P, P), float32, 0..1, on the encoder's device.
+
+        Returns:
+            Shape (n, 1 + number of views, D), float32, on the CPU; the unaugmented patch comes first.
+        """
+        if self.side_px and self.side_px != patches.shape[-1]:
+            patches = functional.interpolate(
+                patches, size=(self.side_px, self.side_px), mode="bicubic", antialias=True
+            ).clamp_(0, 1)
+        every = [patches, *(PLAIN_VIEWS[name](patches) for name in self.views)]
+        return torch.stack([encoder(view).float().cpu() for view in every], dim=1)
