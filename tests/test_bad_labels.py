@@ -191,7 +191,7 @@ def test_stages_out_of_order_say_what_is_missing(
     assert main(["index"]) == 0
     assert main(["pretrain", "--method", "random"]) == 0
     stages = ("finetune", "consistency", "evaluate", "heatmap", "aggregate")
-    for call in (*([stage, *run] for stage in stages), ["embed", "--method", "random"], ["mil", *run]):
+    for call in (*([stage, *run] for stage in stages), ["features", "--method", "random"], ["mil", *run]):
         assert main(call) == 0
     assert "no patch is labeled" in Path("data/models/random-0-0/finetuned/metrics.json").read_text()
     assert "neither patches nor slides were learned from" in _refused(capfd, "compare")

@@ -133,7 +133,7 @@ def test_no_stage_and_no_command_changes_an_input(project: Path, monkeypatch: py
         ["check"],
         ["pretrain", *METHOD],
         *([stage, *RUN] for stage in ("finetune", "consistency", "evaluate", "heatmap", "aggregate")),
-        ["embed", *METHOD],
+        ["features", *METHOD],
         ["mil", *RUN],
         ["compare"],
         ["report"],

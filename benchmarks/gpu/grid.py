@@ -21,7 +21,7 @@ DATASET, METHOD, STUDENT = "camelyon16", "rsp_moco", "spatial_neighbors"
 FIRST = 10
 """Number of the first cohort; params.yaml was chosen on others."""
 NUM_COHORTS = 2
-STAGES = ("heatmap", "aggregate", "embed", "mil")
+STAGES = ("heatmap", "aggregate", "features", "mil")
 SMALL: dict[str, Any] = {
     "patch_px": 128,
     "phantom.num_slides": 16,
@@ -126,7 +126,7 @@ def run_stage(place: Path, stage: str) -> None:
     """A row; raises SystemExit with the end of its log where it fails."""
     start = time.perf_counter()
     of = ["--method", METHOD]
-    if stage != "embed":
+    if stage != "features":
         of += ["--seed", str(seed_of(FIRST, 0))]
     if stage in ("heatmap", "aggregate"):
         of += ["--student", STUDENT]

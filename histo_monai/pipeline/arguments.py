@@ -22,7 +22,7 @@ STAGES = {
     "evaluate": "predict validation and test patches: metrics with intervals",
     "heatmap": "map whole slides: scores, TIFF, overlays, GeoJSON",
     "aggregate": "from maps to slides: features, SVM, slide AUC, lesion FROC",
-    "embed": "see whole slides with an encoder as it is: one vector for each patch of tissue",
+    "features": "encode each patch once: of the project (--method), or of slides of your own choice (--model)",
     "mil": "learn from the labels of slides alone: attention pooling, cross-fitted",
     "compare": "put all methods, encoders, students and seeds into one table, with paired tests between any two",
     "report": "write one page of the whole run, with charts and a viewer of slides, which opens from disk",
@@ -31,7 +31,6 @@ COMMANDS = {
     "init": "make a project in a new folder: params, pipeline, docs; run by the installed package, no clone needed",
     "doctor": "look whether this machine and this project are ready to run: PASS, WARN or FAIL, and the remedy",
     "map": "map slides of your own choice with a model: scores, TIFF, overlay, GeoJSON",
-    "features": "see slides of your own choice with an encoder: HDF5 as CLAM and TRIDENT read",
     "export": "a model for use elsewhere: MONAI bundle, ONNX, or the bare trunk for torchvision and timm",
     "import": "a bundle that MONAI has trained on, or a state dict, as a model that all commands take",
     "suggest": "write the regions most worth labeling next as GeoJSON",
@@ -43,7 +42,6 @@ _EXAMPLES = {
     "init": "myslides --dataset own",
     "doctor": "",
     "map": "*.svs --output maps",
-    "features": "*.svs --model data/models/rsp_moco-0/encoder.safetensors --output features",
     "export": "data/models/rsp_moco-0-spatial_neighbors-0/student/model.safetensors --bundle tumor_student",
     "import": "tumor_student --output imported",
     "suggest": "--num 24",
@@ -53,9 +51,10 @@ _EXAMPLES = {
     "report": "--serve",
 }
 _CHOSEN = "; that of the model in data/models/chosen where not given"
+_OF_THE_PROJECT = "; needed for patches and slides of the project"
 _WITH_STUDENT = ("consistency", "evaluate", "heatmap", "aggregate", "suggest")
 _WITH_SEED = ("finetune", "mil", *_WITH_STUDENT)
-_WITH_METHOD = ("pretrain", "embed", *_WITH_SEED)
+_WITH_METHOD = ("pretrain", "features", *_WITH_SEED)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -71,7 +70,7 @@ def build_parser() -> argparse.ArgumentParser:
     for name, text in (STAGES | COMMANDS).items():
         stage = stages.add_parser(name, help=text, description=text, epilog=f"example: {_example(name)}")
         if name in _WITH_METHOD:
-            chosen = _CHOSEN * (name == "suggest")
+            chosen = {"suggest": _CHOSEN, "features": _OF_THE_PROJECT}.get(name, "")
             stage.add_argument(
                 "--method", required=not chosen, help=f"one of `pretraining_methods` in params.yaml{chosen}"
             )
@@ -156,8 +155,12 @@ def _add_options_of_slides(mapped: argparse.ArgumentParser, features: argparse.A
     }
     for looking, model in models.items():
         _file(looking, "slides", nargs="*", metavar="SLIDE", help="files of slides")
-        _file(looking, "--model", required=looking is features, help=model)
-        _output(looking, required=True, help="where to write; finished slides there are not looked at again")
+        _file(looking, "--model", required=False, help=model)
+        _output(
+            looking,
+            required=looking is mapped,
+            help="where to write; finished slides there are not looked at again",
+        )
         _file(
             looking,
             "--manifest",

@@ -36,21 +36,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = vars(parser.parse_args(argv))
     name = arguments.pop("name")
     arguments.pop("print_completion")  # has been acted upon
-    if name in ("map", "features") and not (arguments["slides"] or arguments["manifest"]):
-        parser.error(f"{name}: no slide is named; give files, or a csv with a column path as --manifest")
-    if arguments.get("port") is not None and not arguments["serve"]:
-        parser.error("report: --port is of --serve; name both, or neither to write the page anew")
+    if problem := _call_problem(name, arguments):
+        parser.error(problem)
     log_to_stderr()
-    is_stage = name in STAGES and not arguments.pop("serve", False)
+    is_stage, arguments = _stage_or_command(name, arguments)
     keep_freed_memory()
     sleep_when_idle()
     try:
         with lasting():
             run = _run_of(name, arguments, is_stage)
         if arguments.get("method") is not None:
-            asked = {
-                key: arguments[key] for key in ("method", "encoder", "student", "seed") if key in arguments
-            }
+            asked = {key: arguments[key] for key in _OF_RUN if key in arguments}
             arguments |= check_run(load_params(paths.PARAMS), **asked)
         with _claimed(name, arguments) if is_stage else contextlib.nullcontext():
             status: int | None = run(**arguments)
@@ -67,13 +63,55 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status or 0
 
 
+_NO_SLIDE = "no slide is named; give files, or a csv with a column path as --manifest"
+
+
+def _call_problem(name: str, arguments: Mapping[str, Any]) -> str:
+    """What options of one call contradict or miss; empty where nothing does."""
+    if name == "features":
+        return _features_problem(arguments)
+    if name == "map" and not (arguments["slides"] or arguments["manifest"]):
+        return f"map: {_NO_SLIDE}"
+    if arguments.get("port") is not None and not arguments["serve"]:
+        return "report: --port is of --serve; name both, or neither to write the page anew"
+    return ""
+
+
+def _stage_or_command(name: str, arguments: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
+    """Whether a call is of a stage, and the arguments of the stage or command; `features` and `report` are both."""
+    if name == "features":
+        is_stage = arguments["method"] is not None
+        return is_stage, {key: value for key, value in arguments.items() if (key in _OF_RUN) == is_stage}
+    bare = {key: value for key, value in arguments.items() if key != "serve"}
+    return name in STAGES and not arguments.get("serve", False), bare
+
+
+_OF_RUN = ("method", "encoder", "student", "seed")
+
+
+def _features_problem(arguments: Mapping[str, Any]) -> str:
+    """Why a call of `features` is neither the stage nor the command; empty where it is one of them."""
+    of_command = {name for name, value in arguments.items() if value and name not in ("method", "encoder")}
+    if arguments["method"] is not None or arguments["encoder"] is not None:
+        if of_command or arguments["method"] is None:
+            return (
+                "features: --method is of the stage, SLIDE and --model of the command. Fix: name one of them."
+            )
+        return ""
+    if not (arguments["slides"] or arguments["manifest"]):
+        return f"features: {_NO_SLIDE}; or name --method for the patches of the project"
+    missing = [f"--{option}" for option in ("model", "folder") if arguments[option] is None]
+    missing = ["--output" if option == "--folder" else option for option in missing]
+    return f"the following arguments are required: {', '.join(missing)}" if missing else ""
+
+
 _SERVER = "histo_monai.reports.site.server"  # by name, as stages are: none of these runs its code
 
 
 def _run_of(name: str, arguments: dict[str, Any], is_stage: bool) -> Callable[..., int | None]:
     """What a stage or command runs; `report --serve` shows what the stage has left."""
     port = arguments.pop("port", None)
-    if name in STAGES and not is_stage:
+    if name == "report" and not is_stage:
         return partial(importlib.import_module(_SERVER).serve, paths.REPORT, port)
     run: Callable[..., int | None] = importlib.import_module(
         f"histo_monai.pipeline.{'stages' if is_stage else 'commands'}.{name}"

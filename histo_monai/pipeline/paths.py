@@ -65,7 +65,7 @@ def encoder_folder(method: str, encoder: int) -> Path:
 
 
 def features_folder(method: str, encoder: int) -> Path:
-    """What `embed --method METHOD --pretraining-seed SEED` leaves: features of the patches of every slide."""
+    """What `features --method METHOD --pretraining-seed SEED` leaves: features of patches and whole slides."""
     return DATA / "features" / f"{method}-{encoder}"
 
 
@@ -173,7 +173,7 @@ def output_folder(stage: str, method: str = "", encoder: int = 0, student: str =
     """The one folder that a stage replaces when it ends."""
     of_all = {"code": CODE, "phantom": PHANTOM, "index": INDEX, "check": CHECK, "compare": COMPARISON}
     of_all |= {"report": REPORT}
-    of_all |= {"pretrain": encoder_folder(method, encoder), "embed": features_folder(method, encoder)}
+    of_all |= {"pretrain": encoder_folder(method, encoder), "features": features_folder(method, encoder)}
     return (of_all | Run(method, encoder, seed, student).folders)[stage]
 
 

@@ -24,4 +24,4 @@ PLAIN_VIEWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "strong_stain": _with_density(_STRONG),
     "weak_stain": _with_density(_WEAK),
 }
-"""Name -> function of patches (n, 3, P, P), float32, 0..1. `flip` mirrors left and right, rotations turn to the left."""
+"""Name -> function of patches (n, 3, P, P), float32, 0..1. `flip` mirrors left and right; rotations turn left."""

@@ -30,7 +30,7 @@ STAGES = (
     ("index",),
     ("pretrain", "--method", "random"),
     *((stage, *RUN) for stage in ("finetune", "consistency", "evaluate", "heatmap", "aggregate")),
-    ("embed", "--method", "random"),
+    ("features", "--method", "random"),
     ("mil", *RUN),
     ("compare",),
     ("report",),

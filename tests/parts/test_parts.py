@@ -80,7 +80,7 @@ def test_a_toy_pretext_student_and_encoder_go_through_all_stages(project: Path) 
         for student in STUDENTS
         for name in ("consistency", "evaluate", "heatmap", "aggregate")
     ]
-    stages += [("embed", *METHOD), ("mil", *RUN)]
+    stages += [("features", *METHOD), ("mil", *RUN)]
     for call in (*stages, ("compare",)):
         assert main(call) == 0, call
     encoder = json.loads(Path("data/models/quarters-0/encoder.json").read_text())

@@ -49,7 +49,7 @@ def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 def test_a_toy_dataset_goes_through_all_stages(project: Path) -> None:
     stages = [("phantom",), ("index",), ("pretrain", "--method", "random")]
     stages += [(name, *RUN) for name in ("finetune", "consistency", "evaluate", "heatmap", "aggregate")]
-    stages += [("embed", "--method", "random"), ("mil", *RUN)]
+    stages += [("features", "--method", "random"), ("mil", *RUN)]
     for call in (*stages, ("compare",)):
         assert main(call) == 0, call
     corpus = pd.read_csv("data/index/slides.csv")

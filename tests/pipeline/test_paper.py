@@ -16,7 +16,7 @@ from tests.pipeline.names import run_of
 METHODS = ("random", "vae", "moco", "rsp")
 OF_METHOD = (
     *("pretrain", "finetune", "consistency", "evaluate", "heatmap", "aggregate"),
-    *("embed", "mil"),
+    *("features", "mil"),
 )
 
 

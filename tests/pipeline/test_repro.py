@@ -59,7 +59,7 @@ def _of_both(*stages: str) -> set[str]:
 
 
 TRAININGS = _of_both("finetune", "consistency", "evaluate")
-EVERY = TRAININGS | _of_both("heatmap", "aggregate", "embed", "mil") | {"compare", "report"}
+EVERY = TRAININGS | _of_both("heatmap", "aggregate", "features", "mil") | {"compare", "report"}
 
 
 @pytest.mark.slow
@@ -283,7 +283,7 @@ def test_another_encoder_is_another_run_of_all_that_follows_it(clone: Path, shel
     about = json.loads((clone / "data/models/random-1-0/finetuned/model.json").read_text())
     assert (about["encoder_seed"], about["seed"]) == (1, 0)
     stages = set(shell("dvc stage list --name-only", clone).split())
-    later = ("consistency", "evaluate", "heatmap", "aggregate", "embed", "mil")
+    later = ("consistency", "evaluate", "heatmap", "aggregate", "features", "mil")
     for stage in later:
         of_first = run_of(stage, "random")
         assert {of_first, of_first.replace("random-0", "random-1")} <= stages

@@ -104,34 +104,34 @@ def test_without_test_slides_all_are_cross_fitted_and_the_title_says_so() -> Non
 @pytest.mark.usefixtures("project")
 def test_features_are_made_once_whatever_is_labeled() -> None:
     """A slide to learn from gives statistics to all, one to test on to none."""
-    for call in (STAGES[0], STAGES[1], ("embed", "--method", "random")):
+    for call in (STAGES[0], STAGES[1], ("features", "--method", "random")):
         assert main(call) == 0
     folder = Path("data/features/random-0")
     files = sorted(folder.glob("*.h5"))
     assert len(files) == NUM
     assert _looked_at_again(files, changed=12) == {"s12.h5"}
     assert len(_looked_at_again(files, changed=2)) == NUM
-    params_with(embed__batchnorm_patches=0)()
+    params_with(features__batchnorm_patches=0)()
     assert len(_looked_at_again(files, changed=3)) == NUM
     assert _looked_at_again(files, changed=2) == {"s2.h5"}
 
 
 def _looked_at_again(files: list[Path], changed: int) -> set[str]:
-    """By `embed`, after a label and the pixels of a slide have changed."""
+    """By `features`, after a label and the pixels of a slide have changed."""
     before = {path: path.stat().st_ino for path in files}
     with_cell(OWN / "slides.csv", 4, "label", "plain")()
     pixels = slide_pixels(changed)
     pixels[50:90, 50:90] = next(_GRAYS)
     write_slide(OWN / f"s{changed}.tif", pixels=pixels)
-    for call in (STAGES[0], ("embed", "--method", "random")):
+    for call in (STAGES[0], ("features", "--method", "random")):
         assert main(call) == 0
     return {path.name for path, inode in before.items() if path.stat().st_ino != inode}
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("project")
-def test_embed_writes_the_encoder_with_the_statistics_of_slides_that_are_not_tested_on() -> None:
-    for call in (STAGES[0], STAGES[1], ("embed", "--method", "random")):
+def test_features_writes_the_encoder_with_the_statistics_of_slides_that_are_not_tested_on() -> None:
+    for call in (STAGES[0], STAGES[1], ("features", "--method", "random")):
         assert main(call) == 0
     folder = Path("data/features/random-0")
     of_pretraining, of_slides = (
@@ -147,8 +147,8 @@ def test_embed_writes_the_encoder_with_the_statistics_of_slides_that_are_not_tes
     about = json.loads((folder / "metrics.json").read_text())
     assert about["batchnorm"]["num_slides"] == NUM - 6
     assert about["batchnorm"] == json.loads((folder / "encoder.json").read_text())["batchnorm"]
-    params_with(embed__batchnorm_patches=0)()
-    assert main(("embed", "--method", "random")) == 0
+    params_with(features__batchnorm_patches=0)()
+    assert main(("features", "--method", "random")) == 0
     assert "batchnorm" not in json.loads((folder / "metrics.json").read_text())
     assert not (folder / "encoder.safetensors").exists()
 
@@ -156,7 +156,7 @@ def test_embed_writes_the_encoder_with_the_statistics_of_slides_that_are_not_tes
 @pytest.mark.usefixtures("project")
 @pytest.mark.parametrize("damage", ["gone", "cut", "other"])
 def test_features_that_cannot_be_used_are_one_line(damage: str, capsys: pytest.CaptureFixture[str]) -> None:
-    for call in (STAGES[0], STAGES[1], ("embed", "--method", "random")):
+    for call in (STAGES[0], STAGES[1], ("features", "--method", "random")):
         assert main(call) == 0
     path = Path("data/features/random-0/s3.h5")
     if damage == "gone":
@@ -170,11 +170,11 @@ def test_features_that_cannot_be_used_are_one_line(damage: str, capsys: pytest.C
 
 
 @pytest.mark.usefixtures("project")
-def test_a_label_of_one_slide_alone_leaves_embed_and_mil_empty_and_says_why() -> None:
+def test_a_label_of_one_slide_alone_leaves_features_and_mil_empty_and_says_why() -> None:
     for row in range(3, NUM + 2, 2):
         with_cell(OWN / "slides.csv", row, "label", "plain")()
     with_cell(OWN / "slides.csv", 3, "label", "odd")()
-    for call in (STAGES[0], STAGES[1], ("embed", "--method", "random"), ("mil", *RUN)):
+    for call in (STAGES[0], STAGES[1], ("features", "--method", "random"), ("mil", *RUN)):
         assert main(call) == 0
     why = json.loads((MIL / "metrics.json").read_text())["nothing_done"]
     assert "'odd' has one slide or patient" in why

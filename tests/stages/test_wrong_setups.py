@@ -164,8 +164,8 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         r"class 'necrosis' is in train but not in validation",
     ),
     "slides that no encoder can see as asked": (
-        all_of(PATCHES.unlink, _slide_labels("tntntnt"), params_with(embed__mpp=0.5)),
-        r"7 of 7 slides cannot be seen at 0\.5 µm/px .*\(embed\.mpp\): s0: .*slide_level\.pretraining_methods",
+        all_of(PATCHES.unlink, _slide_labels("tntntnt"), params_with(features__mpp=0.5)),
+        r"7 of 7 slides cannot be seen at 0\.5 µm/px .*\(features\.mpp\): s0: .*slide_level\.pretraining_methods",
     ),
     "alpha that leaves nothing": (
         params_with(alpha=0.01),

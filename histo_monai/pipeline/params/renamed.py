@@ -16,6 +16,7 @@ RENAMED: tuple[tuple[str, str, str], ...] = (
     ("", "seeds", "training_seeds"),
     (r"pretrain\.", "seeds", "pretraining_seeds"),
     ("", "whole_slides", "slide_level"),
+    ("", "embed", "features"),
     (r"(whole_slides|slide_level)\.", "methods", "pretraining_methods"),
     (r"(whole_slides|slide_level)\.", "students", "semisupervised_methods"),
     (_TRAINING, "start_shares", "interpolation_weights"),

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from histo_monai.data.readers.registry import DATASETS
 from histo_monai.data.readers.settings import CorpusSettings, IndexSettings, MapSettings, PhantomSettings
 from histo_monai.models.settings import EncoderSettings
-from histo_monai.pipeline.params.slide_sections import AggregateParams, EmbedParams, HeatmapParams
+from histo_monai.pipeline.params.slide_sections import AggregateParams, FeaturesParams, HeatmapParams
 from histo_monai.pretraining import PRETEXTS
 from histo_monai.pretraining.settings import PretextSettings
 from histo_monai.semisupervised import METHODS
@@ -210,7 +210,7 @@ class Params:
     cross_validation: CrossValidationParams
     heatmap: HeatmapParams
     aggregate: AggregateParams
-    embed: EmbedParams
+    features: FeaturesParams
     mil: MilSettings
     compare: CompareParams
     report: ReportParams

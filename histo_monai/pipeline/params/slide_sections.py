@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from histo_monai.data.readers.registry import DATASETS
 from histo_monai.data.readers.settings import MapSettings
 from histo_monai.utils.settings.rules import (
+    Count,
     CountOrZero,
     MicronsPerPixel,
     Positive,
@@ -16,7 +17,11 @@ from histo_monai.utils.settings.rules import (
     Range,
     SectionsOf,
     Seed,
+    Unique,
 )
+
+View = Literal["flip", "rotate_90", "rotate_180", "rotate_270", "strong_stain", "weak_stain"]
+"""Names of `transforms.plain_views`, which params do not import."""
 
 
 @dataclass(frozen=True)
@@ -44,16 +49,26 @@ class HeatmapParams:
 
 
 @dataclass(frozen=True)
-class EmbedParams:
-    """Features of slides by frozen encoders: resolution of the patches, and side of a cell, µm.
+class FeaturesParams:
+    """Features of patches by frozen encoders.
 
-    `mpp`: None for the finest that the encoder was pretrained at. `stride_um`: None for the side of a patch.
-    `batchnorm_patches`: of training slides, not augmented, that batch-norm statistics are taken from; 0: those of the
-    pretraining stay.
+    Attributes:
+        depth: stages of the encoder that are used; None: the whole encoder.
+        mpp: of the patches of whole slides, µm/px; None: the finest that the encoder was pretrained at.
+        stride_um: side of a cell of whole slides, µm; None: the side of a patch.
+        side_px: to which patches are enlarged for the encoder; None: `patch_px`.
+        views: of each patch beside the unaugmented one.
+        precision: in which features are stored.
+        batchnorm_patches: unaugmented, not tested on, that batch-norm statistics are taken from; 0: those of the
+            pretraining stay.
     """
 
+    depth: Count | None
     mpp: MicronsPerPixel | None
     stride_um: Positive | None
+    side_px: Annotated[int, Range(32, 2048)] | None
+    views: Annotated[tuple[View, ...], Unique(at_least=0)]
+    precision: Literal["float16", "float32"]
     batchnorm_patches: CountOrZero
 
 

@@ -123,8 +123,8 @@ def _learned_from_slides(
     if why or not methods:
         reasons = [why] if why and methods and (whole["label"] != "").any() else []
         return [], reasons + [NO_LABELS] * no_patches
-    mpp = params.embed.mpp or min(params.corpus_section.mpps)
-    problems = slides_too_coarse(whole, finest, mpp, "features of slides (embed.mpp)", NO_FEATURES)
+    mpp = params.features.mpp or min(params.corpus_section.mpps)
+    problems = slides_too_coarse(whole, finest, mpp, "features of slides (features.mpp)", NO_FEATURES)
     if not no_patches:
         return problems, []
     known = whole[whole["label"] != ""]

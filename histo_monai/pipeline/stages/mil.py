@@ -42,7 +42,7 @@ from histo_monai.slides.annotations import Frame
 from histo_monai.slides.annotations.outlines import read_regions
 from histo_monai.training.resume import fingerprint
 from histo_monai.utils.randomness import derive_seed, generator
-from histo_monai.utils.storage import whole_folder
+from histo_monai.utils.storage import read_json, whole_folder
 from histo_monai.wsi.heatmaps.heatmap import Heatmap, write_heatmap
 from histo_monai.wsi.inference.patch_features import FeatureFile
 from histo_monai.wsi.mil.bags import Bags
@@ -54,6 +54,8 @@ _LOG = logging.getLogger(__name__)
 FEW_PATIENTS, NUM_SHOWN = 30, 8
 _IN_WORDS = {ATTENTION: "attention", MOMENTS: "slide means"}
 WEIGHTS, NETWORKS = "attention", "networks"
+NO_SLIDES = "no_slides"
+"""Key of the metrics.json of features: why whole slides have none."""
 _FOLDERS = (WEIGHTS, NETWORKS, paths.PLOTS)
 
 
@@ -68,7 +70,7 @@ def run(method: str, encoder: int, seed: int) -> None:
     of_run = Run(method, encoder, seed)
     params = load_params(paths.PARAMS)
     features = paths.features_folder(method, encoder)
-    why = why_idle(features)
+    why = why_idle(features) or _no_slides(features)
     if why:
         files, table = (paths.MAPPED_CSV, paths.CURVES), paths.WHOLE_SLIDES_CSV
         leave_empty(of_run.mil, params, why, read=table, files=files, folders=_FOLDERS)
@@ -109,6 +111,12 @@ def run(method: str, encoder: int, seed: int) -> None:
         _LOG.warning("%s", line)
     for name, value in summarize(metrics).items():
         _LOG.info("%s: %s", name, ", ".join(f"{arm} {x:.3f}" for arm, x in value.items()))
+
+
+def _no_slides(features: Path) -> str:
+    """Why whole slides have no features; empty where they have."""
+    about = read_json(features / paths.METRICS, "run its stage again", {f"{NO_SLIDES}?": str})
+    return str(about.get(NO_SLIDES, ""))
 
 
 def summarize(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,7 +36,7 @@ CSV_SHA256 = "csv_sha256"
 ORIGIN_SHAPE = {
     "slide_bytes": COUNT,
     "slide_sample_sha256": str,
-    "slide_mpp": POSITIVE,
+    "slide_mpp": (POSITIVE, None),
     "model_sha256": {str: str},
     "classes": [str],
     "settings": {str: (float, str)},
@@ -54,7 +55,7 @@ class Origin:
     Attributes:
         slide_bytes: Size of the slide's files.
         slide_sample_sha256: Of samples of them, see `storage.FileIdentity`.
-        slide_mpp: µm per level-0 pixel, the file's or the given one.
+        slide_mpp: µm per level-0 pixel, the file's or the given one; None of images.
         model_sha256: Column of the csv -> digest of the model's file.
         classes: Whose probabilities are mapped; none for a score.
         settings: How the slide is looked at, by name; `PRECISION` among them where that is not float32.
@@ -63,7 +64,7 @@ class Origin:
 
     slide_bytes: int
     slide_sample_sha256: str
-    slide_mpp: float
+    slide_mpp: float | None
     model_sha256: Mapping[str, str]
     classes: tuple[str, ...]
     settings: Mapping[str, float | str]
@@ -124,13 +125,27 @@ class Origins:
         with open_slide(path, mpp) as slide:
             mpp, bounds_yx = slide.mpp, slide.bounds_yx
         identity = slide_identity(path)
-        for model in models.values():
-            if model not in self._sha256_of:
-                self._sha256_of[model] = file_sha256(model)
-        sha256 = {name: self._sha256_of[model] for name, model in models.items()}
+        sha256 = self._digests(models)
         return Origin(
             identity.size, identity.sample_sha256, mpp, sha256, self._classes, self._settings, bounds_yx
         )
+
+    def of_images(self, files: Sequence[Path], models: Mapping[str, Path]) -> Origin:
+        """What features of images are made from, as they are now.
+
+        Raises:
+            SlideError: A file cannot be read.
+        """
+        identities = [slide_identity(path) for path in files]
+        digest = hashlib.sha256("".join(each.sample_sha256 for each in identities).encode()).hexdigest()
+        size = sum(each.size for each in identities)
+        return Origin(size, digest, None, self._digests(models), self._classes, self._settings)
+
+    def _digests(self, models: Mapping[str, Path]) -> dict[str, str]:
+        for model in models.values():
+            if model not in self._sha256_of:
+                self._sha256_of[model] = file_sha256(model)
+        return {name: self._sha256_of[model] for name, model in models.items()}
 
 
 def slide_identity(path: Path) -> FileIdentity:

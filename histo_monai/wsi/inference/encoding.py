@@ -63,6 +63,13 @@ class Encoding:
         """Side of a patch as it enters the encoder, px."""
         return self.side_px or patch_px
 
+    def resized(self, patches: torch.Tensor) -> torch.Tensor:
+        """Patches (n, 3, P, P), 0..1, at the side that the encoder is given; bicubic."""
+        if self.side(patches.shape[-1]) == patches.shape[-1]:
+            return patches
+        size = (self.side(patches.shape[-1]),) * 2
+        return functional.interpolate(patches, size=size, mode="bicubic", antialias=True).clamp_(0, 1)
+
     def features(self, encoder: Encoder, patches: torch.Tensor) -> torch.Tensor:
         """Features of patches in all views.
 
@@ -72,9 +79,6 @@ class Encoding:
         Returns:
             Shape (n, 1 + number of views, D), float32, on the CPU; the unaugmented patch comes first.
         """
-        if self.side_px and self.side_px != patches.shape[-1]:
-            patches = functional.interpolate(
-                patches, size=(self.side_px, self.side_px), mode="bicubic", antialias=True
-            ).clamp_(0, 1)
+        patches = self.resized(patches)
         every = [patches, *(PLAIN_VIEWS[name](patches) for name in self.views)]
         return torch.stack([encoder(view).float().cpu() for view in every], dim=1)

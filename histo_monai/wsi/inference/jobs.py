@@ -15,6 +15,7 @@ from histo_monai.slides.resolution import PLAUSIBLE_MPP
 from histo_monai.slides.tiles.cells import slide_grid
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.storage import check_name, slide_files
+from histo_monai.wsi.heatmaps.origin import Origin, Origins
 from histo_monai.wsi.inference.models import MapPlan
 
 _LOG = logging.getLogger(__name__)
@@ -35,6 +36,14 @@ class SlideJob:
     path: Path
     mpp: float | None
     models: Mapping[str, Path]
+
+    def origin(self, origins: Origins) -> Origin:
+        """What its result is made from, as slide and models are now.
+
+        Raises:
+            SlideError: The slide cannot be opened.
+        """
+        return origins.of(self.path, self.mpp, self.models)
 
 
 def listed_slides(manifest: str | None, mpp: float | None) -> list[tuple[str, float | None]]:

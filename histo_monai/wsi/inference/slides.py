@@ -168,9 +168,9 @@ def _make(
     advance: Advance,
 ) -> None:
     """The file of one slide."""
-    origin = origins.of(job.path, job.mpp, job.models)
+    origin = job.origin(origins)
     found = work.look(job, networks, device=device, workers=workers, advance=advance)
-    if origins.of(job.path, job.mpp, job.models) != origin:
+    if job.origin(origins) != origin:
         raise SlideError(
             job.path, "the file was changed while it was looked at; start again when it is whole"
         )
@@ -212,7 +212,7 @@ def _is_done(job: SlideJob, work: SlideWork, origins: Origins, folder: Path, *, 
     before = work.made_from(folder / f"{job.slide_id}{work.suffix}")
     if before is None:
         return False
-    odd = origins.of(job.path, job.mpp, job.models).differences(before)
+    odd = job.origin(origins).differences(before)
     if odd and not is_silent:
         _LOG.info("%s: looked at again, %s", job.path, ", ".join(odd))
     return not odd

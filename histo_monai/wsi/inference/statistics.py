@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import ignite.distributed as idist
 import numpy as np
+import pandas as pd
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim.swa_utils import update_bn
 
+from histo_monai.data.loaders.pixels import LabeledPatches
 from histo_monai.models.checkpoint import load_model, save_model
 from histo_monai.models.encoder import Encoder
 from histo_monai.models.task_model import load_encoder
@@ -20,6 +22,7 @@ from histo_monai.slides.tiles.blocks import CellBlocks
 from histo_monai.training.device import precision, to_device
 from histo_monai.training.ranks import note_step
 from histo_monai.utils.randomness import generator
+from histo_monai.wsi.inference.encoding import Encoding
 from histo_monai.wsi.inference.jobs import SlideJob
 from histo_monai.wsi.inference.models import MapPlan
 from histo_monai.wsi.inference.stream import SlidePatches
@@ -45,6 +48,7 @@ def write_adapted(
     plan: MapPlan,
     num: int,
     seed: int,
+    encoding: Encoding | None = None,
 ) -> None:
     """Write an encoder whose batch-norm statistics are of tissue that is not augmented; its weights stay.
 
@@ -54,27 +58,71 @@ def write_adapted(
         target: the new file, with the number of patches and slides in its description.
         jobs: slides whose tissue is shown, about equally many patches of each; labels are not looked at.
         num: patches, at most.
+        encoding: side to which patches are enlarged; None leaves them.
 
     Raises:
         SlideError: a slide cannot be read.
         InputError: the encoder cannot be used.
     """
     if idist.get_rank() == 0:
-        encoder, _ = load_encoder(source)
         patches, num_slides = _tissue(jobs, plan, num, seed)
-        if len(patches) < _FEWEST:
-            _LOG.warning("%s: no tissue to take batch-norm statistics from; they stay as they are", source)
-            patches, num_slides = patches[:0], 0
-        else:
-            to_device(encoder, device)
-            with precision(device):
-                update_bn(_batches(patches, plan.batch_size, device), encoder)
-        state, description = load_model(source)
-        state |= {f"encoder.{name}": tensor for name, tensor in encoder.state_dict().items()}
-        about = {"num_patches": len(patches), "num_slides": num_slides, "mpp": plan.mpp}
-        target.parent.mkdir(parents=True, exist_ok=True)
-        save_model(target, state, {**description, BATCHNORM: about})
+        about = {"num_slides": num_slides, "mpp": plan.mpp}
+        _write(device, source, target, patches, about, plan.batch_size, encoding or Encoding())
     idist.barrier()
+
+
+def write_adapted_to_rows(
+    device: torch.device,
+    source: Path,
+    target: Path,
+    rows: pd.DataFrame,
+    patch_px: int,
+    batch_size: int,
+    num: int,
+    seed: int,
+    encoding: Encoding,
+) -> None:
+    """As `write_adapted`, of patches of a table: up to `num` in an order that their names decide.
+
+    Raises:
+        InputError: the encoder or a patch cannot be used.
+    """
+    if idist.get_rank() == 0:
+        ordered = rows.sort_values("patch_id", kind="stable", ignore_index=True)
+        mixed = generator(seed, "statistics", "patches").permutation(len(ordered))[:num]
+        shown = ordered.iloc[mixed].reset_index(drop=True)
+        reader = LabeledPatches(shown, patch_px=patch_px, max_kept_bytes=0)
+        parts = [torch.empty(0, 3, patch_px, patch_px, dtype=torch.uint8)]
+        for first in range(0, len(shown), batch_size):
+            some = range(first, min(first + batch_size, len(shown)))
+            parts.append(reader.__getitems__(some)[0].squeeze(1))
+            note_step()
+        about = {"num_slides": int(shown["slide_id"].nunique())}
+        _write(device, source, target, torch.cat(parts), about, batch_size, encoding)
+    idist.barrier()
+
+
+def _write(
+    device: torch.device,
+    source: Path,
+    target: Path,
+    patches: torch.Tensor,
+    about: Mapping[str, float],
+    batch_size: int,
+    encoding: Encoding,
+) -> None:
+    encoder, _ = load_encoder(source)
+    if len(patches) < _FEWEST:
+        _LOG.warning("%s: no tissue to take batch-norm statistics from; they stay as they are", source)
+        patches, about = patches[:0], {**about, "num_slides": 0}
+    else:
+        to_device(encoder, device)
+        with precision(device):
+            update_bn(map(encoding.resized, _batches(patches, batch_size, device)), encoder)
+    state, description = load_model(source)
+    state |= {f"encoder.{name}": tensor for name, tensor in encoder.state_dict().items()}
+    target.parent.mkdir(parents=True, exist_ok=True)
+    save_model(target, state, {**description, BATCHNORM: {"num_patches": len(patches), **about}})
 
 
 def _tissue(jobs: Sequence[SlideJob], plan: MapPlan, num: int, seed: int) -> tuple[torch.Tensor, int]:

@@ -159,7 +159,7 @@ def _replaced() -> Iterator[Case]:
         ("pretrain", *encoder): "s0",
         **{(stage, *RUN): "s0" for stage in ("finetune", "consistency")},
         **{(stage, *RUN): "s5" for stage in ("evaluate", "heatmap", "mil")},
-        ("embed", *encoder): "s5",
+        ("features", *encoder): "s5",
         ("suggest", *RUN): "s0",
         ("check",): "s5",
         ("report",): "s5",
@@ -213,11 +213,11 @@ def _full() -> Iterator[Case]:
     calls: dict[str, tuple[tuple[str, ...], Path]] = {
         "features": (features, Path("out")),
         "map": (_mapping(OWN / "s5.tif"), Path("out")),
-        "embed": (("embed", "--method", "random"), Path("data/checkpoints")),
+        "features of the project": (("features", "--method", "random"), Path("data/checkpoints")),
     }
     fresh = partial(shutil.rmtree, FEATURES)
     for name, (call, folder) in calls.items():
-        before = fresh if name == "embed" else (lambda: None)
+        before = fresh if name == "features of the project" else (lambda: None)
         for num_bytes in (2000, 4096, 8192, 10_000):
             yield Case(
                 FULL, f"{name} where a file has {num_bytes} bytes at most", call, before, state="done",

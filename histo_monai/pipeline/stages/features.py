@@ -1,0 +1,224 @@
+"""Stage `features`: an encoder, tables of patches and whole slides -> features of every patch, each encoded once."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from histo_monai.data.features.store import read_features
+from histo_monai.data.tables.columns import read_whole_slides
+from histo_monai.data.tables.patches import read_patches
+from histo_monai.data.tables.slide_classes import classes_to_learn
+from histo_monai.models.checkpoint import read_description
+from histo_monai.models.task_model import load_encoder
+from histo_monai.pipeline import paths
+from histo_monai.pipeline.environment import Environment, read_environment, torchrun_rank
+from histo_monai.pipeline.imports import modules_sha256
+from histo_monai.pipeline.params import Params, load_params
+from histo_monai.pipeline.provenance import check_slides, made_from, write_metrics
+from histo_monai.pipeline.skip import leave_empty
+from histo_monai.slides.tiles.blocks import whole_stride
+from histo_monai.training.ranks import run_in_ranks
+from histo_monai.training.resume import fingerprint
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.storage import whole_folder
+from histo_monai.wsi.inference.encoding import Encoding
+from histo_monai.wsi.inference.features import FeatureWork, sight_of
+from histo_monai.wsi.inference.jobs import SlideJob
+from histo_monai.wsi.inference.models import MapPlan
+from histo_monai.wsi.inference.patch_features import ENCODER
+from histo_monai.wsi.inference.slides import over_slides
+from histo_monai.wsi.inference.statistics import (
+    BATCHNORM,
+    has_batchnorm,
+    write_adapted,
+    write_adapted_to_rows,
+)
+from histo_monai.wsi.inference.table_features import TableWork, table_jobs
+
+_LOG = logging.getLogger(__name__)
+
+NO_SLIDES = "no_slides"
+"""Key of metrics.json: why whole slides have no features."""
+NOT_ASKED = "slide_level.pretraining_methods does not name it, or slide_level.num_encoders leaves it out"
+PATCHES = "patches"
+"""Folder of the patches of tables."""
+NOTHING = "there is no patch, and no label of a slide can be learned from"
+
+
+def run(method: str, encoder: int) -> None:
+    """Write data/features/<method>-<encoder>: <slide_id>.h5, patches/, metrics.json, summary.json.
+
+    <slide_id>.h5 holds the tissue of a whole slide; none is written where no label of a slide can be learned from, or
+    `slide_level` does not name the encoder. patches/ holds the labeled and unlabeled patches. The encoder takes its
+    batch-norm statistics from slides or patches that are not tested on, and is written, too. A run that was killed
+    continues after its last finished file; files whose slide, patches, encoder and settings stay are kept.
+
+    Raises:
+        InputError: the encoder, a slide or a patch cannot be used.
+    """
+    params = load_params(paths.PARAMS)
+    slides = read_whole_slides(paths.WHOLE_SLIDES_CSV)
+    rows = pd.concat([read_patches(paths.PATCHES_CSV), read_patches(paths.UNLABELED_CSV)], ignore_index=True)
+    folder = paths.features_folder(method, encoder)
+    _, why = classes_to_learn(slides) if params.learns_from_slides(method, encoder) else ([], NOT_ASKED)
+    if why and rows.empty:
+        leave_empty(folder, params, f"{NOTHING}: {why}", read=paths.WHOLE_SLIDES_CSV)
+        return
+    slides = slides[:0] if why else slides
+    path = paths.encoder_folder(method, encoder) / paths.ENCODER
+    network, description = load_encoder(path)
+    code = modules_sha256(
+        over_slides.__module__, FeatureWork.__module__, TableWork.__module__, write_adapted.__module__
+    )
+    asked = Asked(
+        _plan(params, description),
+        _encoding(params, code),
+        params.features.batchnorm_patches if has_batchnorm(network) else 0,
+    )
+    environment = read_environment()
+    environment.use_cpus()
+    stage = f"features-{method}-{encoder}"
+    tables = [paths.WHOLE_SLIDES_CSV, paths.PATCHES_CSV, paths.UNLABELED_CSV]
+    key = fingerprint(asked.settings, [*tables, path], code)
+    done = paths.unfinished_folder(stage) / key[:16]
+    check_slides([slides, rows])
+    _take_over(folder, done)
+    looking = _adapted(asked, slides, rows, path, done, encoder, environment)
+    jobs = _jobs(slides, {ENCODER: looking})
+    of_tables = table_jobs([rows], {ENCODER: looking}) if len(rows) else []
+    work = TableWork(params.patch_px, params.evaluate.batch_size, asked.encoding)
+    over_slides(jobs, FeatureWork(asked.plan, asked.encoding), done, **environment.sharing)
+    over_slides(of_tables, work, done / PATCHES, **environment.sharing)
+    if torchrun_rank() > 0:  # Started by torchrun: the first process writes.
+        return
+    provenance = made_from(params, [*tables, path], [slides, rows], rows if len(rows) else None)
+    with whole_folder(folder) as draft:
+        counts = {"slides": len(jobs), "patches": _publish(jobs, done, draft)}
+        counts["patches_of_tables"] = _publish(of_tables, done / PATCHES, draft / PATCHES)
+        about = {**counts, "settings": asked.settings, **({NO_SLIDES: why} if why else {})}
+        if asked.batchnorm_patches:
+            for file_of in (looking, looking.with_suffix(".json")):
+                _link(file_of, draft / file_of.name)
+            about[BATCHNORM] = read_description(looking.with_suffix(".json"))[BATCHNORM]
+        write_metrics(draft, about, provenance, summary=counts)
+    shutil.rmtree(paths.unfinished_folder(stage), ignore_errors=True)
+    _LOG.info("%s written: %s", folder, ", ".join(f"{name}={value}" for name, value in counts.items()))
+
+
+class Asked(NamedTuple):
+    """What params ask for.
+
+    Attributes:
+        plan: how whole slides are covered by patches.
+        encoding: what is made of each patch.
+        batchnorm_patches: that batch-norm statistics are taken from; 0: those of the pretraining stay.
+    """
+
+    plan: MapPlan
+    encoding: Encoding
+    batchnorm_patches: int
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """For metrics.json."""
+        return {
+            **dataclasses.asdict(self.plan),
+            **dataclasses.asdict(self.encoding),
+            "batchnorm_patches": self.batchnorm_patches,
+        }
+
+
+def _encoding(params: Params, code: str) -> Encoding:
+    section = params.features
+    return Encoding(section.depth, section.side_px, section.views, section.precision, code)
+
+
+def _adapted(
+    asked: Asked,
+    slides: pd.DataFrame,
+    rows: pd.DataFrame,
+    path: Path,
+    done: Path,
+    seed: int,
+    environment: Environment,
+) -> Path:
+    """The encoder that looks: with batch-norm statistics of slides, or of patches where there are no slides."""
+    num = asked.batchnorm_patches
+    if not num:
+        return path
+    target = done / paths.ENCODER
+    in_ranks = environment.in_ranks
+    in_ranks["ranks"] = 1
+    plan, encoding = asked.plan, asked.encoding
+    if len(slides):
+        shown = _jobs(slides[slides["split"] != "test"], {})
+        run_in_ranks(write_adapted, path, target, shown, plan, num, seed, encoding, **in_ranks)
+    else:
+        patches = rows[rows["split"] != "test"]
+        sizes = (plan.patch_px, plan.batch_size, num)
+        run_in_ranks(write_adapted_to_rows, path, target, patches, *sizes, seed, encoding, **in_ranks)
+    return target
+
+
+def _plan(params: Params, description: Mapping[str, Any]) -> MapPlan:
+    sight = sight_of(description)
+    mpp = params.features.mpp or sight.mpp
+    if mpp is None:  # of no encoder of a pretraining
+        raise InputError("features.mpp is null, and the encoder does not say at what µm/px it was trained")
+    stride_um = params.features.stride_um or params.patch_px * mpp
+    try:
+        whole_stride(stride_um, mpp)
+    except InputError as error:
+        raise InputError(f"features: {error}; or to null, the side of a patch") from None
+    return MapPlan(
+        patch_px=params.patch_px,
+        mpp=mpp,
+        stride_um=stride_um,
+        tissue_mpp=params.index.tissue_mpp,
+        min_tissue_fraction=params.heatmap.min_tissue_fraction,
+        batch_size=params.evaluate.batch_size,
+    )
+
+
+def _jobs(slides: pd.DataFrame, models: Mapping[str, Path]) -> list[SlideJob]:
+    return [
+        SlideJob(slide_id, Path(path), None if np.isnan(mpp) else float(mpp), models)
+        for slide_id, path, mpp in zip(slides["slide_id"], slides["path"], slides["mpp"], strict=True)
+    ]
+
+
+def _publish(jobs: Sequence[SlideJob], done: Path, folder: Path) -> int:
+    """Name the finished files in another folder, too; the number of their patches."""
+    num = 0
+    for job in jobs:
+        source, target = (place / f"{job.slide_id}{FeatureWork.suffix}" for place in (done, folder))
+        num += len(read_features(source).patch_id)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _link(source, target)
+    return num
+
+
+def _take_over(folder: Path, done: Path) -> None:
+    """Files that the stage left before: each is made again only where what it was made from differs."""
+    for path in folder.rglob(f"*{FeatureWork.suffix}"):
+        target = done / path.relative_to(folder)
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _link(path, target)
+
+
+def _link(source: Path, target: Path) -> None:
+    """A second name where the disk knows these; else a copy."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy(source, target)

@@ -1,0 +1,211 @@
+"""Features of the patches of tables, labeled or not: a file for each slide, and some for patches that are images."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+
+from histo_monai.data.features.store import (
+    COORDS,
+    FEATURES,
+    PATCH_ID,
+    Provenance,
+    dataset_of,
+    patch_names,
+    stored,
+    write_columns,
+)
+from histo_monai.data.features.tables import files_of_rows, rows_sha256
+from histo_monai.data.loaders.batches import EpochBatches
+from histo_monai.data.loaders.loaders import patch_loader
+from histo_monai.data.loaders.pixels import LabeledPatches
+from histo_monai.models.encoder import Encoder
+from histo_monai.slides import open_slide
+from histo_monai.training.device import precision
+from histo_monai.training.prediction import single_view
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.files.hdf5 import open_hdf5
+from histo_monai.utils.storage import parse_json
+from histo_monai.wsi.heatmaps.origin import MADE_FROM, ORIGIN_SHAPE, Origin, Origins, numeric_settings
+from histo_monai.wsi.inference.encoding import Encoding
+from histo_monai.wsi.inference.jobs import SlideJob
+from histo_monai.wsi.inference.patch_features import ENCODER
+from histo_monai.wsi.inference.slides import Advance
+
+_COORDINATES = "coordinates_sha256"
+
+
+@dataclass(frozen=True)
+class TableJob(SlideJob):
+    """Patches of one file.
+
+    Attributes:
+        rows: Of a table of patches, by name; all squares of the slide `path`, or all images.
+    """
+
+    rows: pd.DataFrame = field(compare=False)
+
+    @property
+    def are_images(self) -> bool:
+        """Whether the patches are whole images."""
+        return bool(self.rows["y"].isna().any())
+
+    def origin(self, origins: Origins) -> Origin:
+        """As `SlideJob.origin`, and the digest of names and places."""
+        if self.are_images:
+            files = {_file_of(Path(name)): None for name in self.rows["path"]}
+            origin = origins.of_images(list(files), self.models)
+        else:
+            origin = super().origin(origins)
+        return replace(origin, settings={**origin.settings, _COORDINATES: rows_sha256(self.rows)})
+
+
+class TableFeatures(NamedTuple):
+    """Features of the patches of one file.
+
+    Attributes:
+        rows: As of the job.
+        features: Shape (1 + number of views, n, D), float32.
+        corners_xy: Shape (n, 2), int64, upper left corners in level-0 pixels; 0 of images.
+        level0_mpp: µm per level-0 pixel; None of images.
+        encoder: Its name.
+    """
+
+    rows: pd.DataFrame
+    features: NDArray[np.float32]
+    corners_xy: NDArray[np.int64]
+    level0_mpp: float | None
+    encoder: str
+
+
+def table_jobs(tables: Sequence[pd.DataFrame], models: Mapping[str, Path]) -> list[TableJob]:
+    """A job for each file of the patches of several tables; a patch in two of them comes once."""
+    rows = pd.concat(tables).drop_duplicates("patch_id").sort_values("patch_id", kind="stable")
+    jobs = []
+    for name, part in rows.groupby(files_of_rows(rows), sort=True):
+        first = part.iloc[0]
+        mpp = None if np.isnan(first["slide_mpp"]) else float(first["slide_mpp"])
+        path = _file_of(Path(first["path"]))
+        jobs.append(TableJob(str(name), path, mpp, models, part.reset_index(drop=True)))
+    return jobs
+
+
+@dataclass(frozen=True)
+class TableWork:
+    """Features of patches of tables, as `over_slides` makes them.
+
+    Attributes:
+        patch_px: Side to which patches are read.
+        batch_size: Patches at a time.
+        encoding: What is made of each.
+    """
+
+    patch_px: int
+    batch_size: int
+    encoding: Encoding
+    suffix: ClassVar[str] = ".h5"
+
+    def origins(self, device: torch.device) -> Origins:
+        """No classes; side and batch of the patches, and what decides their features."""
+        settings = {"patch_px": self.patch_px, "batch_size": self.batch_size}
+        return Origins((), {**settings, **self.encoding.settings, **numeric_settings(device)})
+
+    def load(self, models: Mapping[str, Path], device: torch.device) -> Encoder:
+        """The encoder of a job."""
+        return self.encoding.load(models[ENCODER], device)
+
+    def look(
+        self, job: TableJob, networks: Encoder, *, device: torch.device, workers: int, advance: Advance
+    ) -> TableFeatures:
+        """Encode every patch.
+
+        Raises:
+            InputError: A patch cannot be read, or the encoder gives NaN.
+        """
+        dataset = LabeledPatches(job.rows, patch_px=self.patch_px, max_kept_bytes=0)
+        order = EpochBatches(len(job.rows), self.batch_size, seed=None)
+        loader = patch_loader(dataset, order, workers=workers, pin=device.type == "cuda")
+        shape = (1 + len(self.encoding.views), len(job.rows), networks.num_features)
+        features = np.empty(shape, np.float32)
+        with torch.inference_mode(), precision(device):
+            for patches, numbers in loader:
+                pixels = single_view(patches, self.patch_px, device)
+                features[:, numbers.numpy()] = self.encoding.features(networks, pixels).numpy().swapaxes(0, 1)
+                advance(len(numbers), len(job.rows))
+        if not np.isfinite(features).all():
+            raise InputError(
+                f"{job.path}: the encoder gives numbers that are not finite; run its stage again"
+            )
+        if job.are_images:
+            corners = np.zeros((len(job.rows), 2), np.int64)
+            return TableFeatures(job.rows, features, corners, None, networks.name)
+        with open_slide(job.path, job.mpp) as slide:
+            level0_mpp = slide.mpp
+        sides = (job.rows["side_px"] * job.rows["mpp"]).to_numpy() / level0_mpp
+        corners = np.rint(job.rows[["x", "y"]].to_numpy() - sides[:, None] / 2).astype(np.int64)
+        return TableFeatures(job.rows, features, corners, level0_mpp, networks.name)
+
+    def write(self, path: Path, found: TableFeatures, origin: Origin) -> None:
+        """The HDF5 of some patches; see `data.features.store`.
+
+        Raises:
+            InputError: A feature is too large for float16.
+        """
+        sides_um = (found.rows["side_px"] * found.rows["mpp"]).to_numpy()
+        is_one = found.level0_mpp is not None and bool((sides_um == sides_um[0]).all())
+        mpp = float(sides_um[0]) / self.patch_px if is_one else 0.0
+        provenance = Provenance(
+            origin.model_sha256[ENCODER],
+            origin.slide_sample_sha256,
+            str(origin.settings[_COORDINATES]),
+            mpp,
+            self.encoding.side(self.patch_px),
+            self.encoding.depth or 0,
+            self.encoding.precision,
+            self.encoding.code_sha256,
+        )
+        of_coords: dict[str, Any] = {"name": path.stem, "patch_size": self.patch_px, "patch_level": 0}
+        if is_one and found.level0_mpp:
+            level0 = {"level0_mpp": found.level0_mpp, "mpp": mpp}
+            of_coords |= {"patch_size_level0": round(float(sides_um[0]) / found.level0_mpp), **level0}
+        of_features = {
+            "name": path.stem,
+            "encoder": found.encoder,
+            **asdict(provenance),
+            MADE_FROM: json.dumps(origin.as_dict()),
+        }
+        unaugmented, *views = (stored(path, values, self.encoding.precision) for values in found.features)
+        columns = {
+            FEATURES: (unaugmented, of_features),
+            COORDS: (found.corners_xy, of_coords),
+            PATCH_ID: (patch_names(found.rows["patch_id"].tolist()), {}),
+            **{
+                dataset_of(view): (values, {"view": view})
+                for view, values in zip(self.encoding.views, views, strict=True)
+            },
+        }
+        write_columns(path, columns)
+
+    def made_from(self, path: Path) -> Mapping[str, Any] | None:
+        """Origin of a file; None where there is none that can be read."""
+        if not path.is_file():
+            return None
+        try:
+            with open_hdf5(path) as file:
+                text = file[FEATURES].attrs.get(MADE_FROM)
+            return parse_json(text if isinstance(text, str) else "", str(path), "", ORIGIN_SHAPE)
+        except (InputError, OSError, KeyError):
+            return None
+
+
+def _file_of(path: Path) -> Path:
+    """The file itself, or the zip that the path leads through."""
+    return next((place for place in (path, *path.parents) if place.is_file()), path)

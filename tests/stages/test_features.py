@@ -1,0 +1,170 @@
+"""Features of labeled and unlabeled patches: encoded once, the same bytes however they are made."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from distributed import LocalCluster
+
+from histo_monai.data.features.store import read_features
+from histo_monai.data.features.tables import features_of_rows
+from histo_monai.data.loaders.reader import PatchReader
+from histo_monai.data.tables.patches import read_patches
+from histo_monai.models.task_model import load_encoder
+from histo_monai.pipeline.cli import main
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.storage import file_sha256
+from tests.hostile.project import (
+    OWN,
+    STAGES,
+    params_with,
+    slide_pixels,
+    with_cell,
+    write_own_project,
+    write_slide,
+)
+
+CALL = ("features", "--method", "random")
+FOLDER = Path("data/features/random-0")
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Own slides with labeled squares and unlabeled ones, and an encoder at random."""
+    monkeypatch.chdir(tmp_path)
+    write_own_project()
+    params_with(labels__own__unlabeled=30, features__batchnorm_patches=0)()
+    for call in STAGES[:2]:
+        assert main(call) == 0
+
+
+def _content() -> dict[str, bytes]:
+    return {path.relative_to(FOLDER).as_posix(): path.read_bytes() for path in sorted(FOLDER.rglob("*.h5"))}
+
+
+def _rows() -> pd.DataFrame:
+    parts = [read_patches(Path(f"data/index/{name}.csv")) for name in ("patches", "unlabeled")]
+    return pd.concat(parts, ignore_index=True)
+
+
+@pytest.mark.usefixtures("project")
+def test_every_patch_has_the_features_that_the_encoder_gives_of_it_alone() -> None:
+    params_with(features__precision="float32", features__views=["flip"], features__side_px=64)()
+    assert main(CALL) == 0
+    rows = _rows()
+    path = Path("data/models/random-0/encoder.safetensors")
+    features = features_of_rows(FOLDER / "patches", rows, encoder_sha256=file_sha256(path))
+    flipped = features_of_rows(FOLDER / "patches", rows, view="flip")
+    encoder = load_encoder(path)[0].eval()
+    some = np.linspace(0, len(rows) - 1, 6).astype(np.int64)
+    pixels = torch.from_numpy(PatchReader(rows, patch_px=32, max_open_slides=4).read(some)).float() / 255
+    large = torch.nn.functional.interpolate(pixels, size=(64, 64), mode="bicubic", antialias=True).clamp(0, 1)
+    with torch.inference_mode():
+        expected, mirrored = encoder(large).numpy(), encoder(large.flip(-1)).numpy()
+    np.testing.assert_allclose(features[some], expected, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(flipped[some], mirrored, rtol=1e-3, atol=1e-3)
+    assert np.abs(features[some] - flipped[some]).max() > 1e-2
+
+
+@pytest.mark.usefixtures("project")
+def test_a_label_encodes_nothing_and_a_changed_slide_its_own_patches_alone() -> None:
+    assert main(CALL) == 0
+    before = {path: path.stat().st_ino for path in FOLDER.rglob("*.h5")}
+    assert len(before) > 2
+    with_cell(OWN / "patches.csv", 2, "label", "tumor")()
+    pixels = slide_pixels(1)
+    pixels[50:90, 50:90] = 70
+    write_slide(OWN / "s1.tif", pixels=pixels)
+    for call in (STAGES[0], CALL):
+        assert main(call) == 0
+    again = {path.name for path, inode in before.items() if path.stat().st_ino != inode}
+    assert again == {"s1.h5"}
+
+
+@pytest.mark.usefixtures("project")
+def test_another_encoder_makes_all_anew_and_its_features_are_refused_for_the_first() -> None:
+    assert main(CALL) == 0
+    before = _content()
+    path = Path("data/models/random-0/encoder.safetensors")
+    digest = file_sha256(path)
+    params_with(pretraining_seeds=[1])()
+    assert main(("pretrain", "--method", "random")) == 0
+    other = Path("data/models/random-1")
+    for name in ("encoder.safetensors", "encoder.json"):
+        shutil.copy(other / name, path.with_name(name))
+    params_with(pretraining_seeds=[0])()
+    assert main(CALL) == 0
+    after = _content()
+    assert before.keys() == after.keys()
+    assert all(before[name] != after[name] for name in before)
+    with pytest.raises(InputError, match=r"\.h5: encoder_sha256 is .*, expected .* Fix: "):
+        features_of_rows(FOLDER / "patches", _rows(), encoder_sha256=digest)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("project")
+def test_four_processes_a_kill_and_dask_leave_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert main(CALL) == 0
+    expected = _content()
+    shutil.rmtree(FOLDER)
+    monkeypatch.setenv("HISTO_MONAI_RANKS", "4")
+    assert main(CALL) == 0
+    assert _content() == expected
+    monkeypatch.delenv("HISTO_MONAI_RANKS")
+    shutil.rmtree(FOLDER)
+    _killed_after_one_file()
+    assert not FOLDER.exists()
+    assert main(CALL) == 0
+    assert _content() == expected
+    shutil.rmtree(FOLDER)
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        monkeypatch.setenv("HISTO_MONAI_CLUSTER", cluster.scheduler_address)
+        assert main(CALL) == 0
+    assert _content() == expected
+
+
+def _killed_after_one_file() -> None:
+    with subprocess.Popen([sys.executable, "-m", "histo_monai", *CALL], env=dict(os.environ)) as process:
+        unfinished = Path("data/checkpoints/features-random-0")
+        deadline = time.monotonic() + 120
+        while not list(unfinished.rglob("*.h5")) and process.poll() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        process.send_signal(signal.SIGKILL)
+
+
+@pytest.mark.usefixtures("project")
+def test_float16_is_the_rounded_float32_and_the_record_counts_patches() -> None:
+    assert main(CALL) == 0
+    half = features_of_rows(FOLDER / "patches", _rows())
+    assert half.dtype == np.float16
+    counts = json.loads((FOLDER / "summary.json").read_text())
+    of_slides = [len(read_features(path).features) for path in FOLDER.glob("*.h5")]
+    assert counts == {"slides": 7, "patches": sum(of_slides), "patches_of_tables": len(_rows())}
+    params_with(features__precision="float32")()
+    assert main(CALL) == 0
+    whole = features_of_rows(FOLDER / "patches", _rows())
+    np.testing.assert_array_equal(half, whole.astype(np.float16))
+
+
+@pytest.mark.usefixtures("project")
+def test_depth_ends_the_encoder_after_a_stage() -> None:
+    params_with(features__depth=1)()
+    assert main(CALL) == 0
+    path = next((FOLDER / "patches").rglob("*.h5"))
+    content = read_features(path)
+    assert (
+        content.features.shape[1] == 2 * 64
+    )  # mean and standard deviation of the channels of layer1 of a ResNet-18
+    assert content.provenance.depth == 1
