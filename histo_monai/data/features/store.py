@@ -182,8 +182,8 @@ def read_features(path: Path, *, view: str = "", **expected: str | float) -> Sto
             features, coords, names = (
                 mapped(path, file[name]) for name in (dataset_of(view), COORDS, PATCH_ID)
             )
-            names = tuple(name.decode() for name in names.tolist())
+            patch_ids = tuple(name.decode() for name in names.tolist())
     except (OSError, KeyError, UnicodeDecodeError) as error:
         what = " ".join(str(error).split())[:200]
         raise InputError(f"{path}: no features as histo_monai writes them ({what}). {again}") from None
-    return StoredFeatures(features, coords, names, provenance)
+    return StoredFeatures(features, coords, patch_ids, provenance)
