@@ -52,7 +52,6 @@ REFUSALS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "a seed of 10^20": ((FINETUNE, "--method", "random", "--seed", str(10**20)), ("--seed",)),
     "a seed of 5,000 digits": ((FINETUNE, "--method", "random", "--seed", "9" * 4000), ("--seed",)),
     "a seed that is not among the seeds": (("heatmap", "--method", "random", "--seed", "7"), ("7",)),
-    "no model to map with": (("map", SLIDE, "--output", "new"), ("chosen.json",)),
     "a slide that is not there": (("map", "gone.tif", *NEW), ("gone.tif",)),
     "a folder as slide": (("map", str(OWN), *NEW), ("own",)),
     "a table as slide": (("map", str(OWN / "slides.csv"), *NEW), ("slides.csv",)),
@@ -151,6 +150,7 @@ def cases() -> Iterator[Case]:
     """Both kinds."""
     for name, argv in WRONG.items():
         yield Case(CALLS, name, argv, code=WRONG_CALL)
+    yield Case(CALLS, "no model to map with", ("map", SLIDE, "--output", "new"), says=("chosen.json",))
     for name, (argv, says) in REFUSALS.items():
         yield Case(CALLS, name, argv, _prepare, says, state="done")
     yield Case(CALLS, "the map again", MAP, code=ACCEPTED, state="done")
