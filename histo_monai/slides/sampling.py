@@ -57,7 +57,7 @@ def sample_centers(
     points = count.prod(axis=1)
     start = generator.integers(0, np.maximum(points, 1))
     stride = _stride(points)
-    found = [np.zeros((0, 2), np.int64)]
+    chunks = [np.zeros((0, 2), np.int64)]
     missing = num
     for turn in range(int(points.max(initial=0))):
         shuffled = generator.permutation(np.flatnonzero(points > turn))
@@ -70,11 +70,11 @@ def sample_centers(
             fraction = tissue_fraction(mask, places, field_px)
             is_inside = ((places >= low) & (places <= high)).all(axis=1)
             eligible = grid[(fraction > 0) & (fraction >= min_tissue_fraction - 1e-9) & is_inside][:missing]
-            found.append(eligible)
+            chunks.append(eligible)
             missing -= len(eligible)
         if missing <= 0:
             break
-    return np.concatenate(found) * grid_px
+    return np.concatenate(chunks) * grid_px
 
 
 def tissue_fraction(
