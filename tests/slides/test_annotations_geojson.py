@@ -256,9 +256,9 @@ def test_a_file_without_feature_is_counted(write: Callable[[Any], Path]) -> None
         ("3", "not GeoJSON"),
         ([POLYGON], "feature 1: not a feature"),
         ([feature(POLYGON), feature({"coordinates": SQUARE})], "feature 2: its geometry has no type"),
-        ([feature({"type": "Polygon"})], "feature 1: None where a list of outlines"),
+        ([feature({"type": "Polygon"})], "feature 1: None is not a list of outlines"),
         ([feature({"type": "MultiPolygon", "coordinates": [[]]})], "feature 1: a polygon without an outline"),
-        ([feature({"type": "GeometryCollection", "geometries": 3})], "feature 1: 3.0 where a list of geom"),
+        ([feature({"type": "GeometryCollection", "geometries": 3})], "feature 1: 3.0 is not a list of geom"),
         ([feature({"type": "GeometryCollection", "geometries": [3]})], "feature 1: its geometry has no type"),
         ([feature({"type": "Polygon", "coordinates": SQUARE})], r"feature 1: 0\.0 where a coordinate"),
         (

@@ -47,7 +47,7 @@ def survey_images(table: pd.DataFrame, processes: int) -> pd.DataFrame:
         processes: Images read in parallel.
 
     Returns:
-        Columns `digest`, `fingerprint` and `side_px` for the rows of `table`; empty and unchanged for squares of slides.
+        Columns `digest`, `fingerprint` and `side_px` by row of `table`; empty and unchanged for squares of slides.
 
     Raises:
         InputError: A file is missing or damaged, not square, or of another size; names up to five.

@@ -110,7 +110,7 @@ class EpochBatches(Batches):
         )
         if seed is not None and not full:
             raise InputError(
-                f"batch_size: {num_samples} training samples do not fill a batch of {batch_size}. Fix: lower batch_size."
+                f"batch_size: {num_samples} training samples do not fill a batch of {batch_size}. Fix: lower it."
             )
         self.num_samples = num_samples
         self.slides = slides

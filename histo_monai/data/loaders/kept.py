@@ -19,7 +19,7 @@ def shared_zeros(num_bytes: int) -> NDArray[np.uint8]:
 class KeptPixels:
     """Cache of the first rows of a table that fit; each row is read once.
 
-    Decoding tiles is the most expensive step of a patch, and epochs repeat rows. Processes forked later use and fill the
+    Decoding tiles is the most expensive step of a patch, and epochs repeat rows. Processes forked later fill the
     same memory, which the system allocates page by page. Two processes that read one row write equal bytes.
 
     Args:

@@ -130,7 +130,7 @@ def test_ids_of_another_collection_mean_nothing_but_files_do() -> None:
 
 
 def test_no_slide_left_and_two_files_of_one_id_are_errors() -> None:
-    with pytest.raises(ValueError, match="every slide is validated or tested with"):
+    with pytest.raises(ValueError, match="every slide is used for validation or test"):
         _searched([_patch(name, "test") for name in "abc"])
     twice = _patch("a", "train") | {"path": "elsewhere/a.tif"}
     with pytest.raises(ValueError, match=r"slide_id 'a' names a\.tif and elsewhere/a\.tif"):

@@ -69,7 +69,7 @@ def test_all_unusable_images_are_counted_and_the_first_are_named(
     with pytest.raises(ValueError, match="3 of 4 images cannot be used") as caught:
         survey_images(_table([good, cut, tmp_path / "none.png", long]), processes=1)
     message = str(caught.value)
-    for part in ("cut.tif: damaged", "none.png: no such file", "long.png: 20 × 23 px; a patch is a square"):
+    for part in ("cut.tif: damaged", "none.png: no such file", "long.png: 20 × 23 px. Fix: use a square"):
         assert part in message
     assert "good.png" not in message
     assert "\n" not in message
