@@ -349,9 +349,9 @@ def test_what_a_reader_cannot_be_made_for_is_told_at_once(small: Path) -> None:
         PatchWSIDataset([], patch_size=8, reader=SlideReader, mpp=1.0)
     with pytest.raises(ValueError, match="got mpp 1 and power 20"):
         SlideReader(mpp=1, power=20)
-    with pytest.raises(ValueError, match="mpps: a positive number expected, got -1"):
+    with pytest.raises(ValueError, match="mpps: got -1"):
         SlideReader(mpps=[1.0, -1])
-    with pytest.raises(ValueError, match="got num_workers. Fix: pass paths alone"):
+    with pytest.raises(ValueError, match=r"got num_workers\. Fix: pass paths alone"):
         SlideReader().read(small, num_workers=2)
 
 
