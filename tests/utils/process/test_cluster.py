@@ -205,7 +205,7 @@ def test_workers_that_would_give_other_results_are_refused(
     made.add_worker()
     with monkeypatch.context() as patch:
         patch.setattr(cluster, "__version__", "0.0.1")
-        with pytest.raises(InputError, match=r"has histo_monai .*, here is 0\.0\.1$"):
+        with pytest.raises(InputError, match=r"has histo_monai .*install 0\.0\.1 there"):
             list(map_over_cluster(abs, [[1]], made.address))
     gone = tmp_path / "gone"
     gone.mkdir()
