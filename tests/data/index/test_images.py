@@ -76,12 +76,12 @@ def test_all_unusable_images_are_counted_and_the_first_are_named(
 
 
 def test_an_image_of_another_size_than_published_is_named(tmp_path: Path, write_image: WriteImage) -> None:
-    with pytest.raises(ValueError, match=r"a\.png: 24 × 24 px; expected 224 × 224"):
+    with pytest.raises(ValueError, match=r"a\.png: 24 × 24 px.*224 × 224"):
         survey_images(_table([write_image(tmp_path / "a.png")], side_px=224), processes=1)
 
 
 @pytest.mark.parametrize("side", [1, 7])
 def test_an_image_of_a_few_pixels_is_named(tmp_path: Path, write_image: WriteImage, side: int) -> None:
     path = write_image(tmp_path / "dot.png", pixels=np.zeros((side, side, 3), np.uint8))
-    with pytest.raises(ValueError, match=rf"dot\.png: {side} × {side} px; a patch has 8 px a side or more"):
+    with pytest.raises(ValueError, match=rf"dot\.png: {side} × {side} px.*8 px a side or more"):
         survey_images(_table([path]), processes=1)
