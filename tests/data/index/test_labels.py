@@ -220,7 +220,8 @@ def test_validation_from_the_patient_trained_on_is_a_warning(
     rows = [("", label, "1") for label in "abababab"]
     table, warnings, _ = _build(images([*rows, ("test", "a", "2"), ("test", "b", "2")]), within_patients=True)
     assert table["split"].value_counts().to_dict() == {"train": 6, "validation": 2, "test": 2}
-    assert len(warnings) == 1 and "validation and training have common patients (1)" in warnings[0]
+    (warning,) = warnings
+    assert "validation and training have common patients (1)" in warning
 
 
 def test_a_test_slide_of_the_corpus_fails_where_ids_mean_the_same(
