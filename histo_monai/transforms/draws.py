@@ -174,7 +174,7 @@ def check_range(name: str, value: Range, low: float, high: float) -> None:
 
 def _check_odd(*kernels: int) -> None:
     if any(kernel % 2 == 0 for kernel in kernels):
-        raise ValueError(f"blur_kernel: two odd numbers expected, got {kernels}")
+        raise ValueError(f"blur_kernel: got {kernels}, expected two odd numbers")
 
 
 def _at_magnitudes(at: Callable[[NDArray], NDArray], source: Source, axes: tuple[int, ...]) -> torch.Tensor:
