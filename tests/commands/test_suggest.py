@@ -322,7 +322,7 @@ def test_scores_are_suggested_where_the_two_models_disagree(
             ([f"--side-um={value}"], f"--side-um is {value}; expected a positive number of µm")
             for value in ("0", "-1", "nan", "inf")
         ),
-        (["--side-um", "250"], "holds a field of 250 µm; lower --side-um"),
+        (["--side-um", "250"], "holds a field of 250 µm"),
         (["--method", "rsp"], "no such model; run the stage that makes it"),
     ],
 )

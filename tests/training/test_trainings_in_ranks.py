@@ -54,7 +54,7 @@ def test_batches_are_read_in_shares() -> None:
 
 def test_a_batch_that_does_not_divide_is_refused() -> None:
     with pytest.raises(
-        InputError, match="batch_size 6 does not divide among 4 processes; make it a multiple"
+        InputError, match=r"batch_size: 6 does not divide among 4 processes\. Fix: make it a multiple"
     ):
         ShuffledBatches(10, 6, seed=0, purpose="labeled", world_size=4)
 

@@ -88,7 +88,7 @@ def test_a_map_that_is_not_whole_is_refused_in_one_line(tmp_path: Path, damage: 
     ],
 )
 def test_a_grid_without_extent_is_refused(change: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="a grid takes positive lengths"):
+    with pytest.raises(ValueError, match="pass positive, finite lengths"):
         Grid(**{"stride_um": 32.0, "slide_mpp": 0.25, "size_yx": (5, 5), **change})  # type: ignore[arg-type]
 
 
