@@ -87,7 +87,7 @@ def _choose(params: Path, dataset: str) -> None:
         _replace(
             params,
             r"(?m)^alpha: .*$",
-            "alpha: 1.0             # fraction of the labels outside the test that is used",
+            "alpha: 1.0             # fraction of the labels outside the test set",
         )
 
 
