@@ -315,12 +315,12 @@ def test_without_a_recipe_fine_tuning_has_the_papers_values_of_the_dataset(tree:
             "neighbors.stain_jitter: expected a number in [0, 1], got 2",
         ),
         ("finetune.paper.lr.kathr", 0.1, "finetune.paper.lr.kathr: unknown key; did you mean 'kather'?"),
-        ("finetune.recipe.scores", {"epochs": 1}, "finetune.recipe.scores: all kinds of labels have one"),
+        ("finetune.recipe.scores", {"epochs": 1}, "finetune.recipe.scores: merged into finetune.recipe. Fix"),
         ("finetune.recipe", {"two_classes": None}, "recipe. Fix: write finetune.recipe: null"),
         (
             "consistency.own",
             {"epochs": 1},
-            "consistency.own: all datasets have one section, consistency.paper",
+            "consistency.own: merged into consistency.paper. Fix: write",
         ),
     ],
 )

@@ -12,7 +12,6 @@ from typing import Any
 
 from histo_monai.data.readers.registry import DATASETS
 from histo_monai.pipeline.params.file import read_tree
-from histo_monai.pipeline.params.former import refuse_former_sections
 from histo_monai.pipeline.params.renamed import RenamedKeysError, check_renamed
 from histo_monai.pipeline.params.sections import Params
 from histo_monai.pretraining import PRETEXTS
@@ -101,7 +100,6 @@ def parse_params(tree: object) -> Params:
         ParamsError: see `load_params`.
     """
     check_renamed(tree)
-    refuse_former_sections(tree)
     params: Params = read_section(Params, tree, "")
     _check_datasets(params)
     for student in params.semisupervised_methods:
