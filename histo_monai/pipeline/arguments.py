@@ -59,7 +59,7 @@ _WITH_METHOD = ("pretrain", "embed", *_WITH_SEED)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command-line parser, with a subcommand for each stage and command."""
+    """Parser with one subcommand per stage and command."""
     parser = argparse.ArgumentParser(
         prog="histo-monai",
         description="Deep learning on slides with few labels. Each stage reads params.yaml in the current folder "

@@ -145,7 +145,7 @@ def _set(tree: Any, dotted: str, value: object) -> Any:
         ("encoder.weights", 3, "expected text, or null, got 3"),
         ("encoder.sha256", "ab", "encoder.weights is null"),
         ("encoder.mean", [0.5, 0.5], "a list of 3"),
-        ("encoder.mean", [0.5, 0.5, 0.5], "beside those of encoder.std"),
+        ("encoder.mean", [0.5, 0.5, 0.5], "only one of mean and std"),
         ("encoder.std", [0.5, 0.5, 0], "in (0, 1]"),
     ],
 )
@@ -340,9 +340,7 @@ def test_shares_are_kept_and_students_drawn_back_where_there_are_patches_to_take
     recipe |= {"match_class_proportions": False, "interpolation_weights": [0.0, 1.0], "batchnorm_patches": 0}
     assert not parse_params(tree).student_recipe("mixed_teacher", "two_classes").match_class_proportions
     recipe |= {"match_class_proportions": True}
-    with pytest.raises(
-        ParamsError, match=r"recipe\.match_class_proportions: true, .*batchnorm_patches: 1024"
-    ):
+    with pytest.raises(ParamsError, match=r"recipe\.match_class_proportions: true .*batchnorm_patches: 1024"):
         parse_params(tree)
     recipe |= {"match_class_proportions": False, "interpolation_weights": [0.0, 0.5]}
     with pytest.raises(ParamsError, match=r"recipe\.interpolation_weights: 0\.5, .*batchnorm_patches: 1024"):
@@ -624,23 +622,19 @@ def test_a_run_that_params_do_not_ask_for_is_refused(tree: Any) -> None:
     params = parse_params(tree | {"pretraining_methods": ["rsp"], "training_seeds": [0, 3]})
     assert check_run(params, method="rsp", encoder=0, seed=3) == {"encoder": 0}
     assert check_run(params, method="rsp", encoder=None) == {"encoder": 0}
-    with pytest.raises(
-        ParamsError, match=r"--method is 'moco', but `pretraining_methods` in params.yaml are \['rsp'\]"
-    ):
+    with pytest.raises(ParamsError, match=r"--method: 'moco' is not in `pretraining_methods` \['rsp'\]"):
         check_run(params, method="moco", encoder=0, seed=0)
     for seed in (1, -1, 10**20):
-        with pytest.raises(
-            ParamsError, match=rf"--seed is {seed}, but `training_seeds` in params.yaml are \[0, 3\]"
-        ):
+        with pytest.raises(ParamsError, match=rf"--seed: {seed} is not in `training_seeds` \[0, 3\]"):
             check_run(params, method="rsp", encoder=0, seed=seed)
     with pytest.raises(
         ParamsError,
-        match=r"--pretraining-seed is 2, but `pretraining_seeds` in params.yaml are \[0\]; add it",
+        match=r"--pretraining-seed: 2 is not in `pretraining_seeds` \[0\]",
     ):
         check_run(params, method="rsp", encoder=2, seed=0)
     several = parse_params(_set(tree | {"pretraining_methods": ["rsp"]}, "pretraining_seeds", [0, 4]))
     with pytest.raises(
-        ParamsError, match=r"--pretraining-seed is needed: `pretraining_seeds` in params.yaml are \[0, 4\]"
+        ParamsError, match=r"--pretraining-seed: missing\. Fix: give one of `pretraining_seeds` \[0, 4\]"
     ):
         check_run(several, method="rsp", encoder=None)
 

@@ -51,10 +51,10 @@ RENAMED_OPTIONS = {
 
 
 class RenamedKeysError(ParamsError):
-    """A params file with keys of an older version.
+    """Params file with keys of an older version.
 
     Attributes:
-        lines: one for each old key, with its first place and the new key.
+        lines: one per old key: first place and new key.
     """
 
     def __init__(self, lines: list[str]) -> None:
@@ -89,7 +89,7 @@ def check_renamed(tree: object) -> None:
 
 
 def renamed_option(argv: Sequence[str]) -> str:
-    """The error of the first renamed option on a command line; empty without one."""
+    """Error line of the first renamed option; empty without one."""
     options = (word.partition("=")[0] for word in argv)
     old = next((option for option in options if option in RENAMED_OPTIONS), None)
     return f"{old}: renamed. Fix: write {RENAMED_OPTIONS[old]}." if old else ""

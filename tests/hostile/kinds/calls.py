@@ -114,7 +114,7 @@ REFUSALS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("import", ENCODER, "--output", "new", "--like", str(STUDENT)),
         ("head.linear",),
     ),
-    "a project where something is": (("init", "data"), ("is not empty",)),
+    "a project where something is": (("init", "data"), ("not empty",)),
     "a project below a file": (("init", "params.yaml/new"), ("params.yaml",)),
     "a project of nothing": (("init", ""), ()),
     "patches of no pixel": (
