@@ -240,7 +240,7 @@ def test_links_to_a_slide_in_the_place_of_its_map_are_refused(
 def test_a_map_is_no_slide(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _map("a.tif") == 0
     line = _refused(capsys, "maps/a.map.tif")
-    assert "maps/a.map.tif: is called like a map that this command writes; give it slides" in line
+    assert "maps/a.map.tif: this name is a map's, not a slide's. Fix: give slides" in line
 
 
 def _another_slide(folder: Path) -> list[str]:
@@ -363,15 +363,15 @@ def test_two_calls_into_one_folder_do_not_mix(folder: Path, capsys: pytest.Captu
         (["bare.tif"], "bare.tif: states no resolution"),
         (["bare.tif"], "--mpp gives it for all slides of a call, --manifest for each"),
         (["--manifest", "none.csv"], "none.csv: no such file"),
-        (["a.tif", "other/a.tif"], "a.tif and a.tif have one name"),
-        (["a.tif", "other/A.tif"], "A.tif and a.tif have one name"),
+        (["a.tif", "other/a.tif"], "a.tif: equal name as"),
+        (["a.tif", "other/A.tif"], "equal name as"),
         (
             ["a.tif", "--positive-class", "cyst"],
-            "asked for the class 'cyst', but it gives the classes normal, tumor",
+            "class 'cyst' is unknown. Fix: name one of normal, tumor",
         ),
         (["a.tif", "--model", "none.safetensors"], "none.safetensors: no such model"),
-        (["a.tif", "--model", "silent.safetensors"], "does not say at what µm/px it sees patches"),
-        (["a.tif", "--model", "tissues.safetensors", "--positive-class", "x"], "gives the classes"),
+        (["a.tif", "--model", "silent.safetensors"], "no µm/px, as it was trained"),
+        (["a.tif", "--model", "tissues.safetensors", "--positive-class", "x"], "is unknown. Fix"),
         (["a.tif", "--output", "a.tif"], "a.tif: is a file where a folder is to be written"),
         (["a.tif", "--output", "loop/maps"], "loop: is a link that leads nowhere"),
         (["a.tif", "--output", "occupied"], "occupied/.map.unfinished: is a link to"),

@@ -106,8 +106,8 @@ class SlideClassifier:
         odd = sorted(set(self.features) ^ set(features.columns))
         if odd:
             raise InputError(
-                f"slide features differ from the {len(self.features)} learned from, {odd[0]} is missing or foreign; "
-                "make them with the version that made those"
+                f"slide features: {odd[0]} is missing or unknown ({len(self.features)} in training). Fix: "
+                "compute them with the version of the training"
             )
         points = _scaled(self.arrays, _checked(features[list(self.features)]))
         vectors = self.arrays["support_vectors"]

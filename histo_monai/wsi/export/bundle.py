@@ -76,24 +76,23 @@ def _card(about: Mapping[str, Any], name: str) -> str:
     pip install './histo_monai[export]'
     {run_command(name)} --slide ./slide.svs
 
-writes `eval/slide.csv` in the bundle (scores of cells and where they lie) and `slide.tif` (a map that opens over the
-slide in QuPath). `--mpp 0.25` for slides that do not tell their resolution, `--stride_um` for smaller cells,
-`--output_dir` for another place. MONAI runs an argument that begins with `$` as code and reads `@` and `%` as
-references: begin paths with `./` or `/`.
+writes `eval/slide.csv` in the bundle (scores and positions of cells) and `slide.tif` (a map for QuPath, aligned with
+the slide). Options: `--mpp 0.25` for a slide without a resolution, `--stride_um` for smaller cells, `--output_dir`.
+MONAI runs an argument that begins with `$` as code and reads `@` and `%` as references: begin paths with `./` or `/`.
 
 ## Back
-`histo-monai import BUNDLE --output model` gives `model.safetensors`, as it was exported, or as MONAI has trained it
-since.
+`histo-monai import BUNDLE --output model` writes `model.safetensors`: the exported weights, or weights that MONAI
+trained since.
 
 ## Limits
-The scores are those of patches of this size and resolution; from other resolutions they mean nothing.
+The scores are valid only for patches of this size and resolution.
 {_LIMIT[bool(about["classes"])]}
 """
 
 
 _LIMIT = {
-    True: "Probabilities are not calibrated unless the results of its project say so.",
-    False: "Scores are cut to 0..1.",
+    True: "Probabilities are not calibrated unless the project's results state it.",
+    False: "Scores are clipped to 0..1.",
 }
 
 
