@@ -93,7 +93,7 @@ def test_without_test_slides_all_are_cross_fitted_and_the_title_says_so() -> Non
     for call in ORDER:
         assert main(call) == 0, call
     report = Path("data/comparison/report.md").read_text()
-    assert "cross-fitted: no slide was kept for a test" in report.splitlines()[0]
+    assert "cross-fitted: no test slides" in report.splitlines()[0]
     assert "## Cross-fitted slides: 8 odd, 8 plain slides" in report
     metrics = json.loads((MIL / "metrics.json").read_text())
     assert "test" not in metrics

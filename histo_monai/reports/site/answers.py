@@ -54,8 +54,8 @@ def cases(part: Predictions) -> dict[str, list[Case]]:
     taken, sure = given.argmax(axis=1), given.max(axis=1)
     wrong, order = taken != known, np.argsort(-sure, kind="stable")
     kinds = {
-        "Confident and wrong": order[wrong[order]],
-        "Confident and correct": _spread(order[~wrong[order]], known),
+        "Sure and wrong": order[wrong[order]],
+        "Sure and right": _spread(order[~wrong[order]], known),
         "Not sure": order[::-1],
     }
     return {
