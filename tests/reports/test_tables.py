@@ -103,10 +103,10 @@ def test_where_color_is_not_ahead_the_page_says_nothing():
         [other_metric],
         [split_table(), with_values(split_table(split="validation"), 0.9)],
     ):
-        assert "ahead" not in comparison_report("title", tables, [])
+        assert "better than every network" not in comparison_report("title", tables, [])
     slides = split_table(split="test slides")
     without = replace(slides, table=slides.table[slides.table["model"] != "color"])
-    assert "ahead" in comparison_report("title", [without, with_values(split_table(), 0.9)], [])
+    assert "better than every network" in comparison_report("title", [without, with_values(split_table(), 0.9)], [])
 
 
 def with_arms():

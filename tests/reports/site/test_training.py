@@ -40,7 +40,7 @@ def test_guesses_have_a_chart_of_their_own_with_those_that_are_used_beside_all()
         {"epoch": 2, "name": "all guesses", "value": 0.625},
         {"epoch": 2, "name": "pseudo labels that are used", "value": 0.75},
     ]
-    assert {row["name"] for row in charts["Student: shares"]} == {"train: part of the guesses that is used"}
+    assert {row["name"] for row in charts["Student: shares"]} == {"train: fraction of pseudo labels used"}
     assert told == []
 
 
