@@ -32,7 +32,7 @@ _MU = _N_AUG = 7.0
 
 @dataclass(frozen=True)
 class PaperNumber:
-    """Published number; NaN ends without a 95 % interval."""
+    """Published number; low and high are NaN without a 95 % interval."""
 
     value: float
     low: float

@@ -227,7 +227,7 @@ def test_sections_of_a_dataset_are_needed_where_it_is_in_use(dotted: str, tree: 
     if name != "kather":
         assert parse_params(tree | other)
     used = {"dataset": name, "source": "raw"}
-    with pytest.raises(ParamsError, match=rf"^{section}\.{name}: missing key; expected a section$"):
+    with pytest.raises(ParamsError, match=rf"^{section}\.{name}: missing key\. Fix: add this section$"):
         parse_params(tree | used)
 
 
@@ -277,7 +277,7 @@ def test_without_a_recipe_fine_tuning_has_the_papers_values_of_the_dataset(tree:
         section = parse_params(tree | {"dataset": dataset}).finetune_section("many_classes")
         assert (section.lr, section.epochs) == (lr, 3)
     with pytest.raises(
-        ParamsError, match=r"^finetune\.paper\.lr\.breastpathq: missing key; expected a value$"
+        ParamsError, match=r"^finetune\.paper\.lr\.breastpathq: missing key\. Fix: add a value$"
     ):
         parse_params(tree | {"dataset": "breastpathq"})
 
@@ -673,5 +673,5 @@ def test_methods_that_are_not_in_use_need_no_section(tree: Any) -> None:
     del sections["vae"]
     assert list(parse_params(tree).pretrain.methods) == ["random", "pretrained", "moco", "rsp", "rsp_moco"]
     del sections["rsp_moco"]
-    with pytest.raises(ParamsError, match=r"^pretrain\.rsp_moco: missing key; expected a section$"):
+    with pytest.raises(ParamsError, match=r"^pretrain\.rsp_moco: missing key\. Fix: add this section$"):
         parse_params(tree)

@@ -106,7 +106,9 @@ def test_where_color_is_not_ahead_the_page_says_nothing():
         assert "better than every network" not in comparison_report("title", tables, [])
     slides = split_table(split="test slides")
     without = replace(slides, table=slides.table[slides.table["model"] != "color"])
-    assert "better than every network" in comparison_report("title", [without, with_values(split_table(), 0.9)], [])
+    assert "better than every network" in comparison_report(
+        "title", [without, with_values(split_table(), 0.9)], []
+    )
 
 
 def with_arms():

@@ -146,7 +146,7 @@ def _members(experiments: Sequence[Experiment], scratch: Path) -> tuple[list[Mem
             trained = (run.finetuned / paths.SUMMARY).as_posix()
             if trained not in experiment.metrics:
                 raise InputError(
-                    f"experiment {experiment.name}: has no {trained}, it is of another version; leave it out by "
+                    f"experiment {experiment.name}: {trained} is missing, as the version differs. Fix: "
                     f"`dvc exp remove {experiment.name}`"
                 )
             counts = experiment.metrics[trained]

@@ -105,7 +105,7 @@ def parse_params(tree: object) -> Params:
             )
     for name in params.pretraining_methods:
         if name not in params.pretrain.methods:
-            raise ParamsError(f"pretrain.{name}: missing key; expected a section")
+            raise ParamsError(f"pretrain.{name}: missing key. Fix: add this section")
         params.pretrain.methods[name].check(
             corpus=params.pretraining_dataset,
             num_train=params.corpus_section.num_train,
@@ -132,10 +132,10 @@ def _check_datasets(params: Params) -> None:
     needed = [(where, params.dataset, held) for where, held in sections.items()]
     for where, name, held in (*needed, ("corpora", params.pretraining_dataset, params.corpora)):
         if name not in held:
-            raise ParamsError(f"{where}.{name}: missing key; expected a section")
+            raise ParamsError(f"{where}.{name}: missing key. Fix: add this section")
     for stage, section in (("finetune", params.finetune.paper), ("consistency", params.consistency.paper)):
         for key in section.without(params.dataset):
-            raise ParamsError(f"{stage}.paper.{key}.{params.dataset}: missing key; expected a value")
+            raise ParamsError(f"{stage}.paper.{key}.{params.dataset}: missing key. Fix: add a value")
 
 
 def _check_recipes(params: Params) -> None:

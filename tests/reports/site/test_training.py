@@ -54,10 +54,9 @@ def test_guesses_of_scores_have_a_chart_of_their_error() -> None:
 def test_a_student_whose_guesses_nobody_can_judge_says_so(columns: dict[str, list[float]]) -> None:
     charts, told = _of_student(**columns)
     assert set(charts) == {"Student: losses", "Student: shares"}
-    assert [
-        line.startswith("The accuracy of pseudo labels is unknown: the method")
-        for line in told
-    ] == [True]
+    assert [line.startswith("The accuracy of pseudo labels is unknown: the method") for line in told] == [
+        True
+    ]
 
 
 def test_a_student_that_took_no_step_says_so_and_shows_how_it_was_chosen() -> None:
@@ -65,7 +64,11 @@ def test_a_student_that_took_no_step_says_so_and_shows_how_it_was_chosen() -> No
         pd.DataFrame({"epoch": [], "lr": [], "validation_loss": []}), None, "a run", "pairs.png", ["kept"]
     )
     told = [line for block in section.blocks if isinstance(block, Lines) for line in block.lines]
-    assert told == ["a run", "kept", "The student has no training step: its weights are the fine-tuned model's."]
+    assert told == [
+        "a run",
+        "kept",
+        "The student has no training step: its weights are the fine-tuned model's.",
+    ]
     assert [block.title for block in section.blocks if isinstance(block, Pictures)] == [
         "Views of unlabeled patches"
     ]
