@@ -1,4 +1,4 @@
-"""Semi-supervised training as params ask for it: a fine-tuned model and unlabeled patches -> a student."""
+"""Semi-supervised training with the settings of params: fine-tuned model and unlabeled patches -> student."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def teach_student(
     selected: float | None = None,
     weighing: Weighing | None = None,
 ) -> StudentResult:
-    """A fine-tuned model and unlabeled patches -> a student, in `model`.
+    """Train `model`, a fine-tuned model, into a student; the training result.
 
     Args:
-        student: name of the semi-supervised method.
-        rows: what is trained on, and measured after each epoch.
-        seed: of everything random in it.
-        picture: draws weak and strong pairs.
-        weighing: of a patch and its neighbors in pseudo labels; None: validation patches decide.
+        student: semi-supervised method.
+        rows: training and validation patches.
+        seed: of all random decisions.
+        picture: draws pairs of weak and strong views.
+        weighing: weights of a patch and its neighbors in pseudo labels; None: selected on validation patches.
 
     Raises:
         InputError: the loss is not finite.
@@ -107,17 +107,15 @@ def teach_student(
 
 @dataclass(frozen=True)
 class Teaching:
-    """All trainings of one student: with all labels, and without those of each fold.
+    """All trainings of a student: with all labels, and without each fold.
 
     Attributes:
-        assembly: the experiment.
-        student: name of the semi-supervised method.
-        start: fold, None for all labels -> the fine-tuned model and its description.
-        rows: what it learns from.
-        folds: of the patients, those of the fine-tuning.
-        seed: of everything random in it.
-        picture: draws weak and strong pairs.
-        records: fold, candidate, weights of pseudo labels -> where traces are left.
+        student: semi-supervised method.
+        start: fold (None for all labels) -> fine-tuned model and description.
+        folds: patient folds of the fine-tuning.
+        seed: of all random decisions.
+        picture: draws pairs of weak and strong views.
+        records: (fold, candidate, pseudo-label weights) -> logs and checkpoints.
     """
 
     assembly: Assembly
@@ -132,7 +130,7 @@ class Teaching:
     def train(
         self, weighing: Weighing | None, fold: int | None = None, candidate: float | None = None
     ) -> tuple[TaskModel, dict[str, Any], StudentResult]:
-        """Teach with all labels, or without those of a fold; see `teach_student`."""
+        """Train a student with all labels, or without a fold."""
         model, description = self.start(fold)
         result = teach_student(
             self.assembly,
@@ -148,9 +146,9 @@ class Teaching:
         return model, description, result
 
     def weigh(self) -> Weighing | None:
-        """How much neighbors count, by labels that the models of the folds have not learned from.
+        """Pseudo-label weights of a patch and its neighbors, selected on labels held out from the fold models.
 
-        None where separate validation patches decide, or the method asks no neighbors.
+        None if separate validation patches select, or the method uses no neighbors.
         """
         settings = self.assembly.params.consistency.methods[self.student]
         if not settings.asks_neighbors or len(self.rows.validation):
@@ -162,7 +160,7 @@ class Teaching:
     def cross_validate(
         self, weighing: Weighing | None
     ) -> tuple[CrossValidated[TaskModel, StudentResult] | None, list[dict[str, Any]]]:
-        """Students without each fold, and their descriptions; None where there are no folds."""
+        """Students without each fold, and their descriptions; None without folds."""
         if not self.folds.num:
             return None, []
         described: list[dict[str, Any]] = []
@@ -177,27 +175,26 @@ class Teaching:
         return validated, described
 
     def candidate(self, validated: CrossValidated[Any, Any] | None) -> float | None:
-        """What the final student is trained to be: None where separate validation patches select it."""
+        """Selected candidate of the final student; None if separate validation patches select."""
         if len(self.rows.validation):
             return None
         if validated is None:
             return without_validation(self.assembly, self.student)
-        _LOG.info("cross-validation on %d labels selects %g", len(self.rows.labeled), validated.selected)
+        _LOG.info(
+            "consistency: cross-validation labels=%d selected=%g", len(self.rows.labeled), validated.selected
+        )
         return validated.selected
 
 
 def weigh_neighbors(assembly: Assembly, looks: Sequence[tuple[TaskModel, pd.DataFrame]]) -> Weighing:
-    """How much a patch and its neighbors count in pseudo labels, see `semisupervised.teaching.neighbors.weigh_by`."""
+    """Pseudo-label weights of a patch and its neighbors."""
     weighing = weigh_by(looks, assembly.task, assembly.reading, assembly.params.evaluate.batch_size)
-    _LOG.info("pseudo-label weights: self=%g neighbors=%g", *weighing)
+    _LOG.info("consistency: pseudo-label weights: self=%g neighbors=%g", *weighing)
     return weighing
 
 
 def without_validation(assembly: Assembly, student: str) -> float:
-    """The candidate where the labels cannot be cross-validated: the model that the student would start from.
-
-    A method with one candidate takes that one.
-    """
+    """Candidate without cross-validation: the fine-tuned model, or the method's only candidate."""
     section = assembly.params.student_section(student, assembly.task.kind)
     if assembly.params.consistency.methods[student].keeps_best_epoch:
         return 0.0
@@ -207,13 +204,13 @@ def without_validation(assembly: Assembly, student: str) -> float:
 def _pseudo_labels(
     assembly: Assembly, model: TaskModel, rows: pd.DataFrame, weighing: Weighing
 ) -> torch.Tensor:
-    """What a model says of patches and their neighbors, see `semisupervised.teaching.neighbors`; (n, K)."""
+    """Pseudo labels of patches, weighted over their neighbors, (n, K)."""
     size = assembly.params.evaluate.batch_size
     return combine(see(model, assembly.task, assembly.reading, rows, size), weighing, assembly.task.classes)
 
 
 def _method(assembly: Assembly, student: str, model: TaskModel) -> Any:
-    """The semi-supervised method of a name, which starts from a model."""
+    """Semi-supervised method with its settings."""
     params = assembly.params
     return METHODS[student](
         model=model,
@@ -227,12 +224,12 @@ def _method(assembly: Assembly, student: str, model: TaskModel) -> Any:
 
 
 def _log_predicted(method: SemiSupervised, assembly: Assembly, unlabeled: LabeledLoader) -> None:
-    """What the model that the student starts from predicts of weak and of strong views."""
+    """Log the fine-tuned model's predictions on weak and strong views."""
     predicted = predicted_by_views(method, assembly.task, unlabeled.some(NUM_PATCHES)[0])
     for name, figures in predicted.items():
-        _LOG.info("before training: predicted %s: weak=%.3f strong=%.3f", name, *figures)
+        _LOG.info("consistency: before training: predicted %s: weak=%.3f strong=%.3f", name, *figures)
 
 
 def student_code(stage: str, student: str) -> str:
-    """Digest of the code that a stage runs with a semi-supervised method, which it loads by name."""
+    """Digest of a stage's code with the semi-supervised method's module."""
     return stage_sha256(stage, METHODS[student].__module__)

@@ -143,8 +143,9 @@ def test_a_missing_dataset_says_where_to_put_it(
     project: Callable[..., Path], capfd: pytest.CaptureFixture[str]
 ) -> None:
     project(dataset="kather")
-    assert "data/raw/kather: not found; put or link the kather data there, or set `dataset`" in _refused(
-        capfd
+    assert (
+        "data/raw/kather: not found. Fix: copy or link the kather data there, or set `dataset`"
+        in _refused(capfd)
     )
 
 
@@ -229,7 +230,7 @@ def test_unlabeled_patches_beside_labeled_images_of_no_resolution_are_refused(
         rows.append(f"{i}.png,{'ab'[i % 2]},{('train', 'validation', 'test')[i // 2]}")
     (folder / "patches.csv").write_text("\n".join(rows) + "\n")
     _ask_for_unlabeled(4)
-    assert "labels.own.unlabeled: patches are asked for, but the labeled ones" in _refused(capfd)
+    assert "labels.own.unlabeled: the labeled training patches have no common µm/px" in _refused(capfd)
     _ask_for_unlabeled(0)
     assert main(["index"]) == 0
 

@@ -91,7 +91,7 @@ REFUSALS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "a format nobody knows to convert into": (("convert", "a.xml", "b.svg"), ("b.svg",)),
     "curves without git": (("curves",), ()),
     "curves to a score of nan": (("curves", "--score", "nan"), ()),
-    "a port of 99999": (("report", "--serve", "--port", "99999"), ("--port is 99999; expected 1 to 65535",)),
+    "a port of 99999": (("report", "--serve", "--port", "99999"), ("--port: 99999 is out of range",)),
     "a negative port": (("report", "--serve", "--port", "-1"), ("--port is -1",)),
     "an encoder to map with": (("map", SLIDE, "--model", ENCODER, "--output", "new"), ("an encoder alone",)),
     "an encoder as bundle": (("export", ENCODER, "--bundle", "new"), ("an encoder alone",)),
@@ -113,7 +113,7 @@ REFUSALS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("import", ENCODER, "--output", "new", "--like", str(STUDENT)),
         ("head.linear",),
     ),
-    "a project where something is": (("init", "data"), ("is not empty",)),
+    "a project where something is": (("init", "data"), ("not empty",)),
     "a project below a file": (("init", "params.yaml/new"), ("params.yaml",)),
     "a project of nothing": (("init", ""), ()),
     "patches of no pixel": (
