@@ -1,4 +1,4 @@
-"""Semi-supervised training: a method of `histo_monai.semisupervised` on labeled and unlabeled patches."""
+"""Training of semi-supervised methods on labeled and unlabeled patches."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NUM_SHOWN = 8
 """Pairs of views in a picture."""
 
 Measured = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
-"""Values (n,), or values and which of them count."""
+"""Values (n,), or values and a mask of the values that count."""
 
 PairPicture = Callable[..., np.ndarray]
 """(weak (n, 3, P, P) float, strong, predictions of the weak views (n, K), of the strong) -> (H, W, 3) uint8."""
@@ -41,16 +41,16 @@ PairPicture = Callable[..., np.ndarray]
 
 @dataclass(frozen=True)
 class StudentResult:
-    """What a semi-supervised training leaves; the method's model holds the selected weights.
+    """Result of a semi-supervised training; the method's model holds the selected weights.
 
     Attributes:
         curves: one row per epoch: epoch, lr, train_..., validation_....
-        candidates: weights of the start in the student, or epochs, with their means over the validation patches; empty
-            without any.
-        selected: of the candidates.
-        is_start: whether the student is the model that it started from.
-        picture: weak and strong views of some unlabeled patches, with the predictions of them, (H, W, 3) uint8.
-        line: to move the student to another weight of the start; None where epochs are the candidates.
+        candidates: interpolation weights of the start, or epochs, with their means over the validation patches; empty
+            without validation.
+        selected: the selected candidate.
+        is_start: whether the student equals its start model.
+        picture: weak and strong views of unlabeled patches with predictions, (H, W, 3) uint8.
+        line: interpolation between student and start; None where epochs are the candidates.
     """
 
     curves: list[dict[str, float]]
@@ -62,7 +62,7 @@ class StudentResult:
 
     @property
     def validation(self) -> Measures:
-        """Means over the validation patches with the selected weights; empty without any."""
+        """Means over the validation patches with the selected weights; empty without validation."""
         return self.candidates.get(self.selected, {})
 
 
@@ -86,32 +86,29 @@ def train_student(
     hidden: HiddenLabels | None = None,
     guesses: torch.Tensor | None = None,
 ) -> StudentResult:
-    """Run a method; its model holds the student afterwards.
+    """Train a method; its model ends as the student.
 
-    The candidates are points of `interpolation_weights` or the epochs, ranked by `Objective.rank`. Runs in
-    each process of `ignite.distributed`, see `models.shared_rows`: their number does not change the training.
+    Candidates are `interpolation_weights` or epochs, ranked by `Objective.rank`. Runs in each process of
+    `ignite.distributed`; their number does not change the training (`models.shared_rows`).
 
     Args:
-        method: what trains; moved to the task's device.
-        labeled: batches whose labels are used.
-        unlabeled: as many batches, whose labels are not looked at; the labeled patches are among them.
+        method: moved to the task's device.
+        labeled: batches with labels.
+        unlabeled: an equal number of batches without labels; they include the labeled patches.
         validation: measured after each epoch; selects. None: `selected` is given, or there is one candidate.
-        schedule: see `Schedule`; of 0 epochs: no step is taken.
         picture: draws weak and strong pairs.
-        statistics: what the student takes the statistics of its batch-norms from, see `take_statistics`; None:
-            those of training stay.
-        shares: that it ends with of `statistics`, see `semisupervised.teaching.class_proportions`; None: those that it
-            came to.
-        start: the model that the student came from, as it was; None: the method's model as it begins.
-        interpolation_weights: 0..1, weights of the start in the student to select from, see `Interpolation`.
-        selects_epoch: whether epochs are the candidates, 0 among them: the start.
-        selected: the candidate, where it is known beforehand. No step is taken that it does not need.
-        hidden: what guesses are held against, see `StudentStep`; None: they are not.
-        guesses: of the unlabeled rows, for a method that asks for them, see `StudentStep`.
+        statistics: patches of the student's batch-norm statistics (`take_statistics`); None: those of training stay.
+        shares: class proportions of `statistics` to restore (`match_class_proportions`); None: the student's own.
+        start: model to interpolate with; None: the method's model before training.
+        interpolation_weights: 0..1, weights of the start to select from.
+        selects_epoch: whether epochs are the candidates; epoch 0 is the start.
+        selected: a candidate that was selected before. Only its steps are run.
+        hidden: labels that pseudo labels are compared with; None: no comparison.
+        guesses: pseudo labels of the unlabeled rows, for a method with `asks_neighbors`.
 
     Raises:
         ArithmeticError: the loss is not finite.
-        ValueError: nothing selects one of several weights of the start.
+        ValueError: there are several interpolation weights and no validation.
     """
     points = tuple(interpolation_weights) if selected is None else (selected,)
     schedule = shortened(schedule, points, selected, not selects_epoch, validation is not None)
@@ -162,7 +159,7 @@ def _finishing(
     statistics: LabeledLoader | None,
     shares: torch.Tensor | None,
 ) -> Callable[[], None]:
-    """Takes the student's statistics and class proportions anew, see `adapt`; nothing without patches for it."""
+    """Function that renews the student's batch-norm statistics and class proportions; no effect without patches."""
 
     def finish() -> None:
         if statistics:
@@ -175,7 +172,7 @@ def _finishing(
 def _best_from_start(
     method: SemiSupervised, task: Task, evaluator: Engine, validation: LabeledLoader
 ) -> BestState:
-    """The best weights so far: those that the student starts from, as epoch 0."""
+    """Best weights so far, with the start as epoch 0."""
     evaluator.run(validation.loader)
     best = BestState(method.model)
     best.offer(task.objective.rank(evaluator.state.metrics), 0)
@@ -187,13 +184,13 @@ class StudentStep:
 
     Args:
         targets: of the labeled rows.
-        hidden: labels that guesses are held against; they reach nothing that trains.
-        shared: by which processes; None: by those that there are.
-        guesses: by row of the unlabeled table, see `protocol.Batch`; None where the method does not ask for them.
+        hidden: labels that pseudo labels are compared with; never used in training.
+        shared: processes that divide the encoder's rows; None: all.
+        guesses: pseudo labels by row of the unlabeled table (`protocol.Batch`); None without `asks_neighbors`.
 
     Attributes:
-        measures: what a call gives: the method's, and how good its guesses are: of all patches with a hidden label, and
-            of those among them that the loss counts.
+        measures: keys of a call: the method's, and the quality of pseudo labels, over all patches with a hidden label
+            and over the patches that count in the loss.
     """
 
     def __init__(
@@ -229,7 +226,7 @@ class StudentStep:
         self._seed = seed
 
     def __call__(self, engine: Engine, pair: Any) -> dict[str, Measured]:
-        """Views, outputs, loss, step; `measures` of the batch."""
+        """Run views, outputs, loss and optimizer step; returns `measures` of the batch."""
         (labeled, rows), (unlabeled, unlabeled_rows) = (
             [self._shared.all_rows(self._here(part)) for part in parts] for parts in pair
         )
@@ -246,23 +243,23 @@ class StudentStep:
         self._shared.sum_gradients()
         self._optimizer.step()
         self._method.after_step()
-        found: dict[str, Measured] = {name: measured[name].detach() for name in self._of_method}
-        return found | self._of_guesses(measured, unlabeled_rows)
+        values: dict[str, Measured] = {name: measured[name].detach() for name in self._of_method}
+        return values | self._of_guesses(measured, unlabeled_rows)
 
     def _of_guesses(self, measured: dict[str, torch.Tensor], rows: torch.Tensor) -> dict[str, Measured]:
-        """How good the guesses of a batch are, and which of them count."""
+        """Quality of a batch's pseudo labels, with masks of the patches that count."""
         if self._hidden is None:
             return {}
         known, targets = self._hidden.known[rows], self._hidden.targets[rows]
         name, guesses = self._objective.GUESS_MEASURE, measured[GUESSES].detach()
         quality = self._objective.guess_quality(guesses, targets)
-        found: dict[str, Measured] = {name: (quality, known)}
+        values: dict[str, Measured] = {name: (quality, known)}
         if f"used_{name}" in self.measures:
-            found[f"used_{name}"] = (quality, known & (measured["used"] > 0))
-        return found
+            values[f"used_{name}"] = (quality, known & (measured["used"] > 0))
+        return values
 
     def show(self, patches: torch.Tensor) -> tuple[np.ndarray, ...]:
-        """(n, 1, 3, P, P) uint8 -> see `SemiSupervised.pairs`."""
+        """Views and predictions (`SemiSupervised.pairs`) of patches (n, 1, 3, P, P), uint8."""
         here = self._here(patches)
         with precision(self._device):
             return self._method.pairs(
