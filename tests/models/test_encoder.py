@@ -276,7 +276,7 @@ def test_a_model_from_before_encoders_had_names_is_refused_in_one_line(tmp_path:
     path = tmp_path / "model.safetensors"
     path.write_bytes(b"")
     path.with_suffix(".json").write_text(json.dumps({"kind": "task model", "num_features": 512, "format": 2}))
-    with pytest.raises(ValueError, match="format 2, this version reads 3; run the stage that makes it again"):
+    with pytest.raises(ValueError, match="format 2.* reads 3.*run the stage"):
         from_task_model(path)
 
 

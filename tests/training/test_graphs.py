@@ -143,9 +143,9 @@ def test_what_cannot_be_captured_runs_as_ever(
     expected = _step(model, EncoderGraphs(model, CPU), _patches())
     for _ in range(4):
         torch.testing.assert_close(_step(model, asked_for, _patches()), expected)
-    assert [record.getMessage() for record in caplog.records] == [
-        "resnet18 is asked for kernel by kernel, which takes longer: operation not permitted when stream is capturing"
-    ]
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "resnet18" in line
+    assert line.endswith("operation not permitted when stream is capturing")
 
 
 @pytest.mark.parametrize("is_learning", [True, False])

@@ -1,4 +1,4 @@
-"""The arms that cost seconds on the patches of a run: what they learn from, what they predict beside the network."""
+"""Training and predictions of the fast baselines on the patches of a run."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from histo_monai.utils.roles import STUDENT
 
 @dataclass(frozen=True)
 class Arms:
-    """What the arms came to.
+    """Predictions of the baselines, and their selected models.
 
     Attributes:
-        predictions: by split, of every arm; of classes also `MAJORITY`.
-        chosen: name of an arm that learns -> what cross-validation chose.
+        predictions: by split, of every baseline; for classes also `MAJORITY`.
+        chosen: name of a trained baseline -> model selected by cross-validation.
     """
 
     predictions: dict[str, Predictions]
@@ -40,20 +40,20 @@ def predict_arms(
     networks: Mapping[str, Predictions],
     depth: str = "",
 ) -> Arms:
-    """Let every baseline learn from the labels that the network has learned from, and predict every split.
+    """Train every baseline on the network's labels, and predict every split.
 
-    No baseline looks at validation patches: their labels are labels too.
+    Baselines do not use validation patches, whose labels are labels too.
 
     Args:
-        encoder: as its pretraining left it, or with the batch statistics that fine-tuning starts from.
-        labeled: the training patches whose labels are given, in order.
-        groups: patient or slide of each of them; Shape (n,).
+        encoder: as pretrained, or with the batch statistics at the start of fine-tuning.
+        labeled: the labeled training patches, in order.
+        groups: patient or slide of each patch; Shape (n,).
         loaders: by split, in the order of its table.
-        networks: by split, what the student predicts among others.
-        depth: where the fine-tuned encoder ends, a name of `end_features`; empty: the labels choose.
+        networks: by split, predictions of the student among others.
+        depth: depth of the fine-tuned encoder, a name of `end_features`; empty: the labels select it.
 
     Raises:
-        InputError: the encoder gives NaN.
+        InputError: features are not finite.
     """
     targets = labeled.targets.numpy()
     num_classes = task.num_classes
@@ -82,6 +82,6 @@ def predict_arms(
             networks[split][STUDENT], predictions[split][COLOR], are_classes=num_classes is not None
         )
         if num_classes is not None:
-            shares = np.bincount(targets, minlength=num_classes) / len(targets)
-            predictions[split][MAJORITY] = np.tile(shares, (len(loader.targets), 1))
+            proportions = np.bincount(targets, minlength=num_classes) / len(targets)
+            predictions[split][MAJORITY] = np.tile(proportions, (len(loader.targets), 1))
     return Arms(predictions, chosen)
