@@ -54,7 +54,7 @@ class RankedScores:
         return ratio(won, positives * below)
 
     def _parts(self, step: int) -> Iterator[slice]:
-        """Slices of at most `step` rows in order, without a split of tied rows; longer where all rows of a part are tied."""
+        """Slices of at most `step` rows in order that keep tied rows together; longer where one tie exceeds `step`."""
         start, num = 0, len(self._group)
         while start < num:
             stop = min(start + step, num)

@@ -76,7 +76,7 @@ class Tallies:
         return 1 - 2 * (1 - self.accuracy()) / self.confusion.shape[-1]
 
     def weighted_f1(self) -> NDArray[np.float64]:
-        """F1 of each class, weighted by its fraction of the rows; 0 for a class without right decisions. Shape (...)."""
+        """F1 of each class, weighted by its fraction of the rows; 0 for a class never decided rightly. Shape (...)."""
         true, predicted = self.confusion.sum(axis=-1), self.confusion.sum(axis=-2)
         right = np.diagonal(self.confusion, axis1=-2, axis2=-1)
         f1 = np.nan_to_num(ratio(2 * right, true + predicted))
