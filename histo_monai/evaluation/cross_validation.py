@@ -27,7 +27,7 @@ class Trained(Protocol):
         """Candidates with measures on the fold's labeled patches."""
 
     @property
-    def line(self) -> Interpolation | None:
+    def interpolation(self) -> Interpolation | None:
         """Interpolation between start and trained model; None where epochs are the candidates."""
 
 
@@ -86,8 +86,8 @@ def cross_validate(
     selected = lowest(measured, rank)
     predictions: list[NDArray[np.float32]] = []
     for fold, (model, result) in enumerate(trained):
-        if result.line is not None:
-            result.line.move(selected)
+        if result.interpolation is not None:
+            result.interpolation.move(selected)
         predictions.append(predict(model, labeled[fold_of == fold].reset_index(drop=True)))
     return CrossValidated(
         selected,

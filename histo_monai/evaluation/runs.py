@@ -54,7 +54,9 @@ def by_model(
     }
 
 
-def by_arm(read: Read, methods: Sequence[str], students: Sequence[str], repeats: Sequence[Repeat]) -> OfRows:
+def by_baseline(
+    read: Read, methods: Sequence[str], students: Sequence[str], repeats: Sequence[Repeat]
+) -> OfRows:
     """Predictions of the fast baselines, color first.
 
     Color is independent of the method, and a frozen encoder of the student: of several runs, one counts.

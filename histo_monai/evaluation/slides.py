@@ -13,7 +13,7 @@ from histo_monai.data.tables.slide_classes import TEST, SlideClasses
 from histo_monai.data.tables.slide_scores import SlideScores, check_same_slides
 from histo_monai.data.tables.tasks import patient_or_slide
 from histo_monai.evaluation.comparison.models import Comparison, compare_models
-from histo_monai.evaluation.comparison.rows import SLIDE_ARMS, Row, families
+from histo_monai.evaluation.comparison.rows import SLIDE_MODELS, Row, families
 from histo_monai.evaluation.metrics import auc
 from histo_monai.evaluation.runs import Key, OfRows, Repeat, by_model
 from histo_monai.utils.errors import InputError
@@ -92,11 +92,11 @@ def _check_same(first: SlideClasses, other: SlideClasses) -> None:
         )
 
 
-def _of_arms(learned: OfSlides, axes: Axes) -> OfRows:
+def _of_slide_models(learned: OfSlides, axes: Axes) -> OfRows:
     """Row -> probabilities (n, K), in the order of the repeats."""
     return {
-        Row(method, arm): [learned[method, *repeat].predictions[arm] for repeat in axes.repeats]
-        for arm in SLIDE_ARMS
+        Row(method, name): [learned[method, *repeat].predictions[name] for repeat in axes.repeats]
+        for name in SLIDE_MODELS
         for method in axes.methods
         if (method, *axes.repeats[0]) in learned
     }
@@ -106,7 +106,7 @@ def _by_slide_auc(diagnosed: Mapping[Key, SlideScores], learned: OfSlides, axes:
     """Comparison by AUC, which needs ranks alone: thresholds from few slides are not compared."""
     first = next(iter(diagnosed.values()))
     rows = by_model(diagnosed, axes.methods, axes.students, axes.repeats)
-    for row, of_row in _of_arms(_on(first, learned, axes.positive), axes).items():
+    for row, of_row in _of_slide_models(_on(first, learned, axes.positive), axes).items():
         number = next(iter(learned.values())).classes.index(axes.positive)
         rows[row] = [probabilities[:, number] for probabilities in of_row]
     groups = patient_or_slide(first.rows)
@@ -141,7 +141,7 @@ def _on(first: SlideScores, learned: OfSlides, positive: str) -> OfSlides:
 
 def _classes(learned: OfSlides, axes: Axes) -> SlideComparison:
     first = next(iter(learned.values()))
-    rows = _of_arms(learned, axes)
+    rows = _of_slide_models(learned, axes)
     comparison = compare_models(
         {"": first.labels},
         {row.id: of_row for row, of_row in rows.items()},

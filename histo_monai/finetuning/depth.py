@@ -28,11 +28,11 @@ MOST_LABELS = 2000
 MOST_WORSE = 2.0
 """Standard errors by which a smaller depth may be behind the best."""
 
-Ends = Mapping[str, NDArray[np.float32]]
+DepthFeatures = Mapping[str, NDArray[np.float32]]
 """Name of a depth, `WHOLE` first -> Shape (n, D)."""
 
 
-def end_features(encoder: Encoder, task: Task, loader: Iterable[Any]) -> Ends:
+def depth_features(encoder: Encoder, task: Task, loader: Iterable[Any]) -> DepthFeatures:
     """Features of unaugmented patches at every depth of the encoder, in the order of the loader.
 
     Args:
@@ -59,7 +59,9 @@ def end_features(encoder: Encoder, task: Task, loader: Iterable[Any]) -> Ends:
     return {WHOLE: whole, **dict(zip(encoder.ends, ends, strict=True))}
 
 
-def choose_end(features: Ends, targets: NDArray, groups: NDArray, num_classes: int | None) -> Chosen:
+def choose_depth(
+    features: DepthFeatures, targets: NDArray, groups: NDArray, num_classes: int | None
+) -> Chosen:
     """Linear model at the smallest depth that is as good as the best, by cross-validation.
 
     As good: its held-out errors exceed the best depth's by at most `MOST_WORSE` standard errors of the difference, with
@@ -77,16 +79,16 @@ def choose_end(features: Ends, targets: NDArray, groups: NDArray, num_classes: i
         features = {name: rows[some] for name, rows in features.items()}
         targets, groups = targets[some], groups[some]
     whole, *earlier = features
-    of_ends = [
+    of_depths = [
         choose_model(features, targets, groups, num_classes, names=[name], learners=["linear"])
         for name in (*earlier, whole)
     ]
-    if not of_ends[-1].num_folds:
-        return of_ends[-1]
-    best = min(of_ends, key=lambda chosen: chosen.errors.mean())
-    worse = [chosen.errors - best.errors for chosen in of_ends]
+    if not of_depths[-1].num_folds:
+        return of_depths[-1]
+    best = min(of_depths, key=lambda chosen: chosen.errors.mean())
+    worse = [chosen.errors - best.errors for chosen in of_depths]
     as_good = [x.mean() <= MOST_WORSE * _standard_error(x, groups[best.rows]) for x in worse]
-    return of_ends[as_good.index(True)]
+    return of_depths[as_good.index(True)]
 
 
 def _standard_error(values: NDArray[np.float64], groups: NDArray) -> float:
@@ -103,7 +105,7 @@ def select_depth(
     groups: NDArray,
     statistics: LabeledLoader | None = None,
 ) -> tuple[int | None, Chosen | None]:
-    """Number of encoder stages to use, by `choose_end`.
+    """Number of encoder stages to use, by `choose_depth`.
 
     Args:
         model: with an encoder at full depth; moved to the task's device.
@@ -124,6 +126,8 @@ def select_depth(
         return None, None
     if statistics:
         take_statistics(model, task, statistics)
-    chosen = choose_end(end_features(model.encoder, task, labeled.loader), targets, groups, task.num_classes)
+    chosen = choose_depth(
+        depth_features(model.encoder, task, labeled.loader), targets, groups, task.num_classes
+    )
     end = chosen.model.candidate.features
     return (None if end == WHOLE else ends.index(end) + 1), chosen

@@ -67,7 +67,7 @@ class FinetuneResult:
         selected: the selected candidate.
         best_epoch: epoch of the weights, or last epoch of their average; 0 without a step.
         picture: validation patches, or labeled patches without validation, with predictions, (H, W, 3) uint8.
-        line: interpolation between model and start; None where epochs are the candidates.
+        interpolation: interpolation between model and start; None where epochs are the candidates.
     """
 
     curves: list[dict[str, float]]
@@ -75,7 +75,7 @@ class FinetuneResult:
     selected: float
     best_epoch: int
     picture: np.ndarray
-    line: Interpolation | None
+    interpolation: Interpolation | None
 
     @property
     def validation(self) -> Measures:
@@ -159,9 +159,11 @@ def finetune(
             with shared.divided():
                 take_statistics(model, task, statistics)
 
-    line = Interpolation(model, start, finish)
-    candidates = select_on(line, points, evaluator, validation, task.objective.rank)
-    return FinetuneResult(curves, candidates, line.start_weight, schedule.epochs, draw(), line)
+    interpolation = Interpolation(model, start, finish)
+    candidates = select_on(interpolation, points, evaluator, validation, task.objective.rank)
+    return FinetuneResult(
+        curves, candidates, interpolation.start_weight, schedule.epochs, draw(), interpolation
+    )
 
 
 def build_trainer(
@@ -191,7 +193,7 @@ def _drawing(
 
 
 def select_on(
-    line: Interpolation,
+    interpolation: Interpolation,
     points: Sequence[float],
     evaluator: Engine,
     validation: LabeledLoader | None,
@@ -203,7 +205,7 @@ def select_on(
         Measures at each point; empty without validation patches.
     """
     if validation is None:
-        line.move(points[0])
+        interpolation.move(points[0])
         return {}
     loader = validation.loader
 
@@ -211,7 +213,7 @@ def select_on(
         evaluator.run(loader)
         return dict(evaluator.state.metrics)
 
-    return line.select(points, measure, rank)
+    return interpolation.select(points, measure, rank)
 
 
 def epoch_candidates(curves: Sequence[dict[str, float]]) -> dict[float, Measures]:

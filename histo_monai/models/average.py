@@ -11,7 +11,7 @@ from torch import nn
 Model = TypeVar("Model", bound=nn.Module)
 
 
-def kept_share(decay: float, num_steps: int) -> float:
+def ema_weight(decay: float, num_steps: int) -> float:
     """Weight of the old average at a step: min(decay, 1 - 1 / (num_steps + 1)).
 
     0 at the first step, `decay` in the end, so short runs do not end near their start (as in Tarvainen & Valpola 2017).
@@ -20,8 +20,8 @@ def kept_share(decay: float, num_steps: int) -> float:
 
 
 @torch.no_grad()
-def follow(slow: nn.Module, fast: nn.Module, kept: float) -> None:
-    """slow <- kept slow + (1 - kept) fast, for weights and batch-norm statistics; integers are copied."""
+def follow(slow: nn.Module, fast: nn.Module, weight: float) -> None:
+    """slow <- weight slow + (1 - weight) fast, for weights and batch-norm statistics; integers are copied."""
     own: list[torch.Tensor] = list(slow.parameters())
     leading: list[torch.Tensor] = list(fast.parameters())
     pairs = list(zip(slow.buffers(), fast.buffers(), strict=True))
@@ -29,7 +29,7 @@ def follow(slow: nn.Module, fast: nn.Module, kept: float) -> None:
         if buffer.is_floating_point():
             own.append(buffer)
             leading.append(ahead)
-    torch._foreach_lerp_(own, leading, 1.0 - kept)
+    torch._foreach_lerp_(own, leading, 1.0 - weight)
     counts = [pair for pair in pairs if not pair[0].is_floating_point()]  # batch counters of batch-norms
     if counts:
         torch._foreach_copy_([buffer for buffer, _ in counts], [ahead for _, ahead in counts])
@@ -40,7 +40,7 @@ class StudentAndAverage(nn.Module, Generic[Model]):
 
     Args:
         model: becomes the average, always in evaluation mode; the student is a copy.
-        decay: 0..1, highest weight of the old average (`kept_share`).
+        decay: 0..1, highest weight of the old average (`ema_weight`).
     """
 
     num_steps: torch.Tensor
@@ -72,7 +72,7 @@ class StudentAndAverage(nn.Module, Generic[Model]):
         """Move the average one step towards the student."""
         self._steps_done = self.steps_done + 1
         self.num_steps += 1
-        follow(self.average, self.student, kept_share(self.decay, self._steps_done))
+        follow(self.average, self.student, ema_weight(self.decay, self._steps_done))
 
     def _load_from_state_dict(self, *arguments: Any, **options: Any) -> None:
         super()._load_from_state_dict(*arguments, **options)

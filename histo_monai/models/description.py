@@ -10,7 +10,7 @@ from typing import Any
 from histo_monai.slides.annotations.content import is_plain
 from histo_monai.utils.errors import InputError
 
-KEPT = ("method", "head", "architecture", "mpps", "encoder", "source", "corpus")
+COPIED_KEYS = ("method", "head", "architecture", "mpps", "encoder", "source", "corpus")
 """Keys of an encoder's description that task models copy."""
 
 
@@ -26,7 +26,7 @@ def check_encoder(description: Mapping[str, Any], heads: Mapping[str, Any], path
     """
     if description.get("kind") != "encoder" or description.get("head") not in list(heads):
         raise InputError(f"{path}: not an encoder to fine-tune. Fix: run the stage pretrain again.")
-    _check(description, {**dict.fromkeys(KEPT, _ANYTHING), "mpps": _MPPS, "patch_px": _SIDE}, path)
+    _check(description, {**dict.fromkeys(COPIED_KEYS, _ANYTHING), "mpps": _MPPS, "patch_px": _SIDE}, path)
     _check_architecture(description, path)
 
 
@@ -46,7 +46,7 @@ def check_task_model(description: Mapping[str, Any], heads: Mapping[str, Any], p
         )
     if description.get("kind") != "task model" or description.get("head") not in list(heads):
         raise InputError(f"{path}: not a fine-tuned model. Fix: run the stage finetune again.")
-    keys = {**dict.fromkeys(KEPT, _ANYTHING), "classes": _CLASSES, "patch_px": _SIDE, "mpp": _MPP}
+    keys = {**dict.fromkeys(COPIED_KEYS, _ANYTHING), "classes": _CLASSES, "patch_px": _SIDE, "mpp": _MPP}
     _check(description, keys, path)
     _check_architecture(description, path)
 

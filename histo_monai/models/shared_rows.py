@@ -78,7 +78,7 @@ class SharedRows:
             gradient.copy_(total.view_as(gradient) / times)
 
 
-def share_of(rank: int, num_ranks: int, num: int) -> slice:
+def rows_of_rank(rank: int, num_ranks: int, num: int) -> slice:
     """Contiguous rows of a process; the first `num % num_ranks` processes have one more (as `numpy.array_split`)."""
     each, more = divmod(num, num_ranks)
     first = rank * each + min(rank, more)
@@ -88,7 +88,7 @@ def share_of(rank: int, num_ranks: int, num: int) -> slice:
 def _take_own(rows: list[int]) -> Any:
     def hook(module: nn.Module, inputs: tuple[torch.Tensor]) -> tuple[torch.Tensor]:
         rows[:] = [len(inputs[0])]
-        return (inputs[0][share_of(dist.get_rank(), dist.get_world_size(), len(inputs[0]))],)
+        return (inputs[0][rows_of_rank(dist.get_rank(), dist.get_world_size(), len(inputs[0]))],)
 
     return hook
 
@@ -105,7 +105,7 @@ class _AllRows(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, own: torch.Tensor, num: int) -> torch.Tensor:
-        ctx.share = share_of(dist.get_rank(), dist.get_world_size(), num)
+        ctx.share = rows_of_rank(dist.get_rank(), dist.get_world_size(), num)
         return _gathered(own, num)
 
     @staticmethod
@@ -121,5 +121,5 @@ def _gathered(own: torch.Tensor, num: int) -> torch.Tensor:
     padded[: len(own)] = own
     parts = [torch.empty_like(padded) for _ in range(num_ranks)]
     dist.all_gather(parts, padded)
-    shares = [share_of(rank, num_ranks, num) for rank in range(num_ranks)]
+    shares = [rows_of_rank(rank, num_ranks, num) for rank in range(num_ranks)]
     return torch.cat([part[: share.stop - share.start] for part, share in zip(parts, shares, strict=True)])

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from histo_monai.models.checkpoint import load_into, load_model, read_description
-from histo_monai.models.description import KEPT, check_encoder, check_task_model
+from histo_monai.models.description import COPIED_KEYS, check_encoder, check_task_model
 from histo_monai.models.encoder import Encoder, encoder_from
 from histo_monai.models.heads import PAIR_FEATURES, PairMLP
 from histo_monai.models.layers import at_full_precision
@@ -214,7 +214,7 @@ def describe_task_model(
     """
     return {
         "kind": "task model",
-        **{name: encoder[name] for name in KEPT},
+        **{name: encoder[name] for name in COPIED_KEYS},
         "classes": classes,
         "patch_px": patch_px,
         "mpp": mpp,

@@ -22,7 +22,7 @@ class FreeMatch(PseudoLabels):
         super().__init__(**parts)
         num = len(self.objective.classes or ())
         self.network.register_buffer("confidence", torch.tensor(1.0 / num))
-        for name in ("shares", "histogram"):
+        for name in ("class_proportions", "histogram"):
             self.network.register_buffer(name, torch.full((num,), 1.0 / num))
 
     def pseudo_labels(self, labeled: torch.Tensor, weak: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -31,11 +31,11 @@ class FreeMatch(PseudoLabels):
         counts = F.one_hot(targets, weak.shape[1]).float().mean(dim=0)
         for name, now in (
             ("confidence", confidence.mean()),
-            ("shares", weak.mean(dim=0)),
+            ("class_proportions", weak.mean(dim=0)),
             ("histogram", counts),
         ):
             getattr(self.network, name).lerp_(now, 1 - self.settings.momentum)
-        proportions = self.network.get_buffer("shares")
+        proportions = self.network.get_buffer("class_proportions")
         thresholds = self.network.get_buffer("confidence") * proportions / proportions.max()
         return targets, (confidence >= thresholds[targets]).float()
 
@@ -47,7 +47,7 @@ class FreeMatch(PseudoLabels):
         proportions = (strong * mask).sum(dim=0) / num.clamp_min(1)
         histogram = (F.one_hot(strong.argmax(dim=1), strong.shape[1]) * mask).sum(dim=0) / num.clamp_min(1)
         buffer = self.network.get_buffer
-        average = _normalized(buffer("shares"), buffer("histogram"))
+        average = _normalized(buffer("class_proportions"), buffer("histogram"))
         cross_entropy = (average * torch.log(_normalized(proportions, histogram) + _TINY)).sum()
         return self.settings.fairness * cross_entropy * (num > 0)
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from histo_monai.semisupervised.protocol import GUESSES, Batch
+from histo_monai.semisupervised.protocol import PSEUDO_LABELS, Batch
 from histo_monai.semisupervised.settings import MeanTeacherSettings
 from histo_monai.semisupervised.students.student import Student
 
@@ -23,7 +23,7 @@ class MeanTeacher(Student):
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)
         self._quality = self.objective.MEASURES[1]
-        self.measures = ("loss", "supervised", "distance", self._quality, GUESSES)
+        self.measures = ("loss", "supervised", "distance", self._quality, PSEUDO_LABELS)
 
     def outputs(self, views: tuple[torch.Tensor, ...]) -> Outputs:
         """Outputs of student, average and student; the average has no gradient."""
@@ -46,7 +46,7 @@ class MeanTeacher(Student):
             "supervised": measured["loss"],
             "distance": distance,
             self._quality: measured[self._quality],
-            GUESSES: self.objective.guesses(teacher),
+            PSEUDO_LABELS: self.objective.pseudo_labels(teacher),
         }
 
     def _values(self, outputs: torch.Tensor) -> torch.Tensor:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 import torch.nn.functional as F
 
-from histo_monai.semisupervised.protocol import GUESSES, Batch
+from histo_monai.semisupervised.protocol import PSEUDO_LABELS, Batch
 from histo_monai.semisupervised.settings import MixMatchSettings
 from histo_monai.semisupervised.students.mixing import Mixing, sharpen
 from histo_monai.semisupervised.students.student import Student
@@ -25,12 +25,12 @@ class Mixed:
     Attributes:
         labeled: logits (B, K) of mixtures dominated by labeled images, and their targets (B, K).
         unlabeled: logits (n, K) of mixtures dominated by unlabeled images, and their targets (n, K).
-        guesses: pseudo label of each unlabeled image before mixing, (mu B, K).
+        pseudo_labels: pseudo label of each unlabeled image before mixing, (mu B, K).
     """
 
     labeled: tuple[torch.Tensor, torch.Tensor]
     unlabeled: tuple[torch.Tensor, torch.Tensor]
-    guesses: torch.Tensor
+    pseudo_labels: torch.Tensor
 
 
 class MixMatch(Student):
@@ -41,7 +41,7 @@ class MixMatch(Student):
     """
 
     Settings: ClassVar[type] = MixMatchSettings
-    measures = ("loss", "supervised", "unlabeled", "confidence", GUESSES)
+    measures = ("loss", "supervised", "unlabeled", "confidence", PSEUDO_LABELS)
 
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)
@@ -70,13 +70,13 @@ class MixMatch(Student):
         """Student outputs and targets of mixtures, and pseudo labels."""
         labeled, *unlabeled = views
         with torch.no_grad():
-            guesses = [self.network.student(view).float().softmax(dim=1) for view in unlabeled]
-        guessed = sharpen(torch.stack(guesses).mean(dim=0), self.settings.temperature)
+            pseudo_labels = [self.network.student(view).float().softmax(dim=1) for view in unlabeled]
+        sharpened = sharpen(torch.stack(pseudo_labels).mean(dim=0), self.settings.temperature)
         images = torch.cat(views)
-        targets = torch.cat([self._targets, *[guessed] * len(unlabeled)])
+        targets = torch.cat([self._targets, *[sharpened] * len(unlabeled)])
         assert self._mixing is not None  # set by `views`
         logits, wanted, num = self.network.student(self._mixing(images)), self._mixing(targets), len(labeled)
-        return Mixed((logits[:num], wanted[:num]), (logits[num:], wanted[num:]), guessed)
+        return Mixed((logits[:num], wanted[:num]), (logits[num:], wanted[num:]), sharpened)
 
     def measure(self, outputs: Mixed, batch: Batch) -> dict[str, torch.Tensor]:
         """Mean cross-entropy + ramp x weight x mean squared distance, shape (1,); and its parts."""
@@ -92,5 +92,5 @@ class MixMatch(Student):
             "supervised": supervised,
             "unlabeled": distance,
             "confidence": wanted.max(dim=1).values,
-            GUESSES: self.objective.guesses(outputs.guesses),
+            PSEUDO_LABELS: self.objective.pseudo_labels(outputs.pseudo_labels),
         }

@@ -16,7 +16,7 @@ import torch
 from histo_monai.models.losses import Objective
 from histo_monai.models.task_model import TaskModel
 from histo_monai.models.teacher_student import TeacherStudent
-from histo_monai.semisupervised.protocol import GUESSES, Batch
+from histo_monai.semisupervised.protocol import PSEUDO_LABELS, Batch
 from histo_monai.semisupervised.settings import PaperSettings
 from histo_monai.semisupervised.students.views import labeled_weak_strong, weak_strong_views
 from histo_monai.training.schedule import Schedule
@@ -68,7 +68,7 @@ class Paper:
         self.measures = (
             *("loss", "supervised", "consistency", self._quality, f"teacher_{self._quality}"),
             *objective.PSEUDO_MEASURES,
-            GUESSES,
+            PSEUDO_LABELS,
         )
 
     def optimizer(self, schedule: Schedule) -> torch.optim.Optimizer:
@@ -102,7 +102,7 @@ class Paper:
             self._quality: measured[self._quality],
             f"teacher_{self._quality}": of_teacher[self._quality],
             **self._objective.pseudo_measure(student[num:].detach(), teacher[num:], threshold),
-            GUESSES: self._objective.guesses(teacher[num:]),
+            PSEUDO_LABELS: self._objective.pseudo_labels(teacher[num:]),
         }
 
     def after_step(self) -> None:

@@ -13,7 +13,7 @@ from histo_monai.models.task_model import TaskModel
 from histo_monai.training.schedule import Schedule
 from histo_monai.utils.randomness import Step
 
-GUESSES = "guesses"
+PSEUDO_LABELS = "pseudo_labels"
 """Last of the `measures` of a method with pseudo labels: pseudo label of each unlabeled patch, (n,), class numbers or
 scores 0..1. The engine compares it with hidden labels, for curves only."""
 
@@ -28,15 +28,15 @@ class Batch:
         unlabeled: pixels, shape (mu B, 1, 3, H, H), uint8.
         step: seed of all random numbers. Several processes run the step side by side on the whole batch; only encoders
             (`models.encoder.Encoder`) divide its rows (`models.shared_rows`).
-        guesses: for methods with `asks_neighbors`, pseudo label of each unlabeled patch from the start model and the
-            patch's neighbors (`semisupervised.teaching.neighbors`), shape (mu B, K): class probabilities, or scores.
+        pseudo_labels: for methods with `needs_neighbors`, from the start model and spatial neighbors
+            (`semisupervised.teaching.neighbors`), shape (mu B, K): class probabilities, or scores.
     """
 
     labeled: torch.Tensor
     targets: torch.Tensor
     unlabeled: torch.Tensor
     step: Step
-    guesses: torch.Tensor | None = None
+    pseudo_labels: torch.Tensor | None = None
 
 
 class SemiSupervised(Protocol):
@@ -46,8 +46,8 @@ class SemiSupervised(Protocol):
     views, or None), `n_aug` (operations of the paper's strong view), `recipe` (`settings.StudentRecipe`; without
     `by_recipe`, the section of the dataset) and `settings`, an instance of `Settings`. A step is: `views`, then
     `outputs` in the engine's precision, then `measure` with the mean "loss" to minimize, then `after_step`. A method
-    with `asks_neighbors` also has `chances(guesses)`: sampling probability of each unlabeled patch, shape (N,), by the
-    pseudo labels of all, (N, K).
+    with `needs_neighbors` also has `sampling_probabilities(pseudo_labels)`: of each unlabeled patch, shape (N,), from
+    the pseudo labels of all, (N, K).
 
     Attributes:
         Settings: frozen dataclass below `settings.MethodSettings`, annotated by `histo_monai.utils.settings.rules`.

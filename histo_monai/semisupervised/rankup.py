@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from histo_monai.models.layers import at_full_precision
-from histo_monai.semisupervised.protocol import GUESSES, Batch
+from histo_monai.semisupervised.protocol import PSEUDO_LABELS, Batch
 from histo_monai.semisupervised.settings import RankUpSettings
 from histo_monai.semisupervised.students.student import Student
 from histo_monai.training.schedule import Schedule
@@ -42,7 +42,16 @@ class RankUp(Student):
     """
 
     Settings: ClassVar[type] = RankUpSettings
-    measures = ("loss", "supervised", "ranking", "unlabeled", "alignment", "absolute_error", "used", GUESSES)
+    measures = (
+        "loss",
+        "supervised",
+        "ranking",
+        "unlabeled",
+        "alignment",
+        "absolute_error",
+        "used",
+        PSEUDO_LABELS,
+    )
 
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)
@@ -92,7 +101,7 @@ class RankUp(Student):
             "alignment": distance,
             "absolute_error": measured["absolute_error"],
             "used": used,
-            GUESSES: aligned,
+            PSEUDO_LABELS: aligned,
         }
 
 

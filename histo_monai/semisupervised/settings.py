@@ -16,11 +16,11 @@ class MethodSettings:
     Attributes:
         by_recipe: whether the method trains by `consistency.recipe`, overridden by its own settings of equal name; else
             by the section of the dataset.
-        asks_neighbors: whether batches bring pseudo labels from neighbors (`protocol.Batch.guesses`).
+        needs_neighbors: whether batches bring pseudo labels from neighbors (`protocol.Batch.pseudo_labels`).
     """
 
     by_recipe: ClassVar[bool] = False
-    asks_neighbors: ClassVar[bool] = False
+    needs_neighbors: ClassVar[bool] = False
 
     @property
     def keeps_best_epoch(self) -> bool:
@@ -201,7 +201,7 @@ class SpatialNeighborsSettings(UnlabeledWeight):
         stain_jitter: of both. A misleading stain makes all pseudo labels of a slide wrong together.
     """
 
-    asks_neighbors: ClassVar[bool] = True
+    needs_neighbors: ClassVar[bool] = True
 
     epochs: Count
     unaugmented_fraction: FractionByKind

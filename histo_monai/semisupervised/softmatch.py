@@ -23,12 +23,12 @@ class SoftMatch(PseudoLabels):
         num = len(self.objective.classes or ())
         self.network.register_buffer("mean", torch.tensor(1.0 / num))
         self.network.register_buffer("variance", torch.tensor(1.0))
-        self.network.register_buffer("shares", torch.full((num,), 1.0 / num))
+        self.network.register_buffer("class_proportions", torch.full((num,), 1.0 / num))
 
     def pseudo_labels(self, labeled: torch.Tensor, weak: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Most probable class, and a weight below 1 where the aligned confidence is below its mean."""
         follow = 1 - self.settings.momentum
-        proportions = self.network.get_buffer("shares").lerp_(weak.mean(dim=0), follow)
+        proportions = self.network.get_buffer("class_proportions").lerp_(weak.mean(dim=0), follow)
         aligned = weak / proportions
         confidence = (aligned / aligned.sum(dim=1, keepdim=True)).max(dim=1).values
         mean = self.network.get_buffer("mean").lerp_(confidence.mean(), follow)

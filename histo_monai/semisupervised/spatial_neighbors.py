@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 
-from histo_monai.semisupervised.protocol import GUESSES, Batch
+from histo_monai.semisupervised.protocol import PSEUDO_LABELS, Batch
 from histo_monai.semisupervised.settings import SpatialNeighborsSettings
 from histo_monai.semisupervised.students.student import Student
 
@@ -29,23 +29,23 @@ class SpatialNeighbors(Student):
     """Student that learns fixed pseudo labels from spatial neighbors."""
 
     Settings: ClassVar[type] = SpatialNeighborsSettings
-    measures: tuple[str, ...] = ("loss", "supervised", "unlabeled", "confidence", GUESSES)
+    measures: tuple[str, ...] = ("loss", "supervised", "unlabeled", "confidence", PSEUDO_LABELS)
 
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)
         self._is_class = self.objective.classes is not None
         if self._is_class:
-            self.measures = (*self.measures[:-1], "agreement", GUESSES)
+            self.measures = (*self.measures[:-1], "agreement", PSEUDO_LABELS)
 
-    def chances(self, guesses: torch.Tensor) -> NDArray[np.float64]:
+    def sampling_probabilities(self, pseudo_labels: torch.Tensor) -> NDArray[np.float64]:
         """Sampling probability of each patch, shape (N,): uniform for scores, higher for rare pseudo labels of classes.
 
         Probability of a patch: sum over classes of its pseudo-label probability divided by the class's mean
         probability.
         """
         if not self._is_class:
-            return np.full(len(guesses), 1 / len(guesses))
-        probabilities = guesses.double()
+            return np.full(len(pseudo_labels), 1 / len(pseudo_labels))
+        probabilities = pseudo_labels.double()
         weights = (probabilities / probabilities.mean(dim=0).clamp(min=_LEAST_PROPORTION)).sum(dim=1)
         return (weights / weights.sum()).numpy()
 
@@ -68,21 +68,21 @@ class SpatialNeighbors(Student):
             the
         pseudo score.
         """
-        assert batch.guesses is not None  # `asks_neighbors` of the settings
+        assert batch.pseudo_labels is not None  # `needs_neighbors` of the settings
         labeled, unlabeled = outputs
         measured = self.objective.measure(labeled, batch.targets)
         given = unlabeled.float()
         if self._is_class:
-            losses = F.cross_entropy(given, batch.guesses, reduction="none")
+            losses = F.cross_entropy(given, batch.pseudo_labels, reduction="none")
         else:
-            losses = (given - batch.guesses).square().squeeze(1)
+            losses = (given - batch.pseudo_labels).square().squeeze(1)
         measures = {
             "loss": (measured["loss"].mean() + self.settings.weight * losses.mean()).unsqueeze(0),
             "supervised": measured["loss"],
             "unlabeled": losses,
-            "confidence": batch.guesses.max(dim=1).values,
-            GUESSES: self.objective.guesses(batch.guesses),
+            "confidence": batch.pseudo_labels.max(dim=1).values,
+            PSEUDO_LABELS: self.objective.pseudo_labels(batch.pseudo_labels),
         }
         if self._is_class:
-            measures["agreement"] = (given.argmax(dim=1) == measures[GUESSES]).float()
+            measures["agreement"] = (given.argmax(dim=1) == measures[PSEUDO_LABELS]).float()
         return measures

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from histo_monai.models.shared_trunk import SharedTrunk
+from histo_monai.models.shared_backbone import SharedBackbone
 from histo_monai.models.task_model import TaskModel
 from histo_monai.training.device import precision, to_device
 from histo_monai.training.prediction import single_view
@@ -40,7 +40,7 @@ def embed(
         loader: batches of (patches, anything), at least one.
         features_of: name of the model with the features.
     """
-    network = SharedTrunk(models)
+    network = SharedBackbone(models)
     to_device(network, task.device)
     features: list[torch.Tensor] = []
     predictions: dict[str, list[torch.Tensor]] = {name: [] for name in models}

@@ -54,7 +54,7 @@ def test_a_side_that_doubling_does_not_reach_is_refused(patch_px: int) -> None:
 
 
 def test_no_channel_is_refused() -> None:
-    with pytest.raises(ValueError, match="decoder_width.*0"):
+    with pytest.raises(ValueError, match=r"decoder_width.*0"):
         Decoder(512, 32, width=0)
 
 

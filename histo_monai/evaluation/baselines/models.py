@@ -11,13 +11,13 @@ COLOR_MEAN, COLOR = "color_mean", "color"
 ENCODER_LINEAR, ENCODER_KNN = "encoder_linear", "encoder_knn"
 STACKED = "stacked"
 MAJORITY = "majority"
-"""Constant prediction of the labels' class proportions; reported beside every accuracy, not a baseline of `ARMS`."""
+"""Constant prediction of the labels' class proportions; reported beside every accuracy, not in `BASELINES`."""
 ENCODER = "encoder"
 """Features of the pretrained encoder before fine-tuning, at the depth that the labels select."""
 
 
 @dataclass(frozen=True)
-class Arm:
+class Baseline:
     """Candidates of a baseline, for cross-validation on the labels.
 
     Attributes:
@@ -29,15 +29,17 @@ class Arm:
     learners: tuple[str, ...]
 
 
-LEARNED: dict[str, Arm] = {
-    COLOR_MEAN: Arm(("mean_color",), ("linear",)),
-    COLOR: Arm(("color_histogram", "stain_histograms", "color_and_stain_histograms"), ("linear", "forest")),
-    ENCODER_LINEAR: Arm((ENCODER,), ("linear",)),
-    ENCODER_KNN: Arm((ENCODER,), ("neighbors",)),
+LEARNED: dict[str, Baseline] = {
+    COLOR_MEAN: Baseline(("mean_color",), ("linear",)),
+    COLOR: Baseline(
+        ("color_histogram", "stain_histograms", "color_and_stain_histograms"), ("linear", "forest")
+    ),
+    ENCODER_LINEAR: Baseline((ENCODER,), ("linear",)),
+    ENCODER_KNN: Baseline((ENCODER,), ("neighbors",)),
 }
 """Trained baselines. Mean color is the literature's floor; every network is compared with `COLOR`."""
 
-ARMS = (*LEARNED, STACKED)
+BASELINES = (*LEARNED, STACKED)
 """Baselines, as named in predictions.csv."""
 
 FLOOR = 1e-3

@@ -12,12 +12,12 @@ FINETUNE = "finetune"
 LINEAR, KNN = "linear", "knn"
 """Trainings of the fast baselines on the features of a method's encoder."""
 ATTENTION, MOMENTS = "attention", "moments"
-SLIDE_ARMS = (ATTENTION, MOMENTS)
+SLIDE_MODELS = (ATTENTION, MOMENTS)
 """Models trained on slide labels alone: attention pooling over an encoder's features; and a linear model of a slide's
 mean features, with or without their standard deviations."""
 _AND_COLOR = f"+{COLOR}"
 
-MAIN_FAMILY, ARMS_FAMILY = "models", "arms"
+MAIN_FAMILY, BASELINES_FAMILY = "models", "arms"
 """All pairs of fine-tuned models, students and color; and the fast baselines, each against these models."""
 
 
@@ -47,7 +47,7 @@ class Row(NamedTuple):
     @property
     def student(self) -> str:
         """Student of the row, also of a stacked row; empty for other rows."""
-        others = ("", FINETUNE, LINEAR, KNN, *SLIDE_ARMS)
+        others = ("", FINETUNE, LINEAR, KNN, *SLIDE_MODELS)
         return "" if self.training in others else self.training.removesuffix(_AND_COLOR)
 
     @property
@@ -61,7 +61,7 @@ class Row(NamedTuple):
         return self.training in (FINETUNE, ATTENTION) or (bool(self.student) and not self.is_stacked)
 
     @property
-    def is_arm(self) -> bool:
+    def is_baseline(self) -> bool:
         """Whether the row is a fast baseline other than color alone."""
         return not self.is_network and self != REFERENCE
 
@@ -86,14 +86,14 @@ def families(rows: Sequence[Row]) -> dict[str, list[tuple[str, str]]]:
     Args:
         rows: all rows of the table.
     """
-    main = [row for row in rows if not row.is_arm]
-    of_arms = [
+    main = [row for row in rows if not row.is_baseline]
+    of_baselines = [
         (one.id, other.id)
         for one in rows
-        if one.is_arm
+        if one.is_baseline
         for other in main
         if other == REFERENCE
         or (other.method == one.method and (not one.is_stacked or other.student in ("", one.student)))
     ]
     pairs = [(first.id, second.id) for first, second in combinations(main, 2)]
-    return {MAIN_FAMILY: pairs, ARMS_FAMILY: of_arms}
+    return {MAIN_FAMILY: pairs, BASELINES_FAMILY: of_baselines}

@@ -17,13 +17,13 @@ class Objective(Protocol):
     Attributes:
         MEASURES: measures per image of training and validation, "loss" first.
         PSEUDO_MEASURES: measures per image of consistency training's pseudo labels.
-        GUESS_MEASURE: quality measure of pseudo labels against labels.
+        PSEUDO_LABEL_MEASURE: quality measure of pseudo labels against labels.
         classes: names by number; None for a score.
     """
 
     MEASURES: ClassVar[tuple[str, ...]]
     PSEUDO_MEASURES: ClassVar[tuple[str, ...]]
-    GUESS_MEASURE: ClassVar[str]
+    PSEUDO_LABEL_MEASURE: ClassVar[str]
     classes: list[str] | None
 
     def measure(self, outputs: torch.Tensor, targets: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -42,11 +42,11 @@ class Objective(Protocol):
     ) -> dict[str, torch.Tensor]:
         """Agreement of student and teacher, `PSEUDO_MEASURES`, each Shape (N,)."""
 
-    def guesses(self, outputs: torch.Tensor) -> torch.Tensor:
+    def pseudo_labels(self, outputs: torch.Tensor) -> torch.Tensor:
         """Pseudo labels (N,) of outputs or predictions (N, K): class numbers, or scores 0..1."""
 
-    def guess_quality(self, guesses: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """`GUESS_MEASURE` of pseudo labels (N,) against labels (N,), Shape (N,)."""
+    def pseudo_label_quality(self, pseudo_labels: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """`PSEUDO_LABEL_MEASURE` of pseudo labels (N,) against labels (N,), Shape (N,)."""
 
     def right(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Goodness of outputs per image, larger is better, Shape (N,); model comparisons use it."""
@@ -67,7 +67,7 @@ class Classification:
 
     MEASURES: ClassVar[tuple[str, ...]] = ("loss", "accuracy")
     PSEUDO_MEASURES: ClassVar[tuple[str, ...]] = ("agreement", "teacher_entropy", "student_entropy", "used")
-    GUESS_MEASURE: ClassVar[str] = "guess_accuracy"
+    PSEUDO_LABEL_MEASURE: ClassVar[str] = "guess_accuracy"
 
     def __init__(self, classes: Sequence[str]) -> None:
         if len(classes) < 2:
@@ -99,13 +99,13 @@ class Classification:
             "used": self._used(teacher, threshold),
         }
 
-    def guesses(self, outputs: torch.Tensor) -> torch.Tensor:
+    def pseudo_labels(self, outputs: torch.Tensor) -> torch.Tensor:
         """Arg max."""
         return outputs.argmax(dim=-1)
 
-    def guess_quality(self, guesses: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    def pseudo_label_quality(self, pseudo_labels: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """1 where the pseudo label is the class, else 0."""
-        return (guesses == targets).float()
+        return (pseudo_labels == targets).float()
 
     def right(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """1 where the arg max is the target, else 0."""
@@ -128,7 +128,7 @@ class Regression:
 
     MEASURES: ClassVar[tuple[str, ...]] = ("loss", "absolute_error")
     PSEUDO_MEASURES: ClassVar[tuple[str, ...]] = ("disagreement",)
-    GUESS_MEASURE: ClassVar[str] = "guess_absolute_error"
+    PSEUDO_LABEL_MEASURE: ClassVar[str] = "guess_absolute_error"
     classes: list[str] | None = None
 
     def measure(self, outputs: torch.Tensor, targets: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -148,13 +148,13 @@ class Regression:
         """Absolute difference of the two scores."""
         return {"disagreement": (student.float() - teacher.float()).squeeze(-1).abs()}
 
-    def guesses(self, outputs: torch.Tensor) -> torch.Tensor:
+    def pseudo_labels(self, outputs: torch.Tensor) -> torch.Tensor:
         """Score, clipped to 0..1."""
         return self.predictions(outputs).squeeze(-1)
 
-    def guess_quality(self, guesses: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    def pseudo_label_quality(self, pseudo_labels: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Absolute error."""
-        return (guesses - targets).abs()
+        return (pseudo_labels - targets).abs()
 
     def right(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Negative squared error of the score."""

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from histo_monai.semisupervised.protocol import GUESSES, Batch
+from histo_monai.semisupervised.protocol import PSEUDO_LABELS, Batch
 from histo_monai.semisupervised.students.student import Student
 from histo_monai.utils.errors import InputError
 
@@ -27,7 +27,16 @@ class PseudoLabels(Student):
         InputError: the dataset has scores.
     """
 
-    measures = ("loss", "supervised", "unlabeled", "accuracy", "used", "agreement", "confidence", GUESSES)
+    measures = (
+        "loss",
+        "supervised",
+        "unlabeled",
+        "accuracy",
+        "used",
+        "agreement",
+        "confidence",
+        PSEUDO_LABELS,
+    )
 
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)
@@ -64,7 +73,7 @@ class PseudoLabels(Student):
             "used": counts,
             "agreement": (strong.argmax(dim=1) == targets).float(),
             "confidence": probabilities.max(dim=1).values,
-            GUESSES: targets,
+            PSEUDO_LABELS: targets,
         }
 
     def regularization(self, strong: torch.Tensor, counts: torch.Tensor) -> torch.Tensor | float:

@@ -22,7 +22,7 @@ _CLOSE = 1e-6
 """Tolerance of proportions."""
 
 
-def shares_of(model: TaskModel, task: Task, patches: LabeledLoader) -> torch.Tensor:
+def class_proportions(model: TaskModel, task: Task, patches: LabeledLoader) -> torch.Tensor:
     """Mean class probabilities over unaugmented patches; for scores, mean and standard deviation.
 
     Args:
@@ -37,7 +37,7 @@ def shares_of(model: TaskModel, task: Task, patches: LabeledLoader) -> torch.Ten
 
 
 def match_class_proportions(
-    model: TaskModel, task: Task, patches: LabeledLoader, shares: torch.Tensor
+    model: TaskModel, task: Task, patches: LabeledLoader, proportions: torch.Tensor
 ) -> None:
     """Change a model's last layer to given class proportions; rankings within each class, or by score, stay.
 
@@ -45,53 +45,53 @@ def match_class_proportions(
 
     Args:
         patches: patches that the proportions were measured on.
-        shares: from `shares_of` of another model.
+        proportions: from `class_proportions` of another model.
     """
     outputs = _outputs(model, task, patches)
     weight: torch.Tensor = model.head.linear.weight
     bias: torch.Tensor = model.head.linear.bias
     with torch.no_grad():
         if task.objective.classes is not None:
-            bias.add_(log_odds_to(outputs, shares).to(bias))
+            bias.add_(log_odds_to(outputs, proportions).to(bias))
             return
-        (mean, spread), (wanted, wanted_spread) = _mean_and_spread(outputs).tolist(), shares.tolist()
+        (mean, spread), (wanted, wanted_spread) = _mean_and_spread(outputs).tolist(), proportions.tolist()
         stretch = min(max(wanted_spread / max(spread, _CLOSE), 1 / MOST_STRETCHED), MOST_STRETCHED)
         weight.mul_(stretch)
         bias.mul_(stretch).add_(wanted - stretch * mean)
 
 
-def adapt(model: TaskModel, task: Task, patches: LabeledLoader, shares: torch.Tensor | None) -> None:
+def adapt(model: TaskModel, task: Task, patches: LabeledLoader, proportions: torch.Tensor | None) -> None:
     """Set a model's batch-norm statistics from patches, and match class proportions if given.
 
     Args:
         model: changed.
         patches: shuffled, for `take_statistics`; labels are unused.
-        shares: target of `match_class_proportions`; None: the last layer stays.
+        proportions: target of `match_class_proportions`; None: the last layer stays.
     """
     take_statistics(model, task, patches)
-    if shares is not None:
-        match_class_proportions(model, task, patches, shares)
+    if proportions is not None:
+        match_class_proportions(model, task, patches, proportions)
 
 
-def log_odds_to(logits: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
-    """Additive change of each class's logits that gives the mean softmax `shares`.
+def log_odds_to(logits: torch.Tensor, proportions: torch.Tensor) -> torch.Tensor:
+    """Additive change of each class's logits that gives the mean softmax `proportions`.
 
     Scales rows and columns in turn until convergence (Sinkhorn & Knopp 1967).
 
     Args:
         logits: Shape (n, K), float64.
-        shares: Shape (K,), sum 1; zeros are raised to 1e-6.
+        proportions: Shape (K,), sum 1; zeros are raised to 1e-6.
 
     Returns:
         Shape (K,), float64; sum 0.
     """
-    shares = shares.clamp(min=_CLOSE)
-    change = torch.zeros_like(shares)
+    proportions = proportions.clamp(min=_CLOSE)
+    change = torch.zeros_like(proportions)
     for _ in range(_ROUNDS):
         present = (logits + change).softmax(dim=1).mean(dim=0)
-        if float((present - shares).abs().max()) < _CLOSE:
+        if float((present - proportions).abs().max()) < _CLOSE:
             break
-        change += shares.log() - present.log()
+        change += proportions.log() - present.log()
     return change - change.mean()
 
 

@@ -32,14 +32,14 @@ _LEAST = 1e-4
 """Floor of probabilities, so that no single neighbor excludes a class."""
 
 
-class Weighing(NamedTuple):
+class NeighborWeights(NamedTuple):
     """Weights of the patch itself and of its neighbors."""
 
     own: float
     around: float
 
 
-class Seen(NamedTuple):
+class PatchesAndNeighbors(NamedTuple):
     """Log probabilities of classes, or scores, of patches and means over their neighbors; (n, K) each.
 
     Where patches are images, not squares of a slide, both are equal.
@@ -49,52 +49,58 @@ class Seen(NamedTuple):
     around: torch.Tensor
 
 
-def weigh_by(
-    looks: Sequence[tuple[TaskModel, pd.DataFrame]], task: Task, reading: PatchReading, batch_size: int
-) -> Weighing:
+def fit_weights(
+    labeled: Sequence[tuple[TaskModel, pd.DataFrame]], task: Task, reading: PatchReading, batch_size: int
+) -> NeighborWeights:
     """Weights of patches and neighbors, selected by labels that the models were not trained on.
 
     Args:
-        looks: models and rows of labeled patches. Without rows the patch alone counts.
+        labeled: models and rows of labeled patches. Without rows the patch alone counts.
         reading: rows -> loaders.
     """
-    looks = [(model, rows) for model, rows in looks if len(rows)]
-    if not looks:
-        return Weighing(own=1.0, around=0.0)
-    parts = [see(model, task, reading, rows, batch_size) for model, rows in looks]
-    known = Seen(*(torch.cat(of_all) for of_all in zip(*parts, strict=True)))
-    rows = pd.concat([rows for _, rows in looks], ignore_index=True)
+    labeled = [(model, rows) for model, rows in labeled if len(rows)]
+    if not labeled:
+        return NeighborWeights(own=1.0, around=0.0)
+    parts = [patches_and_neighbors(model, task, reading, rows, batch_size) for model, rows in labeled]
+    known = PatchesAndNeighbors(*(torch.cat(of_all) for of_all in zip(*parts, strict=True)))
+    rows = pd.concat([rows for _, rows in labeled], ignore_index=True)
     has_neighbors = bool(rows["y"].notna().any())
-    return weigh(known, task_targets(rows, task.classes), has_neighbors=has_neighbors)
+    return search_weights(known, task_targets(rows, task.classes), has_neighbors=has_neighbors)
 
 
-def combine(seen: Seen, weighing: Weighing, classes: list[str] | None) -> torch.Tensor:
+def combine(
+    predictions: PatchesAndNeighbors, weights: NeighborWeights, classes: list[str] | None
+) -> torch.Tensor:
     """Pseudo labels (n, K): class probabilities, or scores."""
     if classes is None:
-        return (seen.own + weighing.around * (seen.around - seen.own)).clamp(0, 1)
-    return (weighing.own * seen.own + weighing.around * seen.around).softmax(dim=1)
+        return (predictions.own + weights.around * (predictions.around - predictions.own)).clamp(0, 1)
+    return (weights.own * predictions.own + weights.around * predictions.around).softmax(dim=1)
 
 
-def weigh(seen: Seen, targets: torch.Tensor, *, has_neighbors: bool) -> Weighing:
+def search_weights(
+    predictions: PatchesAndNeighbors, targets: torch.Tensor, *, has_neighbors: bool
+) -> NeighborWeights:
     """Weights of the lowest loss on a grid: cross-entropy of classes, squared error of scores.
 
     Args:
-        seen: predictions of labeled patches.
+        predictions: predictions of labeled patches.
         targets: (n,), class numbers int64, or scores float32.
         has_neighbors: False: neighbors have weight 0.
     """
     if targets.is_floating_point():
-        grid = [Weighing(1.0, around) for around in _AROUND_OF_SCORES]
-        losses = [(combine(seen, one, None).squeeze(1) - targets).square().mean() for one in grid]
+        grid = [NeighborWeights(1.0, around) for around in _AROUND_OF_SCORES]
+        losses = [(combine(predictions, one, None).squeeze(1) - targets).square().mean() for one in grid]
     else:
-        grid = [Weighing(own, around) for own, around in itertools.product(OWN, AROUND)]
-        logits = [one.own * seen.own + one.around * seen.around for one in grid]
+        grid = [NeighborWeights(own, around) for own, around in itertools.product(OWN, AROUND)]
+        logits = [one.own * predictions.own + one.around * predictions.around for one in grid]
         losses = [F.cross_entropy(x, targets) for x in logits]
     allowed = [n for n, one in enumerate(grid) if has_neighbors or one.around == 0]
     return grid[min(allowed, key=lambda n: float(losses[n]))]
 
 
-def see(model: TaskModel, task: Task, reading: PatchReading, rows: pd.DataFrame, batch_size: int) -> Seen:
+def patches_and_neighbors(
+    model: TaskModel, task: Task, reading: PatchReading, rows: pd.DataFrame, batch_size: int
+) -> PatchesAndNeighbors:
     """Predictions of patches and of their neighbors; float32, on the CPU."""
     is_square = rows["y"].notna().to_numpy()
     found = torch.empty(2, len(rows), task.num_outputs)
@@ -103,16 +109,16 @@ def see(model: TaskModel, task: Task, reading: PatchReading, rows: pd.DataFrame,
         found[:, torch.from_numpy(np.flatnonzero(is_square))] = _over_fields(model, task, fields)
     if not is_square.all():
         images = reading.in_order(rows[~is_square], batch_size)
-        found[:, torch.from_numpy(np.flatnonzero(~is_square))] = _words(
+        found[:, torch.from_numpy(np.flatnonzero(~is_square))] = _log_probabilities(
             predict(model, task, images.loader), task
         )
-    return Seen(*found)
+    return PatchesAndNeighbors(*found)
 
 
 def _over_fields(model: TaskModel, task: Task, fields: LabeledLoader) -> torch.Tensor:
     """Predictions of patches and means of their neighbors, Shape (2, n, K)."""
     predictions = predict(model, task, ((_patches_of(pixels), rows) for pixels, rows in fields.loader))
-    words = _words(predictions, task).unflatten(0, (-1, FIELD**2))
+    words = _log_probabilities(predictions, task).unflatten(0, (-1, FIELD**2))
     own = words[:, FIELD**2 // 2]
     return torch.stack([own, (words.sum(dim=1) - own) / (FIELD**2 - 1)])
 
@@ -124,6 +130,6 @@ def _patches_of(fields: torch.Tensor) -> torch.Tensor:
     return cut.permute(0, 3, 5, 1, 2, 4, 6).flatten(0, 2)
 
 
-def _words(predictions: torch.Tensor, task: Task) -> torch.Tensor:
+def _log_probabilities(predictions: torch.Tensor, task: Task) -> torch.Tensor:
     """Log probabilities of classes, or scores."""
     return predictions if task.classes is None else predictions.clamp(min=_LEAST).log()

@@ -17,7 +17,7 @@ from histo_monai.data.loaders.streams import SideBySide
 from histo_monai.finetuning.trainer import build_trainer, epoch_candidates, select_on, shortened
 from histo_monai.models.shared_rows import SharedRows
 from histo_monai.models.task_model import TaskModel
-from histo_monai.semisupervised.protocol import GUESSES, Batch, SemiSupervised
+from histo_monai.semisupervised.protocol import PSEUDO_LABELS, Batch, SemiSupervised
 from histo_monai.semisupervised.teaching.class_proportions import adapt
 from histo_monai.training.device import in_memory_order, precision, to_device
 from histo_monai.training.fit import Records, fit
@@ -50,7 +50,7 @@ class StudentResult:
         selected: the selected candidate.
         is_start: whether the student equals its start model.
         picture: weak and strong views of unlabeled patches with predictions, (H, W, 3) uint8.
-        line: interpolation between student and start; None where epochs are the candidates.
+        interpolation: interpolation between student and start; None where epochs are the candidates.
     """
 
     curves: list[dict[str, float]]
@@ -58,7 +58,7 @@ class StudentResult:
     selected: float
     is_start: bool
     picture: np.ndarray
-    line: Interpolation | None
+    interpolation: Interpolation | None
 
     @property
     def validation(self) -> Measures:
@@ -78,13 +78,13 @@ def train_student(
     picture: PairPicture,
     records: Records,
     statistics: LabeledLoader | None = None,
-    shares: torch.Tensor | None = None,
+    proportions: torch.Tensor | None = None,
     start: TaskModel | None = None,
     interpolation_weights: Sequence[float] = (0.0,),
     selects_epoch: bool = False,
     selected: float | None = None,
     hidden: HiddenLabels | None = None,
-    guesses: torch.Tensor | None = None,
+    pseudo_labels: torch.Tensor | None = None,
 ) -> StudentResult:
     """Train a method; its model ends as the student.
 
@@ -98,13 +98,13 @@ def train_student(
         validation: measured after each epoch; selects. None: `selected` is given, or there is one candidate.
         picture: draws weak and strong pairs.
         statistics: patches of the student's batch-norm statistics (`take_statistics`); None: those of training stay.
-        shares: class proportions of `statistics` to restore (`match_class_proportions`); None: the student's own.
+        proportions: class proportions of `statistics` to restore (`match_class_proportions`); None: the student's own.
         start: model to interpolate with; None: the method's model before training.
         interpolation_weights: 0..1, weights of the start to select from.
         selects_epoch: whether epochs are the candidates; epoch 0 is the start.
         selected: a candidate that was selected before. Only its steps are run.
         hidden: labels that pseudo labels are compared with; None: no comparison.
-        guesses: pseudo labels of the unlabeled rows, for a method with `asks_neighbors`.
+        pseudo_labels: pseudo labels of the unlabeled rows, for a method with `needs_neighbors`.
 
     Raises:
         ArithmeticError: the loss is not finite.
@@ -116,7 +116,9 @@ def train_student(
     start = start or copy.deepcopy(method.model)
     shared = SharedRows(method.network, task.device)
     optimizer = method.optimizer(schedule)
-    step = StudentStep(method, task, labeled.targets, optimizer, seed, hidden, shared=shared, guesses=guesses)
+    step = StudentStep(
+        method, task, labeled.targets, optimizer, seed, hidden, shared=shared, pseudo_labels=pseudo_labels
+    )
     trainer = build_trainer(step, step.measures, optimizer, schedule)
     measured = validation or labeled
     evaluator = build_evaluator(lambda patches: method.model.eval()(patches), task, measured.targets)
@@ -145,11 +147,11 @@ def train_student(
         epoch = best.epoch if best else schedule.epochs
         return StudentResult(curves, candidates, float(epoch), epoch == 0, picture(*step.show(shown)), None)
 
-    finish = _finishing(method, task, shared, statistics, shares)
-    line = Interpolation(method.model, start, finish)
-    candidates = select_on(line, points, evaluator, validation, task.objective.rank)
-    at = line.start_weight
-    return StudentResult(curves, candidates, at, at == 1, picture(*step.show(shown)), line)
+    finish = _finishing(method, task, shared, statistics, proportions)
+    interpolation = Interpolation(method.model, start, finish)
+    candidates = select_on(interpolation, points, evaluator, validation, task.objective.rank)
+    at = interpolation.start_weight
+    return StudentResult(curves, candidates, at, at == 1, picture(*step.show(shown)), interpolation)
 
 
 def _finishing(
@@ -157,14 +159,14 @@ def _finishing(
     task: Task,
     shared: SharedRows,
     statistics: LabeledLoader | None,
-    shares: torch.Tensor | None,
+    proportions: torch.Tensor | None,
 ) -> Callable[[], None]:
     """Function that renews the student's batch-norm statistics and class proportions; no effect without patches."""
 
     def finish() -> None:
         if statistics:
             with shared.divided():
-                adapt(method.model, task, statistics, shares)
+                adapt(method.model, task, statistics, proportions)
 
     return finish
 
@@ -186,7 +188,7 @@ class StudentStep:
         targets: of the labeled rows.
         hidden: labels that pseudo labels are compared with; never used in training.
         shared: processes that divide the encoder's rows; None: all.
-        guesses: pseudo labels by row of the unlabeled table (`protocol.Batch`); None without `asks_neighbors`.
+        pseudo_labels: pseudo labels by row of the unlabeled table (`protocol.Batch`); None without `needs_neighbors`.
 
     Attributes:
         measures: keys of a call: the method's, and the quality of pseudo labels, over all patches with a hidden label
@@ -203,36 +205,36 @@ class StudentStep:
         hidden: HiddenLabels | None = None,
         *,
         shared: SharedRows | None = None,
-        guesses: torch.Tensor | None = None,
+        pseudo_labels: torch.Tensor | None = None,
     ) -> None:
         self._device = task.device
         self._shared = shared or SharedRows(method.network, task.device)
         self._graphs = EncoderGraphs(method.network, task.device)
-        self._of_method = tuple(name for name in method.measures if name != GUESSES)
+        self._of_method = tuple(name for name in method.measures if name != PSEUDO_LABELS)
         self.measures = self._of_method
-        is_guessing = GUESSES in method.measures
+        has_pseudo_labels = PSEUDO_LABELS in method.measures
         self._hidden = None
-        if hidden is not None and is_guessing and bool(hidden.known.any()):
-            self._hidden = HiddenLabels(self._here(hidden.targets), self._here(hidden.known))
+        if hidden is not None and has_pseudo_labels and bool(hidden.known.any()):
+            self._hidden = HiddenLabels(self._to_device(hidden.targets), self._to_device(hidden.known))
         self._objective = task.objective
         if self._hidden is not None:
-            self.measures += (task.objective.GUESS_MEASURE,)
+            self.measures += (task.objective.PSEUDO_LABEL_MEASURE,)
             if "used" in method.measures and task.objective.classes:
-                self.measures += (f"used_{task.objective.GUESS_MEASURE}",)
+                self.measures += (f"used_{task.objective.PSEUDO_LABEL_MEASURE}",)
         self._method = method
         self._targets = targets.to(task.device)
-        self._guesses = None if guesses is None else guesses.to(task.device)
+        self._pseudo_labels = None if pseudo_labels is None else pseudo_labels.to(task.device)
         self._optimizer = optimizer
         self._seed = seed
 
     def __call__(self, engine: Engine, pair: Any) -> dict[str, Measured]:
         """Run views, outputs, loss and optimizer step; returns `measures` of the batch."""
         (labeled, rows), (unlabeled, unlabeled_rows) = (
-            [self._shared.all_rows(self._here(part)) for part in parts] for parts in pair
+            [self._shared.all_rows(self._to_device(part)) for part in parts] for parts in pair
         )
         self._method.network.train()
         step = Step(self._seed, engine.state.epoch, engine.state.iteration)
-        given = None if self._guesses is None else self._guesses[unlabeled_rows]
+        given = None if self._pseudo_labels is None else self._pseudo_labels[unlabeled_rows]
         batch = Batch(labeled, self._targets[rows], unlabeled, step, given)
         views = self._method.views(batch)
         with precision(self._device), self._shared.divided(), self._graphs:
@@ -244,15 +246,17 @@ class StudentStep:
         self._optimizer.step()
         self._method.after_step()
         values: dict[str, Measured] = {name: measured[name].detach() for name in self._of_method}
-        return values | self._of_guesses(measured, unlabeled_rows)
+        return values | self._pseudo_label_quality(measured, unlabeled_rows)
 
-    def _of_guesses(self, measured: dict[str, torch.Tensor], rows: torch.Tensor) -> dict[str, Measured]:
+    def _pseudo_label_quality(
+        self, measured: dict[str, torch.Tensor], rows: torch.Tensor
+    ) -> dict[str, Measured]:
         """Quality of a batch's pseudo labels, with masks of the patches that count."""
         if self._hidden is None:
             return {}
         known, targets = self._hidden.known[rows], self._hidden.targets[rows]
-        name, guesses = self._objective.GUESS_MEASURE, measured[GUESSES].detach()
-        quality = self._objective.guess_quality(guesses, targets)
+        name, pseudo_labels = self._objective.PSEUDO_LABEL_MEASURE, measured[PSEUDO_LABELS].detach()
+        quality = self._objective.pseudo_label_quality(pseudo_labels, targets)
         values: dict[str, Measured] = {name: (quality, known)}
         if f"used_{name}" in self.measures:
             values[f"used_{name}"] = (quality, known & (measured["used"] > 0))
@@ -260,11 +264,11 @@ class StudentStep:
 
     def show(self, patches: torch.Tensor) -> tuple[np.ndarray, ...]:
         """Views and predictions (`SemiSupervised.pairs`) of patches (n, 1, 3, P, P), uint8."""
-        here = self._here(patches)
+        on_device = self._to_device(patches)
         with precision(self._device):
             return self._method.pairs(
-                Batch(here, self._targets[:0], here, Step(self._seed, epoch=0, iteration=0))
+                Batch(on_device, self._targets[:0], on_device, Step(self._seed, epoch=0, iteration=0))
             )
 
-    def _here(self, x: torch.Tensor) -> torch.Tensor:
+    def _to_device(self, x: torch.Tensor) -> torch.Tensor:
         return x.to(self._device, non_blocking=True)

@@ -10,7 +10,7 @@ from matplotlib.patches import Rectangle
 
 from histo_monai.utils import escapes
 
-RIGHT, WRONG, PLAIN = "#1a7f37", "#b2182b", "#777777"
+RIGHT, WRONG, NEUTRAL = "#1a7f37", "#b2182b", "#777777"
 
 _GAP, _LINE = 0.06, 0.13
 """Margin around a patch, and height of a text line above it; inches."""

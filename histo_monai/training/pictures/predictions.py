@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from histo_monai.training.pictures.patches import PLAIN, RIGHT, WRONG, Sheet
+from histo_monai.training.pictures.patches import NEUTRAL, RIGHT, WRONG, Sheet
 
 
 def answers(
@@ -69,7 +69,7 @@ def weak_and_strong(
     sheet = Sheet(2, max(len(weak), 2), lines=2)
     for i in range(len(weak)):
         agree = int(np.argmax(teacher[i])) == int(np.argmax(student[i]))
-        color = PLAIN if classes is None else RIGHT if agree else WRONG
+        color = NEUTRAL if classes is None else RIGHT if agree else WRONG
         for row, (name, views, predictions) in enumerate(
             (("teacher", weak, teacher), ("student", strong, student))
         ):

@@ -16,7 +16,7 @@ from histo_monai.models.task_model import TaskModel
 _LOG = logging.getLogger(__name__)
 
 
-class SharedTrunk(nn.Module):
+class SharedBackbone(nn.Module):
     """Models by name; models with equal encoder tensors (a student and its teacher) run one backbone.
 
     For inference alone: nothing trains, and batch-norms are folded into convolutions (`folded`), which changes outputs
