@@ -248,7 +248,7 @@ def report_fields(
 
 def in_one_pass(network: SharedBackbone, field: torch.Tensor, window: int, step: int) -> torch.Tensor:
     """Outputs (n, K) of all windows of a field (1, 3, H, W), row after row; window and step in the trunk's 32 px."""
-    encoder: Any = network.trunks[0]
+    encoder: Any = network.backbones[0]
     whole, encoder.trunk.avgpool = encoder.trunk.avgpool, nn.AvgPool2d(window, step)
     features = encoder(field).unflatten(1, (encoder.num_features, -1))[0].T
     encoder.trunk.avgpool = whole

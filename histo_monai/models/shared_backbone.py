@@ -29,21 +29,21 @@ class SharedBackbone(nn.Module):
     def __init__(self, models: Mapping[str, TaskModel]) -> None:
         super().__init__()
         encoders: list[Encoder] = []
-        self._trunk_of: dict[str, int] = {}
+        self._backbone_of: dict[str, int] = {}
         for name, model in models.items():
             same = [i for i, encoder in enumerate(encoders) if _equal(encoder, model.encoder)]
-            self._trunk_of[name] = same[0] if same else len(encoders)
+            self._backbone_of[name] = same[0] if same else len(encoders)
             if not same:
                 encoders.append(model.encoder)
-        self.trunks = nn.ModuleList(folded(encoder) for encoder in encoders)
+        self.backbones = nn.ModuleList(folded(encoder) for encoder in encoders)
         self._names = list(models)
         self.heads = nn.ModuleList(copy.deepcopy(model.head) for model in models.values())
         self.eval().requires_grad_(False)
 
     def features(self, patches: torch.Tensor) -> dict[str, torch.Tensor]:
         """Name -> (N, D); models with a common backbone have one tensor."""
-        of_trunks = [trunk(patches) for trunk in self.trunks]
-        return {name: of_trunks[number] for name, number in self._trunk_of.items()}
+        of_backbones = [backbone(patches) for backbone in self.backbones]
+        return {name: of_backbones[number] for name, number in self._backbone_of.items()}
 
     def forward(self, patches: torch.Tensor) -> dict[str, torch.Tensor]:
         """Outputs of every model."""

@@ -105,12 +105,12 @@ class _AllRows(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, own: torch.Tensor, num: int) -> torch.Tensor:
-        ctx.share = rows_of_rank(dist.get_rank(), dist.get_world_size(), num)
+        ctx.rows = rows_of_rank(dist.get_rank(), dist.get_world_size(), num)
         return _gathered(own, num)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return gradients[0][ctx.share].contiguous(), None
+        return gradients[0][ctx.rows].contiguous(), None
 
 
 def _gathered(own: torch.Tensor, num: int) -> torch.Tensor:
@@ -121,5 +121,5 @@ def _gathered(own: torch.Tensor, num: int) -> torch.Tensor:
     padded[: len(own)] = own
     parts = [torch.empty_like(padded) for _ in range(num_ranks)]
     dist.all_gather(parts, padded)
-    shares = [rows_of_rank(rank, num_ranks, num) for rank in range(num_ranks)]
-    return torch.cat([part[: share.stop - share.start] for part, share in zip(parts, shares, strict=True)])
+    of_ranks = [rows_of_rank(rank, num_ranks, num) for rank in range(num_ranks)]
+    return torch.cat([part[: rows.stop - rows.start] for part, rows in zip(parts, of_ranks, strict=True)])

@@ -58,7 +58,7 @@ class ContrastiveViews(Augmentation[ContrastiveParameters, tuple[torch.Tensor, t
         * Each range contains the identity, so every operation is always applied.
         * The crop's aspect ratio lies within 3/4-4/3, as in `PretrainAugmentation`.
 
-    The S patches of a sample share the order of the jitters; each patch has random magnitudes of its own.
+    The S patches of a sample have one order of jitters; each patch has random magnitudes of its own.
 
     Args:
         crop_area: Smallest and largest fraction of the area.

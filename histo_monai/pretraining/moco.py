@@ -85,9 +85,9 @@ class MoCo:
 
     def training_task(self, patches: torch.Tensor, rows: torch.Tensor, step: Step) -> Task:
         """Two random views of each patch."""
-        share, total = step.share(len(patches))
+        own_rows, total = step.share(len(patches))
         self._augment.set_random_state(step.derive_seed("augmentation"))
-        drawn = self._augment.randomize(total, patches.shape[1]).rows(share)
+        drawn = self._augment.randomize(total, patches.shape[1]).rows(own_rows)
         query, key = self._augment.apply(patches, drawn)
         return Task((query.squeeze(1), key.squeeze(1)), rows)
 

@@ -115,9 +115,9 @@ class RSPMoCo:
     def training_task(self, patches: torch.Tensor, rows: torch.Tensor, step: Step) -> Task:
         """RSP's task with another view of each finest patch; targets are orders and rows side by side."""
         orders = self._rsp.training_task(patches, rows, step)
-        share, total = step.share(len(patches))
+        own_rows, total = step.share(len(patches))
         self._others.set_random_state(step.derive_seed("other views"))
-        drawn = self._others.randomize(total, 1).rows(share)
+        drawn = self._others.randomize(total, 1).rows(own_rows)
         other, _ = self._others.apply(patches[:, :1], drawn)
         return _with_other(orders, other, rows)
 

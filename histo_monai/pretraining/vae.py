@@ -121,8 +121,8 @@ class VAE:
 
     def training_task(self, patches: torch.Tensor, rows: torch.Tensor, step: Step) -> Task:
         """Unaugmented patches, and random noise of this step."""
-        share, total = step.share(len(patches))
-        noise = _normal(step.generator("noise"), total)[share]
+        own_rows, total = step.share(len(patches))
+        noise = _normal(step.generator("noise"), total)[own_rows]
         return self._task(patches, sent(noise, patches.device))
 
     def validation_task(self, patches: torch.Tensor, rows: torch.Tensor) -> Task:

@@ -72,7 +72,7 @@ def test_models_with_one_trunk_give_what_they_give_alone(name: str) -> None:
         torch.testing.assert_close(
             shared(_patches())["a"], expected, rtol=1e-4, atol=1e-4 * expected.abs().max()
         )
-    assert len(shared.trunks) == 2
+    assert len(shared.backbones) == 2
     if name == "test_resnet":
         assert not any(isinstance(module, nn.BatchNorm2d) for module in shared.modules())
 

@@ -58,7 +58,7 @@ def test_a_trunk_runs_once_for_the_models_that_share_it(
 ) -> None:
     shared = SharedBackbone({"a": finetuned, "b": student, "c": _model("pair", 1), "d": finetuned})
     runs: list[int] = []
-    for number, trunk in enumerate(shared.trunks):
+    for number, trunk in enumerate(shared.backbones):
         trunk.register_forward_hook(lambda *_, number=number: runs.append(number))
     features = shared.features(patches)
     assert runs == [0, 1]
@@ -69,7 +69,7 @@ def test_a_trunk_runs_once_for_the_models_that_share_it(
 def test_one_tensor_that_differs_makes_another_trunk(finetuned: TaskModel) -> None:
     other = copy.deepcopy(finetuned)
     other.encoder.trunk.layer4[1].bn2.running_var[7] *= 1.001
-    assert len(SharedBackbone({"a": finetuned, "b": other}).trunks) == 2
+    assert len(SharedBackbone({"a": finetuned, "b": other}).backbones) == 2
 
 
 def test_the_models_given_stay_as_they_were(finetuned: TaskModel, patches: torch.Tensor) -> None:

@@ -73,10 +73,10 @@ def _of_classes(reference: ArrayLike, predictions: ArrayLike, resampling: Resamp
 
 
 def _of_scores(reference: ArrayLike, predictions: ArrayLike, resampling: Resampling) -> _Values:
-    truth, guess = checks.column("reference", reference), checks.column("predictions", predictions)
-    checks.same_length(reference=truth, predictions=guess)
-    center = (truth.mean() + guess.mean()) / 2  # centered, so that sums of squares lose no digits
-    x, y = truth - center, guess - center
+    truth, score = checks.column("reference", reference), checks.column("predictions", predictions)
+    checks.same_length(reference=truth, predictions=score)
+    center = (truth.mean() + score.mean()) / 2  # centered, so that sums of squares lose no digits
+    x, y = truth - center, score - center
     terms = (np.ones_like(x), x, y, x * x, y * y, x * y)
     sums = np.array([np.bincount(resampling.group_of_row, term) for term in terms])
     return lambda counts: {"icc": _icc_of_sums(product(sums, counts))}

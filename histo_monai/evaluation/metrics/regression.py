@@ -11,9 +11,9 @@ from histo_monai.evaluation.metrics.ranking import ConcordantPairs
 
 def mean_absolute_error(reference: ArrayLike, predicted: ArrayLike) -> float:
     """Mean distance between two scores, shape (N,) each, in their unit."""
-    truth, guess = checks.column("reference", reference), checks.column("predicted", predicted)
-    checks.same_length(reference=truth, predicted=guess)
-    return float(np.abs(truth - guess).mean())
+    truth, score = checks.column("reference", reference), checks.column("predicted", predicted)
+    checks.same_length(reference=truth, predicted=score)
+    return float(np.abs(truth - score).mean())
 
 
 def prediction_probability(reference: ArrayLike, predicted: ArrayLike) -> float:
@@ -31,7 +31,7 @@ def prediction_probability(reference: ArrayLike, predicted: ArrayLike) -> float:
     Returns:
         NaN where all rows have one reference.
     """
-    truth, guess = checks.column("reference", reference), checks.column("predicted", predicted)
-    checks.same_length(reference=truth, predicted=guess)
-    pairs = ConcordantPairs(truth, guess, np.arange(len(truth)))
+    truth, score = checks.column("reference", reference), checks.column("predicted", predicted)
+    checks.same_length(reference=truth, predicted=score)
+    pairs = ConcordantPairs(truth, score, np.arange(len(truth)))
     return float(pairs.probability(np.ones((len(truth), 1)))[0])

@@ -91,17 +91,17 @@ def score_estimates(
     Raises:
         ValueError: a score is NaN, the lengths differ, there is one row, or a group is missing.
     """
-    truth, guess = checks.column("reference", reference), checks.column("predicted", predicted)
-    checks.same_length(reference=truth, predicted=guess)
+    truth, score = checks.column("reference", reference), checks.column("predicted", predicted)
+    checks.same_length(reference=truth, predicted=score)
     resampling = Resampling(len(truth), groups, seed=seed, num_replicates=num_replicates)
-    pairs = ConcordantPairs(truth, guess, resampling.group_of_row)
-    distance = np.bincount(resampling.group_of_row, np.abs(truth - guess))
+    pairs = ConcordantPairs(truth, score, resampling.group_of_row)
+    distance = np.bincount(resampling.group_of_row, np.abs(truth - score))
     size = np.bincount(resampling.group_of_row)
 
     def values(counts: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
         return {"pk": pairs.probability(counts), "mae": product(distance, counts) / product(size, counts)}
 
-    ratings = np.column_stack([truth, guess])
+    ratings = np.column_stack([truth, score])
     correlations = {name: intraclass_correlation(ratings, form) for name, form in _ICC_FORMS.items()}
     return correlations | _bootstrapped(resampling, values)
 
