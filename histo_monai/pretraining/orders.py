@@ -120,7 +120,7 @@ class OrderPrediction:
         }
 
     def after_step(self, outputs: torch.Tensor, task: Task) -> None:
-        """Nothing follows a step."""
+        """Do nothing after a step."""
 
     def encoder_state(self) -> dict[str, torch.Tensor]:
         """Backbone and pair MLP; fine-tuning drops the head over the orders."""

@@ -150,7 +150,7 @@ class VAE:
         return self._adam(network.parameters())
 
     def after_step(self, outputs: Decoded, task: Task) -> None:
-        """Nothing follows a step."""
+        """Do nothing after a step."""
 
     def encoder_state(self) -> dict[str, torch.Tensor]:
         """Backbone; fine-tuning adds a linear layer over its pooled features."""

@@ -106,7 +106,7 @@ class Paper:
         }
 
     def after_step(self) -> None:
-        """Nothing follows a step."""
+        """Do nothing after a step."""
 
     def after_epoch(self) -> None:
         """Replace the teacher by the student."""

@@ -77,7 +77,7 @@ class BestState:
         return {"rank": list(self._rank), "epoch": self.epoch, "weights": self._weights}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore what `state_dict` gave."""
+        """Restore a state from `state_dict`."""
         self._rank = tuple(state_dict["rank"])
         self.epoch, self._weights = state_dict["epoch"], state_dict["weights"]
 
@@ -111,11 +111,11 @@ class Curves:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """The rows."""
+        """Rows of the finished epochs."""
         return {"rows": self.rows}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore what `state_dict` gave."""
+        """Restore a state from `state_dict`."""
         self.rows = list(state_dict["rows"])
 
 
@@ -151,7 +151,7 @@ def attach_progress(trainer: Engine, evaluator: Engine) -> None:
 
     def report() -> None:
         def measures(engine: Engine) -> str:
-            return ", ".join(f"{name} {value:.3f}" for name, value in engine.state.metrics.items())
+            return " ".join(f"{name}={value:.3f}" for name, value in engine.state.metrics.items())
 
         epoch, epochs = trainer.state.epoch, trainer.state.max_epochs
         before = int(began["epoch"])

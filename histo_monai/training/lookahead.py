@@ -23,9 +23,9 @@ class Lookahead(Optimizer):
 
     def __init__(self, inner: Optimizer, steps: int, slow_step: float) -> None:
         if steps < 1:
-            raise ValueError(f"Lookahead takes at least 1 step, got {steps}")
+            raise ValueError(f"Lookahead steps: expected at least 1, got {steps}")
         if not 0.0 < slow_step <= 1.0:
-            raise ValueError(f"Lookahead's slow step lies in (0, 1], got {slow_step}")
+            raise ValueError(f"Lookahead slow_step: expected (0, 1], got {slow_step}")
         super().__init__(inner.param_groups, {})
         self.inner = inner
         self.param_groups = inner.param_groups
@@ -61,7 +61,7 @@ class Lookahead(Optimizer):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore what `state_dict` gave."""
+        """Restore a state from `state_dict`."""
         self.inner.load_state_dict(state_dict["inner"])
         self.param_groups = self.inner.param_groups
         for slow, saved in zip(self._slow, state_dict["slow"], strict=True):

@@ -41,7 +41,7 @@ class Stateful(Protocol):
         """State of tensors, numbers, texts, lists and dicts."""
 
     def load_state_dict(self, state_dict: Any) -> Any:
-        """Restore it."""
+        """Restore a state from `state_dict`."""
 
 
 class ResumePoint:

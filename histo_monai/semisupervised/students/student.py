@@ -82,8 +82,8 @@ class Student(abc.ABC):
         """Update the average of weights."""
         self.network.follow()
 
-    def after_epoch(self) -> None:  # noqa: B027  # an epoch means nothing to most
-        """Nothing follows an epoch."""
+    def after_epoch(self) -> None:  # noqa: B027  # most methods need no update per epoch
+        """Do nothing after an epoch."""
 
     def pairs(self, batch: Batch) -> tuple[np.ndarray, ...]:
         """Weak and strong views, the average's predictions of weak views, the student's of strong views."""
