@@ -196,5 +196,5 @@ def test_a_part_that_no_head_has_is_refused(tmp_path: Path) -> None:
     _write_encoder(
         tmp_path / "encoder.safetensors", "linear", {"encoder": build_encoder(), "forward": nn.Linear(1, 1)}
     )
-    with pytest.raises(ValueError, match="a head 'linear' has no forward"):
+    with pytest.raises(ValueError, match="head 'linear' has no forward"):
         from_encoder(tmp_path / "encoder.safetensors", 2)
