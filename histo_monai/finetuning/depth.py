@@ -72,7 +72,6 @@ def choose_depth(
         features: of the labeled patches, `WHOLE` first, then from the smallest depth on.
         targets: class numbers, or scores; Shape (n,).
         groups: patient or slide of each patch; Shape (n,).
-        num_classes: K; None for scores.
     """
     if len(targets) > MOST_LABELS:
         some = np.sort(np.random.default_rng(0).permutation(len(targets))[:MOST_LABELS])
@@ -109,7 +108,6 @@ def select_depth(
 
     Args:
         model: with an encoder at full depth; moved to the task's device.
-        labeled: labeled patches, in order.
         groups: patient or slide of each patch; Shape (n,).
         statistics: patches for new batch-norm statistics (`take_statistics`). None: the model's own.
 

@@ -96,7 +96,6 @@ class Model:
     Args:
         features: of the training rows.
         targets: class numbers, or scores; Shape (n,).
-        num_classes: K; None for scores.
     """
 
     def __init__(
@@ -206,9 +205,6 @@ def choose_model(
         features: of the labeled rows.
         targets: class numbers, int64, or scores 0..1; Shape (n,).
         groups: patient or slide of each row; Shape (n,).
-        num_classes: K; None for scores.
-        names: candidate features.
-        learners: candidate names in `LEARNERS`.
     """
     folds, are_groups_apart = label_folds(targets, groups, num_classes)
     most = min((len(learning) for learning, _ in folds), default=len(targets))
@@ -239,7 +235,6 @@ def label_folds(targets: NDArray, groups: NDArray, num_classes: int | None) -> t
     Args:
         targets: class numbers, or scores; Shape (n,).
         groups: patient or slide of each row; Shape (n,).
-        num_classes: K; None for scores.
 
     Returns:
         No folds where no row can be held out: one row, or one row of each class.

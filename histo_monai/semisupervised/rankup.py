@@ -43,13 +43,7 @@ class RankUp(Student):
 
     Settings: ClassVar[type] = RankUpSettings
     measures = (
-        "loss",
-        "supervised",
-        "ranking",
-        "unlabeled",
-        "alignment",
-        "absolute_error",
-        "used",
+        *("loss", "supervised", "ranking", "unlabeled", "alignment", "absolute_error", "used"),
         PSEUDO_LABELS,
     )
 

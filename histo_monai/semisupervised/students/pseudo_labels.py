@@ -28,13 +28,7 @@ class PseudoLabels(Student):
     """
 
     measures = (
-        "loss",
-        "supervised",
-        "unlabeled",
-        "accuracy",
-        "used",
-        "agreement",
-        "confidence",
+        *("loss", "supervised", "unlabeled", "accuracy", "used", "agreement", "confidence"),
         PSEUDO_LABELS,
     )
 

@@ -25,7 +25,6 @@ class Student(abc.ABC):
         model: the fine-tuned model; holds the average of the student's weights.
         mpp: µm/px of the views, or None.
         n_aug: unused; `StrongSettings` has the number of operations.
-        recipe: training settings common to all of these students.
     """
 
     Settings: ClassVar[type]

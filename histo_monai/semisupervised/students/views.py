@@ -30,8 +30,6 @@ def weak_strong_views(
     """Random weak and strong views of patches.
 
     Args:
-        num: operations of a strong view.
-        ranges: magnitudes of strong views.
         mpp: µm/px of the views; None: the blur kernel is in pixels, and the log states it.
         names: operations to select from at random.
 

@@ -27,7 +27,6 @@ def class_proportions(model: TaskModel, task: Task, patches: LabeledLoader) -> t
 
     Args:
         model: moved to the task's device; batch-norms use their stored statistics.
-        patches: labels are unused.
 
     Returns:
         Shape (K,), of scores Shape (2,); float64, on the CPU.
@@ -44,7 +43,6 @@ def match_class_proportions(
     For classes its biases change. Scores are stretched as a whole, at most by `MOST_STRETCHED`.
 
     Args:
-        patches: patches that the proportions were measured on.
         proportions: from `class_proportions` of another model.
     """
     outputs = _outputs(model, task, patches)
@@ -64,7 +62,6 @@ def adapt(model: TaskModel, task: Task, patches: LabeledLoader, proportions: tor
     """Set a model's batch-norm statistics from patches, and match class proportions if given.
 
     Args:
-        model: changed.
         patches: shuffled, for `take_statistics`; labels are unused.
         proportions: target of `match_class_proportions`; None: the last layer stays.
     """

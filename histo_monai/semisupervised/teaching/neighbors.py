@@ -56,7 +56,6 @@ def fit_weights(
 
     Args:
         labeled: models and rows of labeled patches. Without rows the patch alone counts.
-        reading: rows -> loaders.
     """
     labeled = [(model, rows) for model, rows in labeled if len(rows)]
     if not labeled:
@@ -83,7 +82,6 @@ def search_weights(
     """Weights of the lowest loss on a grid: cross-entropy of classes, squared error of scores.
 
     Args:
-        predictions: predictions of labeled patches.
         targets: (n,), class numbers int64, or scores float32.
         has_neighbors: False: neighbors have weight 0.
     """

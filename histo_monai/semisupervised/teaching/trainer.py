@@ -92,11 +92,9 @@ def train_student(
     `ignite.distributed`; their number does not change the training (`models.shared_rows`).
 
     Args:
-        method: moved to the task's device.
         labeled: batches with labels.
         unlabeled: an equal number of batches without labels; they include the labeled patches.
         validation: measured after each epoch; selects. None: `selected` is given, or there is one candidate.
-        picture: draws weak and strong pairs.
         statistics: patches of the student's batch-norm statistics (`take_statistics`); None: those of training stay.
         proportions: class proportions of `statistics` to restore (`match_class_proportions`); None: the student's own.
         start: model to interpolate with; None: the method's model before training.
@@ -185,7 +183,6 @@ class StudentStep:
     """One step of the optimizer; called by the engine with a labeled and an unlabeled batch.
 
     Args:
-        targets: of the labeled rows.
         hidden: labels that pseudo labels are compared with; never used in training.
         shared: processes that divide the encoder's rows; None: all.
         pseudo_labels: pseudo labels by row of the unlabeled table (`protocol.Batch`); None without `needs_neighbors`.

@@ -23,7 +23,6 @@ def predicted_by_views(
     """Class proportions, or score mean and spread, of predictions of weak and strong views.
 
     Args:
-        method: moved to the task's device; not trained.
         patches: shape (n, 1, 3, H, H), uint8.
 
     Returns:
