@@ -159,11 +159,9 @@ def finetune(
             with shared.divided():
                 take_statistics(model, task, statistics)
 
-    interpolation = Interpolation(model, start, finish)
-    candidates = select_on(interpolation, points, evaluator, validation, task.objective.rank)
-    return FinetuneResult(
-        curves, candidates, interpolation.start_weight, schedule.epochs, draw(), interpolation
-    )
+    between = Interpolation(model, start, finish)
+    candidates = select_on(between, points, evaluator, validation, task.objective.rank)
+    return FinetuneResult(curves, candidates, between.start_weight, schedule.epochs, draw(), between)
 
 
 def build_trainer(

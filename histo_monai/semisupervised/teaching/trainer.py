@@ -144,12 +144,10 @@ def train_student(
             candidates |= epoch_candidates(curves)
         epoch = best.epoch if best else schedule.epochs
         return StudentResult(curves, candidates, float(epoch), epoch == 0, picture(*step.show(shown)), None)
-
-    finish = _finishing(method, task, shared, statistics, proportions)
-    interpolation = Interpolation(method.model, start, finish)
-    candidates = select_on(interpolation, points, evaluator, validation, task.objective.rank)
-    at = interpolation.start_weight
-    return StudentResult(curves, candidates, at, at == 1, picture(*step.show(shown)), interpolation)
+    between = Interpolation(method.model, start, _finishing(method, task, shared, statistics, proportions))
+    candidates = select_on(between, points, evaluator, validation, task.objective.rank)
+    at = between.start_weight
+    return StudentResult(curves, candidates, at, at == 1, picture(*step.show(shown)), between)
 
 
 def _finishing(
