@@ -255,7 +255,7 @@ def test_a_training_that_diverges_leaves_no_model(
     here = project(**{"pretrain.rsp.lr": 1e30})
     _good_corpus(here)
     assert main(["index"]) == 0
-    assert "the training loss is" in _refused(capfd, "pretrain", "--method", "rsp")
+    assert "loss is nan" in _refused(capfd, "pretrain", "--method", "rsp")
     assert not (here / "data/models").exists()
 
 

@@ -21,8 +21,13 @@ from histo_monai.pipeline.context import Assembly, TrainingRows, schedule_of
 from histo_monai.pipeline.imports import stage_sha256
 from histo_monai.semisupervised import METHODS
 from histo_monai.semisupervised.protocol import SemiSupervised
-from histo_monai.semisupervised.teaching.class_proportions import adapt, shares_of
-from histo_monai.semisupervised.teaching.neighbors import Weighing, combine, see, weigh_by
+from histo_monai.semisupervised.teaching.class_proportions import adapt, class_proportions
+from histo_monai.semisupervised.teaching.neighbors import (
+    NeighborWeights,
+    combine,
+    fit_weights,
+    patches_and_neighbors,
+)
 from histo_monai.semisupervised.teaching.trainer import PairPicture, StudentResult, train_student
 from histo_monai.semisupervised.teaching.view_predictions import NUM_PATCHES, predicted_by_views
 from histo_monai.training.fit import Records
@@ -41,7 +46,7 @@ def teach_student(
     picture: PairPicture,
     records: Records,
     selected: float | None = None,
-    weighing: Weighing | None = None,
+    weighing: NeighborWeights | None = None,
 ) -> StudentResult:
     """Train `model`, a fine-tuned model, into a student; the training result.
 
@@ -63,14 +68,14 @@ def teach_student(
         assembly.reading, rows.unlabeled, section.batchnorm_patches, params.evaluate.batch_size, seed
     )
     matches = section.match_class_proportions
-    shares = shares_of(model, assembly.task, statistics) if statistics and matches else None
+    proportions = class_proportions(model, assembly.task, statistics) if statistics and matches else None
     start = copy.deepcopy(model)
-    guesses: torch.Tensor | None = None
-    if settings.asks_neighbors:
+    pseudo_labels: torch.Tensor | None = None
+    if settings.needs_neighbors:
         if statistics is not None:
-            adapt(model, assembly.task, statistics, shares)
+            adapt(model, assembly.task, statistics, proportions)
         weighing = weighing or weigh_neighbors(assembly, [(model, rows.validation)])
-        guesses = _pseudo_labels(assembly, model, rows.unlabeled, weighing)
+        pseudo_labels = _pseudo_labels(assembly, model, rows.unlabeled, weighing)
     method = _method(assembly, student, model)
     labeled, unlabeled = two_streams(
         assembly.reading,
@@ -80,7 +85,7 @@ def teach_student(
         mu=params.mu,
         seed=seed,
         num_batches=schedule.steps_per_epoch,
-        chances=None if guesses is None else method.chances(guesses),
+        chances=None if pseudo_labels is None else method.sampling_probabilities(pseudo_labels),
     )
     if schedule.epochs:
         _log_predicted(method, assembly, unlabeled)
@@ -91,13 +96,13 @@ def teach_student(
         unlabeled,
         assembly.validation(rows.validation),
         hidden=HiddenLabels.of(rows.unlabeled, rows.labeled, assembly.task.classes),
-        guesses=guesses,
+        pseudo_labels=pseudo_labels,
         schedule=schedule,
         seed=seed,
         picture=picture,
         records=records,
         statistics=statistics,
-        shares=shares,
+        proportions=proportions,
         start=start,
         interpolation_weights=section.interpolation_weights,
         selects_epoch=settings.keeps_best_epoch,
@@ -125,10 +130,10 @@ class Teaching:
     folds: LabelFolds
     seed: int
     picture: PairPicture
-    records: Callable[[int | None, float | None, Weighing | None], Records]
+    records: Callable[[int | None, float | None, NeighborWeights | None], Records]
 
     def train(
-        self, weighing: Weighing | None, fold: int | None = None, candidate: float | None = None
+        self, weighing: NeighborWeights | None, fold: int | None = None, candidate: float | None = None
     ) -> tuple[TaskModel, dict[str, Any], StudentResult]:
         """Train a student with all labels, or without a fold."""
         model, description = self.start(fold)
@@ -145,20 +150,20 @@ class Teaching:
         )
         return model, description, result
 
-    def weigh(self) -> Weighing | None:
+    def weigh(self) -> NeighborWeights | None:
         """Pseudo-label weights of a patch and its neighbors, selected on labels held out from the fold models.
 
         None if separate validation patches select, or the method uses no neighbors.
         """
         settings = self.assembly.params.consistency.methods[self.student]
-        if not settings.asks_neighbors or len(self.rows.validation):
+        if not settings.needs_neighbors or len(self.rows.validation):
             return None
         folds = range(self.folds.num)
         looks = [(self.start(fold)[0], self.rows.without(self.folds, fold).validation) for fold in folds]
         return weigh_neighbors(self.assembly, looks)
 
     def cross_validate(
-        self, weighing: Weighing | None
+        self, weighing: NeighborWeights | None
     ) -> tuple[CrossValidated[TaskModel, StudentResult] | None, list[dict[str, Any]]]:
         """Students without each fold, and their descriptions; None without folds."""
         if not self.folds.num:
@@ -186,9 +191,9 @@ class Teaching:
         return validated.selected
 
 
-def weigh_neighbors(assembly: Assembly, looks: Sequence[tuple[TaskModel, pd.DataFrame]]) -> Weighing:
+def weigh_neighbors(assembly: Assembly, looks: Sequence[tuple[TaskModel, pd.DataFrame]]) -> NeighborWeights:
     """Pseudo-label weights of a patch and its neighbors."""
-    weighing = weigh_by(looks, assembly.task, assembly.reading, assembly.params.evaluate.batch_size)
+    weighing = fit_weights(looks, assembly.task, assembly.reading, assembly.params.evaluate.batch_size)
     _LOG.info("consistency: pseudo-label weights: self=%g neighbors=%g", *weighing)
     return weighing
 
@@ -202,11 +207,15 @@ def without_validation(assembly: Assembly, student: str) -> float:
 
 
 def _pseudo_labels(
-    assembly: Assembly, model: TaskModel, rows: pd.DataFrame, weighing: Weighing
+    assembly: Assembly, model: TaskModel, rows: pd.DataFrame, weighing: NeighborWeights
 ) -> torch.Tensor:
     """Pseudo labels of patches, weighted over their neighbors, (n, K)."""
     size = assembly.params.evaluate.batch_size
-    return combine(see(model, assembly.task, assembly.reading, rows, size), weighing, assembly.task.classes)
+    return combine(
+        patches_and_neighbors(model, assembly.task, assembly.reading, rows, size),
+        weighing,
+        assembly.task.classes,
+    )
 
 
 def _method(assembly: Assembly, student: str, model: TaskModel) -> Any:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from histo_monai.data.tables.slide_classes import CROSS_FITTED
 from histo_monai.evaluation.comparison.models import ALIKE, BETTER, UNTESTED, WORSE
-from histo_monai.evaluation.comparison.rows import FINETUNE, REFERENCE, SLIDE_ARMS, SUPERVISED, Row
+from histo_monai.evaluation.comparison.rows import FINETUNE, REFERENCE, SLIDE_MODELS, SUPERVISED, Row
 
 METRICS = {
     "accuracy": "accuracy",
@@ -49,7 +49,7 @@ _ARMS = (
     "encoder, and each student combined with color (mean of log odds, or of scores). They use the labels of the "
     "networks and select hyperparameters by cross-validation on them."
 )
-_SLIDE_ARMS = (
+_SLIDE_MODELS = (
     '"attention" and "slide means" use slide labels and patch features of the pretrained encoder: cross-fitted '
     "attention pooling, and a linear model on each slide's mean features, with or without standard deviations. "
     "The other models diagnose maps and use labeled patches."
@@ -138,8 +138,8 @@ def comparison_report(title: str, splits: Sequence[SplitTable], warnings: Sequen
     for split in splits:
         parts += [f"## {split.split.capitalize()}: {split.about}", _values(split), *_verdicts(split)]
     rows = [Row.of(model) for split in splits for model in split.models]
-    arms = [_ARMS] * any(row.is_arm and row.training not in SLIDE_ARMS for row in rows)
-    arms += [_SLIDE_ARMS] * any(row.training in SLIDE_ARMS for row in rows)
+    arms = [_ARMS] * any(row.is_baseline and row.training not in SLIDE_MODELS for row in rows)
+    arms += [_SLIDE_MODELS] * any(row.training in SLIDE_MODELS for row in rows)
     return "\n\n".join([*parts, _HOW, *arms, _words(splits)]) + "\n"
 
 
@@ -247,7 +247,7 @@ def _arm_pairs(split: SplitTable) -> list[tuple[str, str]]:
     """Tests of fast baselines other than color, baseline first."""
     tests = split.tests[split.tests["metric"] == split.metrics[0]]
     pairs = zip(tests["first"], tests["second"], strict=True)
-    return [(first, second) for first, second in pairs if Row.of(first).is_arm]
+    return [(first, second) for first, second in pairs if Row.of(first).is_baseline]
 
 
 def _pairs(models: Sequence[str], same: int) -> list[tuple[str, str]]:

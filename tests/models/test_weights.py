@@ -322,7 +322,7 @@ def test_the_file_is_the_one_that_params_mean(resnet: nn.Module, tmp_path: Path)
     path = _save(tmp_path / "weights.pt", resnet.state_dict())
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     assert _load(path, sha256=digest.upper()).weights == {"sha256": digest, "license": "CC BY 4.0"}
-    with pytest.raises(ValueError, match=f"its SHA-256 is {digest}, not {'0' * 64}"):
+    with pytest.raises(ValueError, match=f"SHA-256 is {digest}.*{'0' * 64}"):
         _load(path, sha256="0" * 64)
-    with pytest.raises(ValueError, match=rf"encoder\.sha256 is not set; set it to {digest}"):
+    with pytest.raises(ValueError, match=rf"encoder\.sha256 is not set.*{digest}"):
         _load(path, sha256=None)

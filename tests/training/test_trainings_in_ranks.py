@@ -16,10 +16,10 @@ from histo_monai.data.loaders.streams import for_statistics, shuffled, two_strea
 from histo_monai.data.tables.tasks import split_rows
 from histo_monai.finetuning.trainer import Tuning, finetune
 from histo_monai.models.encoder import build_encoder
-from histo_monai.models.shared_rows import SharedRows, share_of
+from histo_monai.models.shared_rows import SharedRows, rows_of_rank
 from histo_monai.models.task_model import TaskModel
 from histo_monai.semisupervised import METHODS
-from histo_monai.semisupervised.teaching.class_proportions import shares_of
+from histo_monai.semisupervised.teaching.class_proportions import class_proportions
 from histo_monai.semisupervised.teaching.trainer import train_student
 from histo_monai.training.fit import Records
 from histo_monai.training.schedule import Schedule
@@ -39,7 +39,7 @@ def test_shares_are_those_of_numpy(num_ranks: int) -> None:
     for num in range(12):
         expected = np.array_split(np.arange(num), num_ranks)
         for rank in range(num_ranks):
-            assert np.arange(num)[share_of(rank, num_ranks, num)].tolist() == expected[rank].tolist()
+            assert np.arange(num)[rows_of_rank(rank, num_ranks, num)].tolist() == expected[rank].tolist()
 
 
 def test_batches_are_read_in_shares() -> None:
@@ -126,7 +126,7 @@ def _trainings() -> dict[str, Any]:
         picture=_nothing,
         records=Records(),
         statistics=statistics,
-        shares=shares_of(model, task, statistics),
+        proportions=class_proportions(model, task, statistics),
         interpolation_weights=(0.0, 0.5, 1.0),
     )
     return {

@@ -45,7 +45,7 @@ def weights_file(params: Params | None) -> Iterator[Finding]:
     try:
         digest = EncoderStart.of(params.encoder).checked_digest(Path(params.encoder.weights))
     except InputError as error:
-        message, _, remedy = str(error).partition("; ")
+        message, _, remedy = str(error).replace(". Fix: ", "; ").partition("; ")
         yield Finding("FAIL", "encoder weights", message, remedy)
         return
     yield Finding("PASS", "encoder weights", f"{params.encoder.weights}, SHA-256 {digest}")

@@ -14,7 +14,7 @@ from matplotlib import image
 from histo_monai.data.tables.predictions import Predictions, check_same_patches, read_predictions
 from histo_monai.data.tables.slide_classes import TEST, read_slide_classes
 from histo_monai.data.tables.slide_scores import read_slide_scores
-from histo_monai.evaluation.baselines.models import ARMS, MAJORITY
+from histo_monai.evaluation.baselines.models import BASELINES, MAJORITY
 from histo_monai.evaluation.comparison.caveats import OTHER_LABELS, repeat_warnings, split_warnings
 from histo_monai.evaluation.comparison.models import (
     VERDICTS,
@@ -25,7 +25,7 @@ from histo_monai.evaluation.comparison.models import (
 )
 from histo_monai.evaluation.comparison.rows import Row, families
 from histo_monai.evaluation.recommendation import Candidate, read_candidate, recommend
-from histo_monai.evaluation.runs import Key, Repeat, by_arm, by_model
+from histo_monai.evaluation.runs import Key, Repeat, by_baseline, by_model
 from histo_monai.evaluation.slides import Axes, compare_slides
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.params import Params, load_params
@@ -133,7 +133,7 @@ def _read(params: Params) -> dict[Key, Predictions]:
         if not path.is_file():
             raise InputError(f"{path}: not found. Fix: run `dvc repro evaluate@{run.name}`")
         read[run] = read_predictions(path)
-        for name in (*MODELS, *ARMS):
+        for name in (*MODELS, *BASELINES):
             if name not in read[run].predictions:
                 raise InputError(
                     f"{path}: no predictions of {name!r}. Fix: run `dvc repro evaluate@{run.name}`"
@@ -156,7 +156,7 @@ def _have_same_patches(parts: Mapping[Key, Predictions]) -> bool:
 def _split_table(params: Params, split: str, parts: Mapping[Key, Predictions]) -> SplitTable:
     first = next(iter(parts.values()))
     axes = (params.pretraining_methods, params.semisupervised_methods, params.repeats)
-    predictions = by_model(parts, *axes) | by_arm(parts, *axes)
+    predictions = by_model(parts, *axes) | by_baseline(parts, *axes)
     comparison = compare_models(
         first.references,
         {row.id: of_row for row, of_row in predictions.items()},

@@ -36,7 +36,7 @@ from histo_monai.pipeline.provenance import made_from, without_ids, write_metric
 from histo_monai.pipeline.skip import NO_PATCHES, has_patches, leave_empty
 from histo_monai.pipeline.teaching import Teaching, student_code
 from histo_monai.semisupervised import METHODS
-from histo_monai.semisupervised.teaching.neighbors import Weighing
+from histo_monai.semisupervised.teaching.neighbors import NeighborWeights
 from histo_monai.semisupervised.teaching.trainer import StudentResult
 from histo_monai.training.events import write_end
 from histo_monai.training.fit import Records
@@ -107,12 +107,13 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
     measured = validated.validation if validated and is_counted else result.validation
     curves = validated.curves if validated and is_counted else result.curves
     choice = _choose(teaching, of_run, model, validated)
+    at = result.interpolation
     metrics = {
         **validation_metrics(measured),
         **label_counts(rows),
         "num_unlabeled": len(rows.unlabeled),
         "num_folds": len(described),
-        "interpolation_weight": float(result.is_start) if result.line is None else result.line.start_weight,
+        "interpolation_weight": float(at.start_weight if at else result.is_start),
         "student_chosen": int(choice.chosen == STUDENT),
     }
     about = _about(assembly, of_run, metrics, provenance)
@@ -144,7 +145,7 @@ def _teaching(
     """All trainings of the run; `read`: input files for the provenance."""
     values = [*of_run, selected(assembly.params, PARAM_NAMES, of_run.method, of_run.student)]
 
-    def records(fold: int | None, candidate: float | None, weighing: Weighing | None) -> Records:
+    def records(fold: int | None, candidate: float | None, weighing: NeighborWeights | None) -> Records:
         key = [*values, fold, candidate, weighing]
         code = student_code("consistency", of_run.student)
         return Records(_events(of_run, fold), _checkpoint(of_run, fold), fingerprint(key, read, code))

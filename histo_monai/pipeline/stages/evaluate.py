@@ -15,7 +15,7 @@ from histo_monai.data.loaders.labeled import LabeledLoader, spread
 from histo_monai.data.tables.label_folds import LabelFolds, read_folds
 from histo_monai.data.tables.predictions import predictions_table, read_predictions, write_predictions
 from histo_monai.data.tables.tasks import dependence_groups, of_one_group, split_rows
-from histo_monai.evaluation.baselines.predictions import Arms, predict_arms
+from histo_monai.evaluation.baselines.predictions import BaselinePredictions, predict_baselines
 from histo_monai.evaluation.choice import read_choice
 from histo_monai.evaluation.cross_validation import in_order_of_rows
 from histo_monai.evaluation.estimates import Estimates, Predictions, differences, estimate, predict_splits
@@ -113,7 +113,7 @@ def _baselines(
     loaders: Mapping[str, LabeledLoader],
     networks: Mapping[str, Predictions],
     fold: int | None = None,
-) -> Arms:
+) -> BaselinePredictions:
     """Fast baselines trained on the labels of the run, or on those outside a fold."""
     model = of_run.models[FINETUNED] if fold is None else of_run.folds[FINETUNED] / paths.fold_model(fold)
     depth = assembly.load(model)[0].encoder.stages
@@ -121,7 +121,7 @@ def _baselines(
     encoder = frozen_encoder(
         assembly, of_run.encoder_path, given, seed=seed if fold is None else derive_seed(seed, "fold", fold)
     )
-    return predict_arms(
+    return predict_baselines(
         encoder,
         assembly.task,
         assembly.in_order(given.labeled),
@@ -164,7 +164,7 @@ def _metrics(
     rows: Mapping[str, pd.DataFrame],
     predictions: Mapping[str, Predictions],
     choice: Mapping[str, Any],
-    arms: Arms,
+    arms: BaselinePredictions,
 ) -> dict[str, Any]:
     """Content of metrics.json."""
     metrics: dict[str, Any] = {

@@ -101,7 +101,7 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
     metrics = {
         **validation_metrics(course.validation),
         "best_epoch": result.best_epoch,
-        **({} if result.line is None else {"interpolation_weight": result.line.start_weight}),
+        **({"interpolation_weight": at.start_weight} if (at := result.interpolation) else {}),
         **label_counts(rows),
         "num_folds": len(described),
     }

@@ -26,7 +26,7 @@ from histo_monai.data.tables.slide_classes import (
     slide_classes_table,
 )
 from histo_monai.data.tables.tasks import patient_or_slide
-from histo_monai.evaluation.comparison.rows import ATTENTION, MOMENTS, SLIDE_ARMS
+from histo_monai.evaluation.comparison.rows import ATTENTION, MOMENTS, SLIDE_MODELS
 from histo_monai.models.checkpoint import save_model
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.environment import read_environment
@@ -216,8 +216,8 @@ def _draw(
     """Plot the ROC curve of two classes, and the attention of some slides."""
     if len(read.classes) == 2 and len(set(read.rows["label"])) == 2:
         second = read.labels == 1
-        scores = {_IN_WORDS[arm]: read.predictions[arm][:, 1] for arm in SLIDE_ARMS}
-        areas = {_IN_WORDS[arm]: estimates[arm]["slide_auc"] for arm in SLIDE_ARMS}
+        scores = {_IN_WORDS[arm]: read.predictions[arm][:, 1] for arm in SLIDE_MODELS}
+        areas = {_IN_WORDS[arm]: estimates[arm]["slide_auc"] for arm in SLIDE_MODELS}
         negative, positive = read.classes
         image.imsave(folder / "roc.png", roc(second, scores, areas, (negative, positive)))
     section = params.heatmap

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from histo_monai.models.losses import Classification, Objective, Regression
-from histo_monai.models.shared_trunk import SharedTrunk
+from histo_monai.models.shared_backbone import SharedBackbone
 from histo_monai.models.task_model import TaskModel, from_task_model
 from histo_monai.training.device import channels_last
 from histo_monai.utils.errors import InputError
@@ -190,6 +190,6 @@ def patch_models(
     Raises:
         InputError: the mapped classes do not fit the networks.
     """
-    network = SharedTrunk(networks).to(device)
+    network = SharedBackbone(networks).to(device)
     channels_last(network)
     return PatchModels(tuple(networks), network, values_of(classes, mapped), mapped)

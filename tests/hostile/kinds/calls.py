@@ -93,8 +93,11 @@ REFUSALS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "curves to a score of nan": (("curves", "--score", "nan"), ()),
     "a port of 99999": (("report", "--serve", "--port", "99999"), ("--port: 99999 is out of range",)),
     "a negative port": (("report", "--serve", "--port", "-1"), ("--port is -1",)),
-    "an encoder to map with": (("map", SLIDE, "--model", ENCODER, "--output", "new"), ("an encoder alone",)),
-    "an encoder as bundle": (("export", ENCODER, "--bundle", "new"), ("an encoder alone",)),
+    "an encoder to map with": (
+        ("map", SLIDE, "--model", ENCODER, "--output", "new"),
+        ("an encoder, not a fine-tuned model",),
+    ),
+    "an encoder as bundle": (("export", ENCODER, "--bundle", "new"), ("an encoder, not a fine-tuned model",)),
     "nothing to export": (("export", str(STUDENT)), ("--bundle",)),
     "authors of a graph": (
         ("export", str(STUDENT), "--onnx", "new.onnx", "--authors", "A. B."),

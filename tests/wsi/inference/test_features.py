@@ -11,7 +11,7 @@ import torch
 
 from histo_monai.models.checkpoint import save_model
 from histo_monai.models.encoder import build_encoder
-from histo_monai.models.shared_trunk import folded
+from histo_monai.models.shared_backbone import folded
 from histo_monai.models.task_model import load_encoder
 from histo_monai.slides import Box, open_slide
 from histo_monai.wsi.inference.features import FeatureWork, sight_of, slide_features
