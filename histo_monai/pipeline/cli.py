@@ -1,4 +1,4 @@
-"""argv -> stage or command: `python -m histo_monai <stage>`, run from the folder that holds params.yaml."""
+"""Entry point: command line -> stage or command, run in the folder with params.yaml."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from histo_monai.utils.storage import check_apart, claim
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a stage or command: 0 if all is well, 1 if not (bad input: with a line on stderr), 2 for a wrong call."""
+    """Run a stage or command; exit status 0: success, 1: error, one line on stderr; 2: wrong call; 130: interrupted."""
     escape_unencodable()
     parser = build_parser()
     if renamed := renamed_option(sys.argv[1:] if argv is None else argv):
         parser.error(renamed)
     arguments = vars(parser.parse_args(argv))
     name = arguments.pop("name")
-    arguments.pop("print_completion")  # has been acted upon
+    arguments.pop("print_completion")  # shtab has printed the script already
     if problem := _call_problem(name, arguments):
         parser.error(problem)
     log_to_stderr()
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with lasting():
             run = _run_of(name, arguments, is_stage)
         if arguments.get("method") is not None:
-            asked = {key: arguments[key] for key in _OF_RUN if key in arguments}
+            asked = {key: arguments[key] for key in _STAGE_OPTIONS if key in arguments}
             arguments |= check_run(load_params(paths.PARAMS), **asked)
         with _claimed(name, arguments) if is_stage else contextlib.nullcontext():
             status: int | None = run(**arguments)
@@ -63,53 +63,49 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status or 0
 
 
-_NO_SLIDE = "no slide is named; give files, or a csv with a column path as --manifest"
+_NO_SLIDES = "no slides. Fix: give slide files, or --manifest CSV with a column path"
+_STAGE_OPTIONS = ("method", "encoder", "student", "seed")
 
 
 def _call_problem(name: str, arguments: Mapping[str, Any]) -> str:
-    """What options of one call contradict or miss; empty where nothing does."""
+    """Contradiction or missing option of a call; empty if there is none."""
     if name == "features":
         return _features_problem(arguments)
     if name == "map" and not (arguments["slides"] or arguments["manifest"]):
-        return f"map: {_NO_SLIDE}"
+        return f"map: {_NO_SLIDES}"
     if arguments.get("port") is not None and not arguments["serve"]:
-        return "report: --port is of --serve; name both, or neither to write the page anew"
+        return "report: --port needs --serve. Fix: give both, or leave out --port"
     return ""
 
 
+def _features_problem(arguments: Mapping[str, Any]) -> str:
+    """Why a call of `features` is neither the stage nor the command; empty if it is one of them."""
+    of_command = {name for name, value in arguments.items() if value and name not in ("method", "encoder")}
+    if arguments["method"] is not None or arguments["encoder"] is not None:
+        if of_command or arguments["method"] is None:
+            return "features: --method excludes SLIDE and --model. Fix: give --method, or SLIDE and --model"
+        return ""
+    if not (arguments["slides"] or arguments["manifest"]):
+        return f"features: {_NO_SLIDES}; or give --method for the patches of the project"
+    options = {"--model": arguments["model"], "--output": arguments["folder"]}
+    missing = [option for option, value in options.items() if value is None]
+    return f"the following arguments are required: {', '.join(missing)}" if missing else ""
+
+
 def _stage_or_command(name: str, arguments: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
-    """Whether a call is of a stage, and the arguments of the stage or command; `features` and `report` are both."""
+    """Whether a call runs a stage, and its arguments; `features` and `report` are stage and command."""
     if name == "features":
         is_stage = arguments["method"] is not None
-        return is_stage, {key: value for key, value in arguments.items() if (key in _OF_RUN) == is_stage}
+        return is_stage, {key: arguments[key] for key in arguments if (key in _STAGE_OPTIONS) == is_stage}
     bare = {key: value for key, value in arguments.items() if key != "serve"}
     return name in STAGES and not arguments.get("serve", False), bare
 
 
-_OF_RUN = ("method", "encoder", "student", "seed")
-
-
-def _features_problem(arguments: Mapping[str, Any]) -> str:
-    """Why a call of `features` is neither the stage nor the command; empty where it is one of them."""
-    of_command = {name for name, value in arguments.items() if value and name not in ("method", "encoder")}
-    if arguments["method"] is not None or arguments["encoder"] is not None:
-        if of_command or arguments["method"] is None:
-            return (
-                "features: --method is of the stage, SLIDE and --model of the command. Fix: name one of them."
-            )
-        return ""
-    if not (arguments["slides"] or arguments["manifest"]):
-        return f"features: {_NO_SLIDE}; or name --method for the patches of the project"
-    missing = [f"--{option}" for option in ("model", "folder") if arguments[option] is None]
-    missing = ["--output" if option == "--folder" else option for option in missing]
-    return f"the following arguments are required: {', '.join(missing)}" if missing else ""
-
-
-_SERVER = "histo_monai.reports.site.server"  # by name, as stages are: none of these runs its code
+_SERVER = "histo_monai.reports.site.server"  # imported by name, like stages: the stage does not depend on it
 
 
 def _run_of(name: str, arguments: dict[str, Any], is_stage: bool) -> Callable[..., int | None]:
-    """What a stage or command runs; `report --serve` shows what the stage has left."""
+    """Function that runs the stage or command; `report --serve` starts the server."""
     port = arguments.pop("port", None)
     if name == "report" and not is_stage:
         return partial(importlib.import_module(_SERVER).serve, paths.REPORT, port)
@@ -120,7 +116,7 @@ def _run_of(name: str, arguments: dict[str, Any], is_stage: bool) -> Callable[..
 
 
 def _claimed(stage: str, arguments: Mapping[str, Any]) -> contextlib.AbstractContextManager[None]:
-    """A stage holds the folder that it writes; under torchrun its first process does, for all of them."""
+    """Lock on the stage's output folder; under torchrun, process 0 holds it for all processes."""
     if torchrun_rank() > 0:
         return contextlib.nullcontext()
     folder = paths.output_folder(stage, **arguments)
@@ -129,7 +125,7 @@ def _claimed(stage: str, arguments: Mapping[str, Any]) -> contextlib.AbstractCon
 
 
 def _printable(line: str) -> str:
-    """What a file or an argument brought along: control characters as escapes, thousands of characters left out."""
+    """Line with escaped control characters, shortened to 900 characters."""
     if len(line) > _LONGEST:
         line = f"{line[: _LONGEST - 300]} ... {line[-300:]}"
     return printable(line)
@@ -140,7 +136,7 @@ _CAUSED_BY_INPUT = (InputError, OSError)
 
 
 def _one_line(error: Exception) -> str | None:
-    """The message of an error that the input or the machine caused; None for one that is ours."""
+    """One-line message of an error caused by input or machine; None for a programming error."""
     kind: type[BaseException] = type(error)
     message = str(error)
     if "Traceback" in message:
@@ -155,7 +151,7 @@ _LINE_OF_ERROR = re.compile(r"([A-Za-z_][\w.]*)(?:: (.*))?")
 
 
 def _from_another_process(text: str) -> tuple[type[BaseException], str]:
-    """Reading and training processes hand over their traceback as the message: it ends in the error and its words."""
+    """Class and message of the last error in a worker process's traceback."""
     lines = text.strip().splitlines()
     for number in reversed(range(len(lines))):
         match = _LINE_OF_ERROR.fullmatch(lines[number])

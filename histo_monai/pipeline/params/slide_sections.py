@@ -1,4 +1,4 @@
-"""The sections of params.yaml that tell how whole slides are mapped and diagnosed."""
+"""Sections of params.yaml for maps and diagnoses of whole slides."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ View = Literal["flip", "rotate_90", "rotate_180", "rotate_270", "strong_stain", 
 
 @dataclass(frozen=True)
 class DetectionParams:
-    """Detections are maxima of the map, smoothed by a Gaussian of `smoothing_um`: least value, least distance, µm."""
+    """Local maxima of the map smoothed by a Gaussian: minimum value, minimum distance (µm), standard deviation (µm)."""
 
     threshold: Annotated[float, Range(0.0, 1.0, exclusive_low=True)]
     radius_um: Positive
@@ -35,9 +35,9 @@ class DetectionParams:
 
 @dataclass(frozen=True)
 class HeatmapParams:
-    """Maps of slides: least part of a cell that is tissue, least value of a region, pictures; a section per dataset.
+    """Maps of slides: minimum tissue fraction of a cell, overlays, outlines, detections; a section per dataset.
 
-    `seen`: training slides are mapped by the models that learned from them too.
+    `seen`: training slides are also mapped by the models trained on them.
     """
 
     seen: bool
@@ -53,14 +53,14 @@ class FeaturesParams:
     """Features of patches by frozen encoders.
 
     Attributes:
-        depth: stages of the encoder that are used; None: the whole encoder.
-        mpp: of the patches of whole slides, µm/px; None: the finest that the encoder was pretrained at.
-        stride_um: side of a cell of whole slides, µm; None: the side of a patch.
-        side_px: to which patches are enlarged for the encoder; None: `patch_px`.
-        views: of each patch beside the unaugmented one.
-        precision: in which features are stored.
-        batchnorm_patches: unaugmented, not tested on, that batch-norm statistics are taken from; 0: those of the
-            pretraining stay.
+        depth: number of encoder stages; None: the whole encoder.
+        mpp: of the patches of whole slides, µm/px; None: finest of the pretraining.
+        stride_um: distance between patches of whole slides; None: side of a patch.
+        side_px: side to which patches are enlarged for the encoder; None: `patch_px`.
+        views: of each patch, beside the unaugmented one.
+        precision: of the stored features.
+        batchnorm_patches: unaugmented patches, none of them for testing, for batch-norm statistics; 0: statistics of
+            the pretraining.
     """
 
     depth: Count | None
@@ -74,7 +74,7 @@ class FeaturesParams:
 
 @dataclass(frozen=True)
 class AggregateParams:
-    """From a slide's map to its diagnosis: the SVM, its search inside the training slides, and the control."""
+    """Diagnosis of slides: SVM, its hyperparameter search on training slides, and the permutation control."""
 
     seed: Seed
     kernel: Literal["linear", "rbf"]

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from histo_monai.data.features.store import StoredPrecision
 from histo_monai.models.encoder import Encoder
-from histo_monai.models.shared_trunk import folded
+from histo_monai.models.shared_backbone import folded
 from histo_monai.models.task_model import load_encoder
 from histo_monai.training.device import channels_last
 from histo_monai.transforms.plain_views import PLAIN_VIEWS
