@@ -42,10 +42,8 @@ class SlideWork(Hashable, Protocol):
         """Networks of a job, loaded once per process for equal models."""
         ...
 
-    def look(
-        self, job: SlideJob, networks: Any, *, device: torch.device, workers: int, advance: Advance
-    ) -> Any:
-        """Result of a slide."""
+    def look(self, job: Any, networks: Any, *, device: torch.device, workers: int, advance: Advance) -> Any:
+        """Result of a slide; the job is of the work's own kind."""
         ...
 
     def write(self, path: Path, found: Any, origin: Origin) -> None:
