@@ -25,6 +25,7 @@ from histo_monai.models.task_model import load_encoder
 from histo_monai.pipeline.cli import main
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.storage import file_sha256
+from tests.folders import NewFolder
 from tests.hostile.project import (
     OWN,
     STAGES,
@@ -39,14 +40,24 @@ CALL = ("features", "--method", "random")
 FOLDER = Path("data/features/random-0")
 
 
+@pytest.fixture(scope="module")
+def encoded_once(module_folder: NewFolder) -> Path:
+    """Own slides with labeled and unlabeled squares, a random encoder and its features; no test changes it."""
+    folder = module_folder("features")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        write_own_project()
+        params_with(labels__own__unlabeled=30, features__batchnorm_patches=0)()
+        for call in (*STAGES[:2], CALL):
+            assert main(call) == 0
+    return folder
+
+
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Own slides with labeled squares and unlabeled ones, and an encoder at random."""
-    monkeypatch.chdir(tmp_path)
-    write_own_project()
-    params_with(labels__own__unlabeled=30, features__batchnorm_patches=0)()
-    for call in STAGES[:2]:
-        assert main(call) == 0
+def project(encoded_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of the project with its features."""
+    shutil.copytree(encoded_once, tmp_path / "copy")
+    monkeypatch.chdir(tmp_path / "copy")
 
 
 def _content() -> dict[str, bytes]:
@@ -79,7 +90,6 @@ def test_every_patch_has_the_features_that_the_encoder_gives_of_it_alone() -> No
 
 @pytest.mark.usefixtures("project")
 def test_a_label_encodes_nothing_and_a_changed_slide_its_own_patches_alone() -> None:
-    assert main(CALL) == 0
     before = {path: path.stat().st_ino for path in FOLDER.rglob("*.h5")}
     assert len(before) > 2
     with_cell(OWN / "patches.csv", 2, "label", "tumor")()
@@ -94,7 +104,6 @@ def test_a_label_encodes_nothing_and_a_changed_slide_its_own_patches_alone() -> 
 
 @pytest.mark.usefixtures("project")
 def test_another_encoder_makes_all_anew_and_its_features_are_refused_for_the_first() -> None:
-    assert main(CALL) == 0
     before = _content()
     path = Path("data/models/random-0/encoder.safetensors")
     digest = file_sha256(path)
@@ -114,24 +123,41 @@ def test_another_encoder_makes_all_anew_and_its_features_are_refused_for_the_fir
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("project")
-def test_four_processes_a_kill_and_dask_leave_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert main(CALL) == 0
-    expected = _content()
-    shutil.rmtree(FOLDER)
+def test_four_processes_leave_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = _removed()
     monkeypatch.setenv("HISTO_MONAI_RANKS", "4")
     assert main(CALL) == 0
-    assert _content() == expected
-    monkeypatch.delenv("HISTO_MONAI_RANKS")
-    shutil.rmtree(FOLDER)
+    assert _content() == before
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("project")
+def test_a_killed_run_continues_and_leaves_the_same_bytes() -> None:
+    before = _removed()
     _killed_after_one_file()
     assert not FOLDER.exists()
+    (finished, *_) = Path("data/checkpoints/features-random-0").rglob("*.h5")
+    inode = finished.stat().st_ino
     assert main(CALL) == 0
-    assert _content() == expected
-    shutil.rmtree(FOLDER)
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+    assert _content() == before
+    assert inode in {path.stat().st_ino for path in FOLDER.rglob("*.h5")}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("project")
+def test_dask_leaves_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = _removed()
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
         monkeypatch.setenv("HISTO_MONAI_CLUSTER", cluster.scheduler_address)
         assert main(CALL) == 0
-    assert _content() == expected
+    assert _content() == before
+
+
+def _removed() -> dict[str, bytes]:
+    """Content of the features, which are removed."""
+    content = _content()
+    shutil.rmtree(FOLDER)
+    return content
 
 
 def _killed_after_one_file() -> None:
@@ -146,7 +172,6 @@ def _killed_after_one_file() -> None:
 
 @pytest.mark.usefixtures("project")
 def test_float16_is_the_rounded_float32_and_the_record_counts_patches() -> None:
-    assert main(CALL) == 0
     half = features_of_rows(FOLDER / "patches", _rows())
     assert half.dtype == np.float16
     counts = json.loads((FOLDER / "summary.json").read_text())

@@ -82,6 +82,8 @@ def over_slides(
         SlideError: a slide cannot be read, or not at this resolution, or its file changed.
         InputError: a model does not fit, or the stride is no whole number of patch pixels.
     """
+    if not jobs:
+        return
     address = cluster_address()
     if address:
         _over_cluster(jobs, work, folder, device, address)
