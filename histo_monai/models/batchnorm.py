@@ -13,6 +13,11 @@ from torch import nn
 from histo_monai.utils.errors import InputError
 
 
+def has_batchnorm(network: nn.Module) -> bool:
+    """Whether the network has batch-norm layers."""
+    return any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in network.modules())
+
+
 class ProcessBatchNorm2d(nn.BatchNorm2d):
     """`nn.BatchNorm2d` over the batches of all processes, for devices without SyncBatchNorm (CPU).
 

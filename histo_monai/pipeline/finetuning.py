@@ -18,8 +18,15 @@ from histo_monai.evaluation.cross_validation import CrossValidated, cross_valida
 from histo_monai.finetuning.depth import select_depth
 from histo_monai.finetuning.linear_start import probe_head
 from histo_monai.finetuning.trainer import FinetuneResult, Picture, Tuning, finetune
+from histo_monai.models.batchnorm import has_batchnorm
 from histo_monai.models.encoder import Encoder
-from histo_monai.models.task_model import TaskModel, describe_task_model, first_stages, from_encoder
+from histo_monai.models.task_model import (
+    TaskModel,
+    describe_task_model,
+    first_stages,
+    from_encoder,
+    load_encoder,
+)
 from histo_monai.pipeline.context import Assembly, TrainingRows, schedule_of
 from histo_monai.pipeline.params.sections import FinetuneRecipe, TrainingParams
 from histo_monai.training.fit import Records
@@ -186,6 +193,16 @@ def _tuning(section: TrainingParams | FinetuneRecipe) -> Tuning:
         section.ema_decay,
         section.interpolation_weights,
     )
+
+
+def starts_from_file(assembly: Assembly, encoder: Path) -> bool:
+    """Whether fine-tuning starts from the encoder's file as it is: it keeps or lacks batch-norm statistics.
+
+    Raises:
+        InputError: the encoder cannot be used.
+    """
+    section = assembly.params.finetune_section(assembly.task.kind)
+    return not section.batchnorm_patches or not has_batchnorm(load_encoder(encoder)[0])
 
 
 def frozen_encoder(assembly: Assembly, encoder: Path, rows: TrainingRows, *, seed: int) -> Encoder:

@@ -21,8 +21,11 @@ from histo_monai.data.features.store import read_features
 from histo_monai.data.features.tables import features_of_rows
 from histo_monai.data.loaders.reader import PatchReader
 from histo_monai.data.tables.patches import read_patches
+from histo_monai.models.encoder import Encoder
 from histo_monai.models.task_model import load_encoder
 from histo_monai.pipeline.cli import main
+from histo_monai.pipeline.params import load_params
+from histo_monai.pipeline.stored_features import stored_features
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.storage import file_sha256
 from tests.folders import NewFolder
@@ -168,6 +171,56 @@ def _killed_after_one_file() -> None:
             assert time.monotonic() < deadline
             time.sleep(0.001)
         process.send_signal(signal.SIGKILL)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("project")
+def test_baselines_encode_no_patch_that_has_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    for call in STAGES[2:4]:
+        assert main(call) == 0
+    num_of_networks, predicted = _evaluated(monkeypatch)
+    params_with(features__side_px=64)()
+    assert main(CALL) == 0
+    num, encoded = _evaluated(monkeypatch)  # features at another side do not serve
+    assert num - num_of_networks == len(read_patches(Path("data/index/patches.csv")))
+    for name in ("encoder_linear", "encoder_knn"):
+        columns = [column for column in predicted if column.startswith(name)]
+        assert columns
+        np.testing.assert_allclose(predicted[columns], encoded[columns], atol=5e-3)
+
+
+@pytest.mark.usefixtures("project")
+def test_stored_features_serve_while_encoder_slides_and_patches_are_the_same() -> None:
+    params, tables = load_params(Path("params.yaml")), {"all": _rows()}
+    encoder, other = Path("data/models/random-0/encoder.safetensors"), Path("other.safetensors")
+    stored = stored_features(params, FOLDER, encoder, tables)
+    assert stored is not None
+    np.testing.assert_array_equal(
+        stored["all"]["encoder"], features_of_rows(FOLDER / "patches", tables["all"]).astype(np.float32)
+    )
+    other.write_bytes(b"of another encoder")
+    assert stored_features(params, FOLDER, other, tables) is None
+    write_slide(OWN / "s5.tif", seed=99)
+    assert main(STAGES[0]) == 0
+    assert stored_features(params, FOLDER, encoder, {"all": _rows()}) is None
+    rows = _rows()
+    others = {"others": rows[rows["slide_id"] != "s5"].reset_index(drop=True)}
+    assert stored_features(params, FOLDER, encoder, others) is not None
+
+
+def _evaluated(monkeypatch: pytest.MonkeyPatch) -> tuple[int, pd.DataFrame]:
+    """Patches that went through encoders in `evaluate`, and its predictions."""
+    counts: list[int] = []
+    forward = Encoder.forward
+
+    def counted(self: Encoder, patches: torch.Tensor) -> torch.Tensor:
+        counts.append(len(patches))
+        return forward(self, patches)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Encoder, "forward", counted)
+        assert main(STAGES[4]) == 0
+    return sum(counts), pd.read_csv("data/evaluation/random-0-paper-0/predictions.csv")
 
 
 @pytest.mark.usefixtures("project")

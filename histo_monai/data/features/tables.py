@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from histo_monai.data.features.store import FEATURES, coordinates_sha256, patch_names, read_features
 from histo_monai.utils.errors import InputError
+from histo_monai.utils.storage import identify_slide
 
 NUM_IMAGE_FILES = 16
 """Files over which patches that are whole images are spread, by a digest of their names."""
@@ -38,6 +40,54 @@ def rows_sha256(rows: pd.DataFrame) -> str:
     """Digest of names and places of the patches of a file; labels do not enter."""
     places = rows[list(_PLACE)].to_numpy(np.float64)
     return coordinates_sha256(places, patch_names(rows["patch_id"].tolist()))
+
+
+def rows_by_file(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Rows of each file, in the order of the file; a patch that a table repeats comes once."""
+    rows = rows.drop_duplicates("patch_id").sort_values("patch_id", kind="stable")
+    return {
+        str(name): part.reset_index(drop=True) for name, part in rows.groupby(files_of_rows(rows), sort=True)
+    }
+
+
+def source_files(rows: pd.DataFrame) -> list[Path]:
+    """Files that the rows of one file of features are read from: the slide, or each image or zip once."""
+    return list(dict.fromkeys(file_of(Path(path)) for path in rows["path"]))
+
+
+def file_of(path: Path) -> Path:
+    """The file itself, or the zip that the path leads through."""
+    return next((place for place in (path, *path.parents) if place.is_file()), path)
+
+
+def images_sha256(digests: Iterable[str]) -> str:
+    """Digest of several images, by the digests of their samples."""
+    return hashlib.sha256("".join(digests).encode()).hexdigest()
+
+
+def check_features(folder: Path, rows: pd.DataFrame, patch_ids: pd.Series, **expected: str | float) -> None:
+    """Compare the files that hold some patches with the slides, images and places of their patches now.
+
+    Args:
+        folder: as of `features_of_rows`.
+        rows: all rows of the tables that features were made of.
+        patch_ids: names of the patches whose files are compared.
+        expected: as of `read_features`.
+
+    Raises:
+        InputError: a file is missing, or was made from something else; names the file.
+    """
+    asked = set(patch_ids)
+    for name, part in rows_by_file(rows).items():
+        if asked.isdisjoint(part["patch_id"]):
+            continue
+        try:
+            digests = [identify_slide(path).sample_sha256 for path in source_files(part)]
+        except OSError as error:
+            raise InputError(f"{error.filename}: cannot be read ({error.strerror})") from None
+        source = images_sha256(digests) if part["y"].isna().any() else digests[0]
+        path, places = folder / f"{name}.h5", rows_sha256(part)
+        read_features(path, view="", slide_sha256=source, coordinates_sha256=places, **expected)
 
 
 def features_of_rows(

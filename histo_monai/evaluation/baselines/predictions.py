@@ -11,11 +11,13 @@ from histo_monai.data.loaders.labeled import LabeledLoader
 from histo_monai.evaluation.baselines.colors import color_features
 from histo_monai.evaluation.baselines.models import COLOR, ENCODER, LEARNED, MAJORITY, STACKED, stacked
 from histo_monai.evaluation.estimates import Predictions
-from histo_monai.finetuning.depth import choose_depth, depth_features
+from histo_monai.finetuning.depth import DepthFeatures, choose_depth
 from histo_monai.finetuning.learners import Chosen, Features, choose_model
-from histo_monai.models.encoder import Encoder
 from histo_monai.training.task import Task
 from histo_monai.utils.roles import STUDENT
+
+LABELED = "labeled"
+"""Name of the labeled training patches among the splits."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class BaselinePredictions:
 
 
 def predict_baselines(
-    encoder: Encoder,
+    encoded: Mapping[str, DepthFeatures],
     task: Task,
     labeled: LabeledLoader,
     groups: np.ndarray,
@@ -45,19 +47,17 @@ def predict_baselines(
     Baselines do not use validation patches, whose labels are labels too.
 
     Args:
-        encoder: as pretrained, or with the batch statistics at the start of fine-tuning.
+        encoded: features of the labeled patches (`LABELED`) and of every split by an encoder as pretrained, or with
+            the batch statistics at the start of fine-tuning.
         labeled: the labeled training patches, in order.
         groups: patient or slide of each patch; Shape (n,).
         loaders: by split, in the order of its table.
         networks: by split, predictions of the student among others.
-        depth: depth of the fine-tuned encoder, a name of `depth_features`; empty: the labels select it.
-
-    Raises:
-        InputError: features are not finite.
+        depth: depth of the fine-tuned encoder, a name in `encoded`; empty: the labels select it.
     """
     targets = labeled.targets.numpy()
     num_classes = task.num_classes
-    by_depth = depth_features(encoder, task, labeled.loader)
+    by_depth = encoded[LABELED]
     selected_depth = depth or choose_depth(by_depth, targets, groups, num_classes).model.candidate.features
     features: Features = {**color_features(labeled.loader), selected_depth: by_depth[selected_depth]}
     chosen = {
@@ -75,7 +75,7 @@ def predict_baselines(
     for split, loader in loaders.items():
         of_split: Features = {
             **color_features(loader.loader),
-            selected_depth: depth_features(encoder, task, loader.loader)[selected_depth],
+            selected_depth: encoded[split][selected_depth],
         }
         predictions[split] = {name: one.model.predict(of_split) for name, one in chosen.items()}
         predictions[split][STACKED] = stacked(

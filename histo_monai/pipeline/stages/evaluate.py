@@ -15,18 +15,19 @@ from histo_monai.data.loaders.labeled import LabeledLoader, spread
 from histo_monai.data.tables.label_folds import LabelFolds, read_folds
 from histo_monai.data.tables.predictions import predictions_table, read_predictions, write_predictions
 from histo_monai.data.tables.tasks import dependence_groups, of_one_group, split_rows
-from histo_monai.evaluation.baselines.predictions import BaselinePredictions, predict_baselines
+from histo_monai.evaluation.baselines.predictions import LABELED, BaselinePredictions, predict_baselines
 from histo_monai.evaluation.choice import read_choice
 from histo_monai.evaluation.cross_validation import in_order_of_rows
 from histo_monai.evaluation.estimates import Estimates, Predictions, differences, estimate, predict_splits
-from histo_monai.finetuning.depth import WHOLE
+from histo_monai.finetuning.depth import WHOLE, DepthFeatures, depth_features
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.context import Assembly, TrainingRows
-from histo_monai.pipeline.finetuning import frozen_encoder
+from histo_monai.pipeline.finetuning import frozen_encoder, starts_from_file
 from histo_monai.pipeline.params import Params, load_params
 from histo_monai.pipeline.paths import Run
 from histo_monai.pipeline.provenance import made_from, write_metrics
 from histo_monai.pipeline.skip import NO_PATCHES, has_patches, leave_empty
+from histo_monai.pipeline.stored_features import stored_features
 from histo_monai.reports import figures
 from histo_monai.training.pictures.predictions import answers
 from histo_monai.training.task import Task
@@ -78,7 +79,7 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
     rows = {split: table for split, table in rows.items() if len(table)}
     loaders = {split: assembly.in_order(table) for split, table in rows.items()}
     networks = predict_splits(models, task, loaders)
-    arms = _baselines(assembly, of_run, given, loaders, networks)
+    arms = _baselines(assembly, of_run, given, rows, networks)
     predictions = {split: {**networks[split], **arms.predictions[split]} for split in networks}
     if folds.num:
         rows = {"validation": given.labeled, **rows}
@@ -110,26 +111,41 @@ def _baselines(
     assembly: Assembly,
     of_run: Run,
     given: TrainingRows,
-    loaders: Mapping[str, LabeledLoader],
+    rows: Mapping[str, pd.DataFrame],
     networks: Mapping[str, Predictions],
     fold: int | None = None,
 ) -> BaselinePredictions:
     """Fast baselines trained on the labels of the run, or on those outside a fold."""
+    tables = {LABELED: given.labeled, **rows}
+    encoded, depth = _encoded(assembly, of_run, given, tables, fold)
+    loaders = {name: assembly.in_order(table) for name, table in tables.items()}
+    labeled, groups = loaders.pop(LABELED), dependence_groups(given.labeled)
+    return predict_baselines(encoded, assembly.task, labeled, groups, loaders, networks, depth)
+
+
+def _encoded(
+    assembly: Assembly,
+    of_run: Run,
+    given: TrainingRows,
+    tables: Mapping[str, pd.DataFrame],
+    fold: int | None,
+) -> tuple[Mapping[str, DepthFeatures], str]:
+    """Features of tables by the frozen encoder, and the depth of the fine-tuned one; stored features encode nothing."""
     model = of_run.models[FINETUNED] if fold is None else of_run.folds[FINETUNED] / paths.fold_model(fold)
     depth = assembly.load(model)[0].encoder.stages
+    if depth is None and starts_from_file(assembly, of_run.encoder_path):
+        folder = paths.features_folder(of_run.method, of_run.encoder)
+        stored = stored_features(assembly.params, folder, of_run.encoder_path, tables)
+        if stored is not None:
+            return stored, WHOLE
     seed = derive_seed(of_run.derived_seed, "finetune")
-    encoder = frozen_encoder(
-        assembly, of_run.encoder_path, given, seed=seed if fold is None else derive_seed(seed, "fold", fold)
-    )
-    return predict_baselines(
-        encoder,
-        assembly.task,
-        assembly.in_order(given.labeled),
-        dependence_groups(given.labeled),
-        loaders,
-        networks,
-        WHOLE if depth is None else encoder.ends[depth - 1],
-    )
+    seed = seed if fold is None else derive_seed(seed, "fold", fold)
+    encoder = frozen_encoder(assembly, of_run.encoder_path, given, seed=seed)
+    encoded = {
+        name: depth_features(encoder, assembly.task, assembly.in_order(table).loader)
+        for name, table in tables.items()
+    }
+    return encoded, WHOLE if depth is None else encoder.ends[depth - 1]
 
 
 def _out_of_fold(assembly: Assembly, of_run: Run, given: TrainingRows, folds: LabelFolds) -> Predictions:
@@ -142,9 +158,9 @@ def _out_of_fold(assembly: Assembly, of_run: Run, given: TrainingRows, folds: La
     of_folds: list[Predictions] = []
     for fold in range(folds.num):
         rows = given.without(folds, fold)
-        loaders = {"validation": assembly.in_order(rows.validation)}
+        tables = {"validation": rows.validation}
         networks = {"validation": {name: values[fold_of == fold] for name, values in both.items()}}
-        of_folds.append(_baselines(assembly, of_run, rows, loaders, networks, fold).predictions["validation"])
+        of_folds.append(_baselines(assembly, of_run, rows, tables, networks, fold).predictions["validation"])
     names = of_folds[0]
     return both | {name: in_order_of_rows(fold_of, [of_fold[name] for of_fold in of_folds]) for name in names}
 

@@ -17,14 +17,15 @@ from histo_monai.data.features.store import read_features
 from histo_monai.data.tables.columns import read_whole_slides
 from histo_monai.data.tables.patches import read_patches
 from histo_monai.data.tables.slide_classes import classes_to_learn
+from histo_monai.models.batchnorm import has_batchnorm
 from histo_monai.models.checkpoint import read_description
 from histo_monai.models.task_model import load_encoder
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.environment import Environment, read_environment, torchrun_rank
-from histo_monai.pipeline.imports import modules_sha256
 from histo_monai.pipeline.params import Params, load_params
 from histo_monai.pipeline.provenance import check_slides, made_from, write_metrics
 from histo_monai.pipeline.skip import leave_empty
+from histo_monai.pipeline.stored_features import PATCHES, features_code_sha256
 from histo_monai.slides.tiles.blocks import whole_stride
 from histo_monai.training.ranks import run_in_ranks
 from histo_monai.training.resume import fingerprint
@@ -38,7 +39,6 @@ from histo_monai.wsi.inference.patch_features import ENCODER
 from histo_monai.wsi.inference.slides import over_slides
 from histo_monai.wsi.inference.statistics import (
     BATCHNORM,
-    has_batchnorm,
     write_adapted,
     write_adapted_to_rows,
 )
@@ -49,8 +49,6 @@ _LOG = logging.getLogger(__name__)
 NO_SLIDES = "no_slides"
 """Key of metrics.json: why whole slides have no features."""
 NOT_ASKED = "slide_level.pretraining_methods does not name it, or slide_level.num_encoders leaves it out"
-PATCHES = "patches"
-"""Folder of the patches of tables."""
 NOTHING = "there is no patch, and no label of a slide can be learned from"
 
 
@@ -76,9 +74,7 @@ def run(method: str, encoder: int) -> None:
     slides = slides[:0] if why else slides
     path = paths.encoder_folder(method, encoder) / paths.ENCODER
     network, description = load_encoder(path)
-    code = modules_sha256(
-        over_slides.__module__, FeatureWork.__module__, TableWork.__module__, write_adapted.__module__
-    )
+    code = features_code_sha256()
     asked = Asked(
         _plan(params, description),
         _encoding(params, code),

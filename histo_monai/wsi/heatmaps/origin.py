@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from histo_monai.data.features.tables import images_sha256
 from histo_monai.slides import SlideError, open_slide
 from histo_monai.utils.process.precision import computes_in_bfloat16
 from histo_monai.utils.storage import (
@@ -134,7 +134,7 @@ class Origins:
             SlideError: A file cannot be read.
         """
         identities = [slide_identity(path) for path in files]
-        digest = hashlib.sha256("".join(each.sample_sha256 for each in identities).encode()).hexdigest()
+        digest = images_sha256(each.sample_sha256 for each in identities)
         size = sum(each.size for each in identities)
         return Origin(size, digest, None, self._digests(models), self._classes, self._settings)
 

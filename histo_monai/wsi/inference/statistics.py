@@ -10,12 +10,10 @@ import ignite.distributed as idist
 import numpy as np
 import pandas as pd
 import torch
-from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim.swa_utils import update_bn
 
 from histo_monai.data.loaders.pixels import LabeledPatches
 from histo_monai.models.checkpoint import load_model, save_model
-from histo_monai.models.encoder import Encoder
 from histo_monai.models.task_model import load_encoder
 from histo_monai.slides import open_slide
 from histo_monai.slides.tiles.blocks import CellBlocks
@@ -33,11 +31,6 @@ BATCHNORM = "batchnorm"
 """Description key of encoders with recomputed statistics."""
 _FEWEST = 2
 """Minimum number of patches for a variance."""
-
-
-def has_batchnorm(encoder: Encoder) -> bool:
-    """Whether the encoder has batch-norm layers."""
-    return any(isinstance(module, _BatchNorm) for module in encoder.modules())
 
 
 def write_adapted(

@@ -23,7 +23,7 @@ from histo_monai.data.features.store import (
     stored,
     write_columns,
 )
-from histo_monai.data.features.tables import files_of_rows, rows_sha256
+from histo_monai.data.features.tables import rows_by_file, rows_sha256, source_files
 from histo_monai.data.loaders.batches import EpochBatches
 from histo_monai.data.loaders.loaders import patch_loader
 from histo_monai.data.loaders.pixels import LabeledPatches
@@ -60,11 +60,8 @@ class TableJob(SlideJob):
 
     def origin(self, origins: Origins) -> Origin:
         """As `SlideJob.origin`, and the digest of names and places."""
-        if self.are_images:
-            files = {_file_of(Path(name)): None for name in self.rows["path"]}
-            origin = origins.of_images(list(files), self.models)
-        else:
-            origin = super().origin(origins)
+        files = source_files(self.rows)
+        origin = origins.of_images(files, self.models) if self.are_images else super().origin(origins)
         return replace(origin, settings={**origin.settings, _COORDINATES: rows_sha256(self.rows)})
 
 
@@ -88,13 +85,10 @@ class TableFeatures(NamedTuple):
 
 def table_jobs(tables: Sequence[pd.DataFrame], models: Mapping[str, Path]) -> list[TableJob]:
     """A job for each file of the patches of several tables; a patch in two of them comes once."""
-    rows = pd.concat(tables).drop_duplicates("patch_id").sort_values("patch_id", kind="stable")
     jobs = []
-    for name, part in rows.groupby(files_of_rows(rows), sort=True):
-        first = part.iloc[0]
-        mpp = None if np.isnan(first["slide_mpp"]) else float(first["slide_mpp"])
-        path = _file_of(Path(first["path"]))
-        jobs.append(TableJob(str(name), path, mpp, models, part.reset_index(drop=True)))
+    for name, rows in rows_by_file(pd.concat(tables)).items():
+        mpp = float(rows["slide_mpp"].iloc[0])
+        jobs.append(TableJob(name, source_files(rows)[0], None if np.isnan(mpp) else mpp, models, rows))
     return jobs
 
 
@@ -204,8 +198,3 @@ class TableWork:
             return parse_json(text if isinstance(text, str) else "", str(path), "", ORIGIN_SHAPE)
         except (InputError, OSError, KeyError):
             return None
-
-
-def _file_of(path: Path) -> Path:
-    """The file itself, or the zip that the path leads through."""
-    return next((place for place in (path, *path.parents) if place.is_file()), path)

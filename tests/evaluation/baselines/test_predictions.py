@@ -11,8 +11,9 @@ from torch import nn
 
 from histo_monai.data.tables.tasks import dependence_groups, split_rows
 from histo_monai.evaluation.baselines.models import BASELINES, LEARNED
-from histo_monai.evaluation.baselines.predictions import BaselinePredictions, predict_baselines
+from histo_monai.evaluation.baselines.predictions import LABELED, BaselinePredictions, predict_baselines
 from histo_monai.finetuning import learners
+from histo_monai.finetuning.depth import depth_features
 from histo_monai.finetuning.learners import LEARNERS
 from histo_monai.models.encoder import Encoder
 from tests.waves import SIDE, WaveTask
@@ -55,7 +56,9 @@ def _arms(task: WaveTask, encoder: Encoder, flip_validation: bool = False) -> Ba
         for split in SPLITS
     }
     groups = dependence_groups(rows["train"])
-    return predict_baselines(encoder, task, loaders.pop("train"), groups, loaders, networks)
+    encoded = {split: depth_features(encoder, task, loader.loader) for split, loader in loaders.items()}
+    encoded[LABELED] = encoded.pop("train")
+    return predict_baselines(encoded, task, loaders.pop("train"), groups, loaders, networks)
 
 
 def _edges(task: WaveTask, split: str) -> tuple[np.ndarray, np.ndarray]:
