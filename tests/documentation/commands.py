@@ -77,7 +77,7 @@ RUN_ELSEWHERE = {
         f"{_REPRO}::test_a_lock_file_of_no_bytes_is_refused_and_is_written_anew_from_the_run_cache"
     ),
     rf"{_PROGRAM} report --serve": "tests/pipeline/test_report.py::test_the_page_is_served_to_this_machine_alone",
-    rf"dvc repro( check)?|{_PROGRAM} ({_STAGES})( --method .*)?": (
+    rf"dvc repro( check| features)?|{_PROGRAM} ({_STAGES})( --method .*)?": (
         f"{_REPRO}::test_repro_makes_models_and_metrics_and_then_has_nothing_to_do"
     ),
 }

@@ -19,6 +19,7 @@ methods: [random]
 students: [paper]
 seeds: [0]
 whole_slides: {methods: [], students: []}
+embed: {mpp: 1.0}
 pretrain:
   seeds: [0]
 finetune:
@@ -39,6 +40,7 @@ NEW_OF_OLD = {
     "students": "semisupervised_methods",
     "seeds": "training_seeds",
     "whole_slides": "slide_level",
+    "embed": "features",
     "whole_slides.methods": "pretraining_methods",
     "whole_slides.students": "semisupervised_methods",
     "pretrain.seeds": "pretraining_seeds",

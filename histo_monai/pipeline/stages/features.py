@@ -36,7 +36,7 @@ from histo_monai.wsi.inference.features import FeatureWork, sight_of
 from histo_monai.wsi.inference.jobs import SlideJob
 from histo_monai.wsi.inference.models import MapPlan
 from histo_monai.wsi.inference.patch_features import ENCODER
-from histo_monai.wsi.inference.slides import over_slides
+from histo_monai.wsi.inference.slides import Batch, over_batches
 from histo_monai.wsi.inference.statistics import (
     BATCHNORM,
     write_adapted,
@@ -92,8 +92,11 @@ def run(method: str, encoder: int) -> None:
     jobs = _jobs(slides, {ENCODER: looking})
     of_tables = table_jobs([rows], {ENCODER: looking}) if len(rows) else []
     work = TableWork(params.patch_px, params.evaluate.batch_size, asked.encoding)
-    over_slides(jobs, FeatureWork(asked.plan, asked.encoding), done, **environment.sharing)
-    over_slides(of_tables, work, done / PATCHES, **environment.sharing)
+    batches = [
+        Batch(jobs, FeatureWork(asked.plan, asked.encoding), done),
+        Batch(of_tables, work, done / PATCHES),
+    ]
+    over_batches(batches, **environment.sharing)
     if torchrun_rank() > 0:  # Started by torchrun: the first process writes.
         return
     provenance = made_from(params, [*tables, path], [slides, rows], rows if len(rows) else None)

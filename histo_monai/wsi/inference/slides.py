@@ -6,7 +6,7 @@ import functools
 import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import ignite.distributed as idist
 import torch
@@ -55,6 +55,14 @@ class SlideWork(Hashable, Protocol):
         ...
 
 
+class Batch(NamedTuple):
+    """Jobs of one work, and the folder of their results."""
+
+    jobs: Sequence[SlideJob]
+    work: SlideWork
+    folder: Path
+
+
 def over_slides(
     jobs: Sequence[SlideJob],
     work: SlideWork,
@@ -65,7 +73,20 @@ def over_slides(
     ranks: int,
     timeout_s: float = 1800,
 ) -> None:
-    """Write `folder`/<slide_id><suffix> for every job.
+    """Write the results of one work (`over_batches`)."""
+    batch = Batch(jobs, work, folder)
+    over_batches([batch], device=device, workers=workers, ranks=ranks, timeout_s=timeout_s)
+
+
+def over_batches(
+    batches: Sequence[Batch],
+    *,
+    device: torch.device,
+    workers: int,
+    ranks: int,
+    timeout_s: float = 1800,
+) -> None:
+    """Write `folder`/<slide_id><suffix> for every job, batch after batch; processes start once.
 
     A file with an equal origin (slide, models, settings) is skipped; else the log names the difference and the slide is
     computed again. `ranks` processes (or torchrun's, or the workers of a cluster) divide the slides, largest first;
@@ -73,7 +94,7 @@ def over_slides(
     finished files stay.
 
     Args:
-        folder: created if missing.
+        batches: folders are created if missing; batches without jobs are left out.
         device: with several ranks, each has its own GPU.
         workers: reading processes per rank.
         timeout_s: time limit of a batch with several ranks, s.
@@ -82,14 +103,16 @@ def over_slides(
         SlideError: a slide cannot be read, or not at this resolution, or its file changed.
         InputError: a model does not fit, or the stride is no whole number of patch pixels.
     """
-    if not jobs:
+    batches = [batch for batch in batches if batch.jobs]
+    if not batches:
         return
     address = cluster_address()
     if address:
-        _over_cluster(jobs, work, folder, device, address)
+        for batch in batches:
+            _over_cluster(*batch, device, address)
         return
-    arguments = (jobs, work, folder, workers, torch.get_num_threads())
-    run_in_ranks(_share, *arguments, device=device, ranks=ranks, timeout_s=timeout_s)
+    arguments = (batches, workers, torch.get_num_threads())
+    run_in_ranks(_share_batches, *arguments, device=device, ranks=ranks, timeout_s=timeout_s)
 
 
 def without_bad(
@@ -118,18 +141,24 @@ def without_bad(
     return left, bad
 
 
+def _share_batches(device: torch.device, batches: Sequence[Batch], workers: int, threads: int) -> None:
+    """Process the slides of this rank in every batch."""
+    world = idist.get_world_size()
+    if world > 1:
+        torch.set_num_threads(max(1, threads // world))
+    for batch in batches:
+        _share(device, *batch, workers)
+
+
 def _share(
     device: torch.device,
     jobs: Sequence[SlideJob],
     work: SlideWork,
     folder: Path,
     workers: int,
-    threads: int,
 ) -> None:
-    """Process the slides of this rank."""
+    """Process the slides of this rank in one batch."""
     rank, world = idist.get_rank(), idist.get_world_size()
-    if world > 1:
-        torch.set_num_threads(max(1, threads // world))
     origins = work.origins(device)
     left = [job for job in jobs if not _is_done(job, work, origins, folder, is_silent=rank > 0)]
     idist.barrier()  # all ranks list the finished slides before any writes
