@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from histo_monai.utils.settings.rules import NumberOf, Range
 
@@ -16,12 +16,15 @@ class EncoderSettings:
     """The encoder that methods pretrain: its architecture, and published weights to start from.
 
     Attributes:
-        name: a ResNet of torchvision, any name of timm, or one in `ENCODERS`.
+        name: a published encoder (`histo-monai encoders`), a ResNet of torchvision, or any name of timm.
         weights: file, from the project's root; null starts at random. The method `random` does so in any case.
         sha256: of the file, hexadecimal. What is recorded is what was loaded, and another file trains anew.
         license: of the weights, in words; goes into the record of every model made from them.
         mean: of R, G, B at full scale 0..1, that the weights were trained with; null: those published for the name.
         std: likewise.
+        side: input side, px, to which patches are resized; null: the side that the published encoder was trained at, or
+            patch_px for a network of your own.
+        arguments: of timm's `create_model`, by name; they override the table's. null: none.
     """
 
     name: str
@@ -30,3 +33,5 @@ class EncoderSettings:
     license: str | None
     mean: _Mean | None
     std: _Std | None
+    side: Annotated[int, Range(32, 2048)] | None
+    arguments: dict[str, Any] | None

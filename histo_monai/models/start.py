@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
-from histo_monai.models.encoder import HALF, Color, Encoder, architecture, build_encoder
+from histo_monai.models.encoder import Encoder, build_encoder
+from histo_monai.models.encoders.architectures import architecture
+from histo_monai.models.encoders.published import HALF, Color
 from histo_monai.models.heads import PairMLP
 from histo_monai.models.settings import EncoderSettings
 from histo_monai.models.weights import fit
@@ -35,6 +38,9 @@ class EncoderStart:
             published for the architecture were trained with (files of RSP's published code and of this project: their
             own).
         std: likewise.
+        arguments: of timm that the architecture is built with, beside those of its name.
+        side: input side, to which patches are resized; None: the side that published weights were trained at, or the
+            side of the patches for other names.
     """
 
     name: str = "resnet18"
@@ -43,12 +49,19 @@ class EncoderStart:
     license: str | None = None
     mean: Color | None = None
     std: Color | None = None
+    arguments: Mapping[str, Any] | None = None
+    side: int | None = None
 
     @classmethod
     def of(cls, settings: EncoderSettings) -> Self:
         """As params set it."""
         weights = None if settings.weights is None else Path(settings.weights)
         return cls(**{**asdict(settings), "weights": weights})
+
+    def _built(self, img_px: int, mean: Color = HALF, std: Color = HALF) -> Encoder:
+        return build_encoder(
+            self.name, img_px, mean=mean, std=std, arguments=self.arguments, side_px=self.side
+        )
 
     def without_weights(self) -> Self:
         """The same architecture at its random initialization."""
@@ -62,17 +75,16 @@ class EncoderStart:
                 of `sha256`, or does not fit; nothing tells its digest.
         """
         if self.weights is None:
-            encoder = build_encoder(self.name, img_px, mean=self.mean or HALF, std=self.std or HALF)
-            return Started(encoder, None)
+            return Started(self._built(img_px, self.mean or HALF, self.std or HALF), None)
         digest = self.checked_digest(self.weights)
         tensors = read_tensors(self.weights)
-        known = architecture(self.name)
-        encoder = build_encoder(self.name, img_px)
+        known = architecture(self.name, self.arguments)
+        encoder = self._built(img_px)
         fitted = fit(tensors, encoder.trunk, PairMLP(encoder.num_features), self.weights)
         mean, std = fitted.normalization or (known.mean, known.std)
         encoder.normalize_by(self.mean or mean, self.std or std)
         encoder.trunk.load_state_dict(fitted.trunk)
-        encoder.weights = {"sha256": digest, "license": self.license}
+        encoder.weights = {"sha256": digest, "license": self.license or known.license}
         return Started(encoder, fitted.pair_mlp)
 
     def checked_digest(self, path: Path) -> str:

@@ -12,7 +12,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from histo_monai.models.encoder import Color
+from histo_monai.models.encoders.layouts import known_layout
+from histo_monai.models.encoders.mends import missing_argument, wrong_argument
+from histo_monai.models.encoders.published import Color
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.files.tensors import Tensors, in_the_way
 
@@ -22,11 +24,11 @@ _PREFERRED = ("teacher", "momentum_encoder")
 _AFTER = ("student", "encoder_k")
 _PREFIXES = (
     *("module", "model", "backbone", "encoder", "encoder_q", "base_encoder", "trunk"),
-    *(*_PREFERRED, *_AFTER),
+    *(*_PREFERRED, *_AFTER, "resnet", "_orig_mod", "vit", "dinov2"),
 )
 _HEADS = (
     *("fc", "head", "heads", "head_dist", "classifier", "projector", "projection_head", "predictor"),
-    *("prototypes", "mask_token", "queue", "queue_ptr"),
+    *("prototypes", "mask_token", "queue", "queue_ptr", "pooler", "dino_head", "ibot_head"),
 )
 _OWN = "encoder.trunk."
 """Prefix in an encoder.safetensors of this project."""
@@ -69,6 +71,9 @@ def fit(tensors: Mapping[str, torch.Tensor], trunk: nn.Module, pair_mlp: nn.Modu
             has; names up to five of them.
     """
     wanted = trunk.state_dict()
+    tensors, layout = known_layout(tensors, wanted)
+    if layout:
+        _LOG.info("%s: layout=%s", path, layout)
     prefix = _best_prefix(tensors, wanted)
     matched = {name: tensors[prefix + name] for name in wanted if prefix + name in tensors}
     for name in wanted:  # torchvision's older files do not count batches, and nothing reads the count
@@ -87,7 +92,7 @@ def fit(tensors: Mapping[str, torch.Tensor], trunk: nn.Module, pair_mlp: nn.Modu
     if missing or unknown:
         raise InputError(
             f"{path}: does not fit the encoder: {_some(missing)} missing, {_some(unknown)} left over; "
-            f"{_remedy(tensors, wanted, prefix)}"
+            f"{missing_argument(missing, unknown, tensors) or _remedy(tensors, wanted, prefix)}"
         )
     matched = _resized(matched, trunk)
     given = {layer: tensors[name] for name, layer in pairs.items()}
@@ -105,11 +110,6 @@ def _remedy(names: Iterable[str], wanted: Iterable[str], known: str) -> str:
     if prefix and prefix != known:
         return (
             f"the encoder stands under {prefix!r}: save its tensors without that, or under {_PREFIXES[1]!r}"
-        )
-    positions = [name for name in names if _bare(name).split(".")[0].isdecimal()]
-    if positions:
-        return (
-            f"names such as {positions[0]!r} are positions in a Sequential: save them by the names of layers"
         )
     return "set encoder.name to the architecture of the file"
 
@@ -172,7 +172,10 @@ def _resized(tensors: Tensors, trunk: nn.Module) -> Tensors:
 
     about: Any = trunk
     prefixes = 0 if getattr(about, "no_embed_class", False) else getattr(about, "num_prefix_tokens", 0)
-    if math.isqrt(given.shape[1] - prefixes) ** 2 != given.shape[1] - prefixes:
+    if (
+        given.shape[2] != wanted.shape[2]
+        or math.isqrt(given.shape[1] - prefixes) ** 2 != given.shape[1] - prefixes
+    ):
         return tensors
     _LOG.info("%s resampled from %d to %d places", name, given.shape[1], wanted.shape[1])
     grid = list(about.patch_embed.grid_size)
@@ -188,8 +191,8 @@ def _check_shapes(tensors: Tensors, wanted: Mapping[str, torch.Tensor], path: Pa
     ]
     if odd:
         raise InputError(
-            f"{path}: does not fit the encoder: of another shape or kind are {_some(odd)}; set encoder.name to the "
-            "architecture of the file"
+            f"{path}: does not fit the encoder: of another shape or kind are {_some(odd)}; "
+            f"{wrong_argument(tensors, wanted) or 'set encoder.name to the architecture of the file'}"
         )
     bad = [name for name, tensor in tensors.items() if not bool(tensor.float().isfinite().all())]
     if bad:

@@ -19,7 +19,8 @@ from timm.models.vision_transformer import checkpoint_filter_fn
 from torch import nn
 from torchvision.transforms.functional import normalize
 
-from histo_monai.models.encoder import IMAGENET_MEAN, IMAGENET_STD, Encoder
+from histo_monai.models.encoder import Encoder
+from histo_monai.models.encoders.published import IMAGENET_MEAN, IMAGENET_STD
 from histo_monai.models.heads import PairMLP
 from histo_monai.models.start import EncoderStart
 from histo_monai.utils.files.tensors import read_tensors

@@ -93,6 +93,8 @@ def _given(hint: Any, value: Any, where: str, expected: str) -> Any:
         return read_section(hint, value, where)
     if rules and isinstance(rules[0], SectionsOf | ByName):
         return _of_names(rules[0], value, where)
+    if typing.get_origin(hint) is dict:
+        return _plain_mapping(value, where, expected)
     if typing.get_origin(hint) is tuple:
         if not isinstance(value, list):
             raise ParamsError(f"{where}: expected {expected}, got {_show(value)}")
@@ -107,6 +109,23 @@ def _given(hint: Any, value: Any, where: str, expected: str) -> Any:
             advice = _did_you_mean(value, rule.names()) if isinstance(rule, NamedIn) else ""
             raise ParamsError(f"{where}: expected {expected}, got {_show(value)}{advice}")
     return value
+
+
+def _plain_mapping(value: object, where: str, expected: str) -> dict[str, Any]:
+    """Names with numbers, text, true, false or null: arguments of a library, which checks them."""
+    if not isinstance(value, Mapping) or not all(
+        isinstance(key, str) and key.isidentifier() for key in value
+    ):
+        raise ParamsError(f"{where}: expected {expected}, got {_show(value)}")
+    plain: dict[str, Any] = {}
+    for key, inner in value.items():
+        if not isinstance(inner, int | float | str | None):
+            raise ParamsError(
+                f"{where}.{key}: expected a number, text, true, false or null, got {_show(inner)}"
+            )
+        is_number = isinstance(inner, str) and _SCIENTIFIC.fullmatch(inner)
+        plain[key] = float(inner) if is_number else inner
+    return plain
 
 
 def _sections(rule: SectionsOf, tree: object, where: str) -> dict[str, Any]:
@@ -198,6 +217,8 @@ def _describe(hint: Any) -> str:
         return " or ".join(str(choice) for choice in typing.get_args(hint))
     if typing.get_origin(hint) is tuple:
         return f"entries: {_describe(typing.get_args(hint)[0])}"
+    if typing.get_origin(hint) is dict:
+        return "a section of names with numbers or text"
     names = {
         int: "an integer",
         float: "a number",

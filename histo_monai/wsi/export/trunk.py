@@ -8,7 +8,7 @@ from pathlib import Path
 import safetensors.torch
 
 from histo_monai.models.card import model_facts
-from histo_monai.models.encoder import ENCODERS
+from histo_monai.models.encoders.architectures import ENCODERS
 from histo_monai.models.task_model import load_encoder
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.storage import check_folder, check_outputs, whole_file

