@@ -236,7 +236,7 @@ def build_encoder(
             _SEEN[key] = encoder.num_features
     except (AssertionError, AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
         why = " ".join(str(error).split())[:200] or type(error).__name__
-        set_side = "set encoder.side" if side_px or not known.any_size else "set patch_px"
+        set_side = "set encoder.side" if side_px else "set patch_px (or encoder.side)"
         arguments_too = ", or correct encoder.arguments" if arguments else ""
         raise InputError(
             f"encoder.name is {name!r}, which gives no features of patches of {input_px} px ({why}); {set_side} to a "

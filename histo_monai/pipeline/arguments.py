@@ -32,6 +32,7 @@ COMMANDS = {
     "doctor": "look whether this machine and this project are ready to run: PASS, WARN or FAIL, and the remedy",
     "map": "map slides of your own choice with a model: scores, TIFF, overlay, GeoJSON",
     "features": "see slides of your own choice with an encoder: HDF5 as CLAM and TRIDENT read",
+    "encoders": "list published encoders: architecture, input, output, license, and where to request the weights",
     "export": "a model for use elsewhere: MONAI bundle, ONNX, or the bare trunk for torchvision and timm",
     "import": "a bundle that MONAI has trained on, or a state dict, as a model that all commands take",
     "suggest": "write the regions most worth labeling next as GeoJSON",
@@ -45,6 +46,7 @@ _EXAMPLES = {
     "map": "*.svs --output maps",
     "features": "*.svs --model data/models/rsp_moco-0/encoder.safetensors --output features",
     "export": "data/models/rsp_moco-0-spatial_neighbors-0/student/model.safetensors --bundle tumor_student",
+    "encoders": "uni2-h",
     "import": "tumor_student --output imported",
     "suggest": "--num 24",
     "convert": "outlines.xml outlines.geojson",
@@ -185,6 +187,9 @@ def _add_options_of_slides(mapped: argparse.ArgumentParser, features: argparse.A
 def _add_options_of_projects_and_models(commands: Mapping[str, argparse.ArgumentParser]) -> None:
     """What is made, taken along and brought back."""
     init, export, back = commands["init"], commands["export"], commands["import"]
+    commands["encoders"].add_argument(
+        "names", nargs="*", metavar="NAME", help="encoders; all where not given"
+    )
     _folder(init, "folder", help="not there yet, or empty")
     init.add_argument(
         "--dataset", choices=list(DATASETS), help="that lies in data/raw; simulated slides where not given"

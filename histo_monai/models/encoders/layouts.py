@@ -38,7 +38,7 @@ _META = (
 )
 _RESNET = {"0": "conv1", "1": "bn1", "4": "layer1", "5": "layer2", "6": "layer3", "7": "layer4"}
 """Position among the children of torchvision's ResNet -> name."""
-_BLOCK = re.compile(r"(.*?)4\.0\.conv1\.weight")
+_BLOCK = re.compile(r"((?:.*\.)?)4\.0\.conv1\.weight")
 
 
 def known_layout(tensors: Mapping[str, torch.Tensor], wanted: Iterable[str]) -> tuple[Tensors, str]:

@@ -8,6 +8,14 @@ from collections.abc import Iterable, Mapping
 import torch
 
 _Shapes = Mapping[str, torch.Tensor]
+_LEFT = {
+    r"blocks\.\d+\.ls[12]\.gamma": "init_values to 1e-5",
+    r"reg_token$": "reg_tokens to {second}",
+    r"cls_token$": "class_token to true",
+    r"fc_norm\.": "global_pool to avg",
+    r"attn\.[qk]_norm\.": "qk_norm to true",
+}
+"""A tensor that only the file has -> the argument that makes it; `second` is its second dimension."""
 
 
 def missing_argument(missing: Iterable[str], left: Iterable[str], given: _Shapes) -> str:
@@ -20,16 +28,9 @@ def missing_argument(missing: Iterable[str], left: Iterable[str], given: _Shapes
     """
     missing, left = list(missing), list(left)
     for name in left:
-        if re.search(r"blocks\.\d+\.ls[12]\.gamma", name):
-            return f"{name}: set encoder.arguments.init_values to 1e-5"
-        if name.endswith("reg_token"):
-            return f"{name}: set encoder.arguments.reg_tokens to {given[name].shape[1]}"
-        if name.endswith("cls_token"):
-            return f"{name}: set encoder.arguments.class_token to true"
-        if re.search(r"fc_norm\.", name):
-            return f"{name}: set encoder.arguments.global_pool to avg"
-        if re.search(r"attn\.[qk]_norm\.", name):
-            return f"{name}: set encoder.arguments.qk_norm to true"
+        for pattern, mend in _LEFT.items():
+            if re.search(pattern, name):
+                return f"{name}: set encoder.arguments.{mend.format(second=given[name].shape[1:2].numel())}"
     blocks = [int(match[1]) for name in left if (match := re.search(r"blocks\.(\d+)\.", name))]
     if blocks:
         return f"{left[0]}: set encoder.arguments.depth to {max(blocks) + 1}"

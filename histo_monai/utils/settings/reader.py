@@ -10,6 +10,7 @@ import reprlib
 import types
 import typing
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from histo_monai.utils.errors import InputError
@@ -93,8 +94,6 @@ def _given(hint: Any, value: Any, where: str, expected: str) -> Any:
         return read_section(hint, value, where)
     if rules and isinstance(rules[0], SectionsOf | ByName):
         return _of_names(rules[0], value, where)
-    if typing.get_origin(hint) is dict:
-        return _plain_mapping(value, where, expected)
     if typing.get_origin(hint) is tuple:
         if not isinstance(value, list):
             raise ParamsError(f"{where}: expected {expected}, got {_show(value)}")
@@ -103,7 +102,8 @@ def _given(hint: Any, value: Any, where: str, expected: str) -> Any:
         if value not in typing.get_args(hint):
             raise ParamsError(f"{where}: expected {expected}, got {_show(value)}")
     else:
-        value = _scalar(hint, value, where, expected)
+        read = _plain_mapping if typing.get_origin(hint) is dict else partial(_scalar, hint)
+        value = read(value, where, expected)
     for rule in rules:
         if not _holds(rule, value):
             advice = _did_you_mean(value, rule.names()) if isinstance(rule, NamedIn) else ""

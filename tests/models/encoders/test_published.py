@@ -1,0 +1,110 @@
+"""Rows of the table, built by timm, against the numbers that publishers state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from histo_monai.models.encoder import build_encoder, encoder_from
+from histo_monai.models.encoders.architectures import architecture
+from histo_monai.models.encoders.published import PUBLISHED
+
+STATED = {  # name -> rounded number of parameters in millions, width of a token, positions, blocks
+    "uni": (303, 1024, 197, 24),
+    "uni2-h": (681, 1536, 256, 24),
+    "virchow": (631, 1280, 257, 32),
+    "virchow2": (631, 1280, 261, 32),
+    "h-optimus-0": (1135, 1536, 256, 40),
+    "h-optimus-1": (1135, 1536, 256, 40),
+    "h0-mini": (86, 768, 256, 12),
+    "prov-gigapath": (1135, 1536, 197, 40),
+    "phikon": (86, 768, 197, 12),
+    "phikon-v2": (303, 1024, 197, 24),
+    "hibou-b": (86, 768, 256, 12),
+    "hibou-l": (304, 1024, 256, 24),
+    "midnight-12k": (1135, 1536, 257, 40),
+    "lunit-dino-s16": (22, 384, 197, 12),
+    "lunit-dino-s8": (22, 384, 785, 12),
+}
+SMALL: dict[str, dict[str, Any]] = {name: {"depth": 2, "embed_dim": 48, "num_heads": 3} for name in STATED}
+
+
+def _on_meta(name: str) -> torch.nn.Module:
+    with torch.device("meta"):
+        return architecture(name).build(PUBLISHED[name].side_px)
+
+
+@pytest.mark.parametrize("name", STATED)
+def test_a_transformer_has_the_published_shapes_and_number_of_parameters(name: str) -> None:
+    millions, width, positions, blocks = STATED[name]
+    trunk = _on_meta(name)
+    shapes = {key: tuple(tensor.shape) for key, tensor in trunk.state_dict().items()}
+    assert round(sum(tensor.numel() for tensor in trunk.parameters()) / 1e6) == millions
+    assert shapes["pos_embed"] == (1, positions, width)
+    assert shapes[f"blocks.{blocks - 1}.norm1.weight"] == (width,)
+    assert f"blocks.{blocks}.norm1.weight" not in shapes
+    assert round(PUBLISHED[name].num_parameters / 1e6, -2 if millions > 1000 else 0) == pytest.approx(
+        millions, rel=0.04
+    )
+    assert not any(key.startswith(("head.", "fc_norm.")) for key in shapes)
+
+
+def test_prov_gigapath_has_the_number_of_parameters_that_its_readme_prints() -> None:
+    assert sum(tensor.numel() for tensor in _on_meta("prov-gigapath").parameters()) == 1_134_953_984
+
+
+@pytest.mark.parametrize(
+    ("name", "registers"), [("uni2-h", 8), ("virchow2", 4), ("h0-mini", 4), ("hibou-l", 4)]
+)
+def test_registers_and_gated_layers_are_those_published(name: str, registers: int) -> None:
+    state = _on_meta(name).state_dict()
+    assert state["reg_token"].shape[1] == registers
+    assert state["blocks.0.mlp.fc1.weight"].shape[0] == 2 * state["blocks.0.mlp.fc2.weight"].shape[1]
+    assert "blocks.0.ls1.gamma" in state
+
+
+@pytest.mark.parametrize("name", STATED)
+def test_a_forward_of_a_small_copy_has_one_vector_for_each_patch(name: str) -> None:
+    encoder = build_encoder(name, 64, arguments=SMALL[name]).eval()
+    halves = 2 if PUBLISHED[name].output != "vector" else 1
+    with torch.no_grad():
+        features = encoder(torch.rand(2, 3, 64, 64))
+    assert features.shape == (2, 48 * halves) == (2, encoder.num_features)
+    again = encoder_from(encoder.about()).eval()
+    again.load_state_dict(encoder.state_dict())
+    with torch.no_grad():
+        assert torch.equal(again(torch.ones(1, 3, 64, 64)), encoder(torch.ones(1, 3, 64, 64)))
+
+
+def test_class_token_and_mean_of_patch_tokens_leave_registers_out() -> None:
+    encoder = build_encoder("virchow2", 224, arguments=SMALL["virchow2"]).eval()
+    patches = torch.rand(1, 3, 224, 224)
+    with torch.no_grad():
+        tokens = encoder.trunk.forward_features((patches - encoder.mean) / encoder.std)
+        assert tokens.shape[1] == 1 + 4 + 16 * 16
+        expected = torch.cat([tokens[:, 0], sum(tokens[:, k] for k in range(5, 261)) / 256], dim=1)
+        torch.testing.assert_close(encoder(patches), expected)
+
+
+def test_a_description_of_the_default_has_no_new_key() -> None:
+    assert set(build_encoder().about()) == {"name", "img_px", "num_features", "mean", "std", "weights"}
+
+
+def test_patches_are_resized_to_the_side_of_the_table_or_of_params() -> None:
+    patches = torch.rand(1, 3, 64, 64)
+    arguments = SMALL["uni"]
+    for side, expected in ((None, 224), (96, 96)):
+        encoder = build_encoder("uni", 64, arguments=arguments, side_px=side).eval()
+        enlarged = torch.nn.functional.interpolate(
+            patches, (expected, expected), mode="bilinear", antialias=True
+        )
+        with torch.no_grad():
+            assert torch.equal(encoder(patches), encoder(enlarged))
+            assert encoder(torch.rand(1, 3, 80, 80)).shape == (1, 48)
+
+
+@pytest.mark.parametrize("name", ["rsp-resnet18", "efficientnet-lite0"])
+def test_a_convolutional_row_gives_its_width(name: str) -> None:
+    assert build_encoder(name, 64).num_features == PUBLISHED[name].num_features
