@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -40,6 +41,17 @@ def pretraining(about: Mapping[str, Any]) -> str:
     return f"{about['method']} on slides of {about['corpus']} ({about['source']})"
 
 
+def license_limits(license: str | None) -> str:
+    """What a license of weights restricts, in words; empty if its text names neither commerce nor the GPL."""
+    text = (license or "").lower()
+    limits = []
+    if re.search(r"\bnc\b|non-?\s?commercial", text):
+        limits.append("no commercial use of the weights or of models made from them")
+    if "gpl" in text:
+        limits.append("GPL: distribute models made from the weights under the GPL alone")
+    return "; ".join(limits)
+
+
 def model_facts(about: Mapping[str, Any]) -> dict[str, str]:
     """What is asked -> the answer, in the order of a model card.
 
@@ -57,6 +69,8 @@ def model_facts(about: Mapping[str, Any]) -> dict[str, str]:
     start = "random weights"
     if weights:
         start = f"weights of SHA-256 {weights['sha256']}, license {weights['license'] or 'not stated'}"
+        limits = license_limits(weights["license"])
+        start += f" ({limits})" if limits else ""
     stages = encoder.get("stages")
     part = f"stem and first {stages} stage{'s' * (stages > 1)} of " if stages else ""
     facts = {

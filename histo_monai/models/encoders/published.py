@@ -24,6 +24,7 @@ _LUNIT = {
 }
 _SWIGLU = {"mlp_layer": "SwiGLUPacked", "act_layer": "silu"}
 _ND = "CC BY-NC-ND 4.0"
+_OWKIN = "Owkin non-commercial license"
 _HUB = "https://huggingface.co/"
 
 
@@ -131,13 +132,13 @@ PUBLISHED: dict[str, Published] = {
         mpps=(0.5,),
     ),
     "phikon": Published(
-        *("vit_base_patch16_224", f"{_HUB}owkin/phikon", 768, 86e6, None),
+        *("vit_base_patch16_224", f"{_HUB}owkin/phikon", 768, 86e6, _OWKIN),
         multiple_px=16,
         mpps=(0.5,),
         arguments={"dynamic_img_size": True},
     ),
     "phikon-v2": Published(
-        *("vit_large_patch16_224", f"{_HUB}owkin/phikon-v2", 1024, 303e6, None),
+        *("vit_large_patch16_224", f"{_HUB}owkin/phikon-v2", 1024, 303e6, _OWKIN),
         arguments={"init_values": 1e-5, "dynamic_img_size": True},
         multiple_px=16,
         mpps=(0.5,),
