@@ -16,12 +16,9 @@ Output = Literal["vector", "class and mean of patches"]
 HALF: Color = (0.5, 0.5, 0.5)
 IMAGENET_MEAN: Color = (0.485, 0.456, 0.406)
 IMAGENET_STD: Color = (0.229, 0.224, 0.225)
-_OPTIMUS = {"mean": (0.707223, 0.578729, 0.703617), "std": (0.211883, 0.230117, 0.177517)}
-_HIBOU = {"mean": (0.7068, 0.5755, 0.722), "std": (0.195, 0.2316, 0.1816)}
-_LUNIT = {
-    "mean": (0.70322989, 0.53606487, 0.66096631),
-    "std": (0.21716536, 0.26081574, 0.20723464),
-}
+_OPTIMUS = ((0.707223, 0.578729, 0.703617), (0.211883, 0.230117, 0.177517))
+_HIBOU = ((0.7068, 0.5755, 0.722), (0.195, 0.2316, 0.1816))
+_LUNIT = ((0.70322989, 0.53606487, 0.66096631), (0.21716536, 0.26081574, 0.20723464))
 _SWIGLU = {"mlp_layer": "SwiGLUPacked", "act_layer": "silu"}
 _ND = "CC BY-NC-ND 4.0"
 _OWKIN = "Owkin non-commercial license"
@@ -105,14 +102,16 @@ PUBLISHED: dict[str, Published] = {
         arguments={"init_values": 1e-5, "global_pool": "token"},
         multiple_px=14,
         mpps=(0.5,),
-        **_OPTIMUS,
+        mean=_OPTIMUS[0],
+        std=_OPTIMUS[1],
     ),
     "h-optimus-1": Published(
         *("vit_giant_patch14_reg4_dinov2", f"{_HUB}bioptimus/H-optimus-1", 1536, 1.1e9, _ND),
         arguments={"init_values": 1e-5, "global_pool": "token"},
         multiple_px=14,
         mpps=(0.5,),
-        **_OPTIMUS,
+        mean=_OPTIMUS[0],
+        std=_OPTIMUS[1],
     ),
     "h0-mini": Published(
         *("vit_base_patch14_reg4_dinov2", f"{_HUB}bioptimus/H0-mini", 1536, 86e6, _ND),
@@ -120,7 +119,8 @@ PUBLISHED: dict[str, Published] = {
         output="class and mean of patches",
         multiple_px=14,
         mpps=(0.5,),
-        **_OPTIMUS,
+        mean=_OPTIMUS[0],
+        std=_OPTIMUS[1],
     ),
     "prov-gigapath": Published(
         *("vit_giant_patch14_dinov2", f"{_HUB}prov-gigapath/prov-gigapath", 1536, 1134953984, None),
@@ -148,14 +148,16 @@ PUBLISHED: dict[str, Published] = {
         arguments={"mlp_ratio": 4096 / 768, "dynamic_img_size": True, **_SWIGLU},
         multiple_px=14,
         mpps=(0.5,),
-        **_HIBOU,
+        mean=_HIBOU[0],
+        std=_HIBOU[1],
     ),
     "hibou-l": Published(
         *("vit_large_patch14_reg4_dinov2", f"{_HUB}histai/hibou-L", 1024, 304e6, "Apache-2.0"),
         arguments={"mlp_ratio": 5472 / 1024, "dynamic_img_size": True, **_SWIGLU},
         multiple_px=14,
         mpps=(0.5,),
-        **_HIBOU,
+        mean=_HIBOU[0],
+        std=_HIBOU[1],
     ),
     "midnight-12k": Published(
         *("vit_giant_patch14_dinov2", f"{_HUB}kaiko-ai/midnight", 3072, 1.1e9, "MIT"),
@@ -170,13 +172,15 @@ PUBLISHED: dict[str, Published] = {
         *("vit_small_patch16_224", "https://github.com/lunit-io/benchmark-ssl-pathology", 384, 22e6, None),
         arguments={"dynamic_img_size": True},
         multiple_px=16,
-        **_LUNIT,
+        mean=_LUNIT[0],
+        std=_LUNIT[1],
     ),
     "lunit-dino-s8": Published(
         *("vit_small_patch8_224", "https://github.com/lunit-io/benchmark-ssl-pathology", 384, 22e6, None),
         arguments={"dynamic_img_size": True},
         multiple_px=8,
-        **_LUNIT,
+        mean=_LUNIT[0],
+        std=_LUNIT[1],
     ),
     "rsp-resnet18": Published(
         *("resnet18", "https://github.com/srinidhiPY/SSL_CR_Histo", 512, 11176512, None),

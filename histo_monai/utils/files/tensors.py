@@ -38,13 +38,14 @@ _NESTED = ("teacher", "state_dict", "model_state_dict", "model")
 """Keys under which checkpoints store the tensors; the reader uses the first that exists."""
 _MOST_COPIES = 4
 """Largest ratio of the tensors' bytes to the file's bytes: several names may share one storage."""
+_NUMBER: Any = np.float64(0).__reduce__()[0]
 _PLAIN = (
     *(
         argparse.Namespace,
         np.dtype,
         *(type(np.dtype(kind)) for kind in ("f2", "f4", "f8", "i4", "i8", "u1", "?")),
     ),
-    *(np._core.multiarray.scalar, (np._core.multiarray.scalar, "numpy.core.multiarray.scalar")),
+    *(_NUMBER, (_NUMBER, "numpy.core.multiarray.scalar")),
 )
 """Classes beside tensors that run no code: settings, and numbers of numpy under its new and its old module name."""
 _GLOBAL = re.compile(r"GLOBAL (\S+)")

@@ -123,8 +123,7 @@ def _plain_mapping(value: object, where: str, expected: str) -> dict[str, Any]:
             raise ParamsError(
                 f"{where}.{key}: expected a number, text, true, false or null, got {_show(inner)}"
             )
-        is_number = isinstance(inner, str) and _SCIENTIFIC.fullmatch(inner)
-        plain[key] = float(inner) if is_number else inner
+        plain[key] = float(inner) if isinstance(inner, str) and _SCIENTIFIC.fullmatch(inner) else inner
     return plain
 
 
