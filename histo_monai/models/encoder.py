@@ -158,7 +158,8 @@ class Encoder(nn.Module):
         """Features of what the trunk gives."""
         if self.output == "vector" or self.stages is not None:
             return output
-        first_patch: int = self.trunk.num_prefix_tokens
+        trunk: Any = self.trunk
+        first_patch: int = trunk.num_prefix_tokens
         return torch.cat([output[:, 0], output[:, first_patch:].mean(dim=1)], dim=1)
 
     def description(

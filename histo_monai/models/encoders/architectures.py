@@ -97,8 +97,11 @@ def architecture(name: str, arguments: Mapping[str, Any] | None = None) -> Archi
 def _as_published(known: Architecture, row: Published) -> Architecture:
     return replace(
         known,
-        **{"mean": row.mean, "std": row.std, "side_px": row.side_px},
-        **{"output": row.output, "license": row.license},
+        mean=row.mean,
+        std=row.std,
+        side_px=row.side_px,
+        output=row.output,
+        license=row.license,
     )
 
 
